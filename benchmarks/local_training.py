@@ -95,13 +95,6 @@ def make_task(name: str, s: dict) -> Task:
     return Task(name, spec, shape, s["clients"], s["batch"], examples, protos, nothing)
 
 
-def network(task: Task, kind: str) -> Net:
-    """The network with operations of one kind."""
-    classes, dim = task.spec
-    local = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
-    return models.build(task.name, input_shape=task.shape, **local)
-
-
 def server(task: Task, net: Net):
     """A server state with a prototype of every class."""
     state = task.method.init_server(net, jax.random.key(0))
@@ -109,9 +102,22 @@ def server(task: Task, net: Net):
     return state._replace(protos=state.protos.replace(mean=task.globals, count=present))
 
 
-def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
-    """A run's local training of one cohort, in its lanes, without what follows it."""
-    net, key = network(task, kind), jax.random.key(0)
+def network(task: Task, kind: str) -> Net:
+    """The network with operations of one kind."""
+    classes, dim = task.spec
+    local = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
+    return models.build(task.name, input_shape=task.shape, **local)
+
+
+def ours(
+    task: Task, mode: str, kind: str, steps: int, build: Callable = network
+) -> Contender:
+    """A run's local training of one cohort, in its lanes, without what follows it.
+
+    Args:
+      build: task, kind of operations -> network.
+    """
+    net, key = build(task, kind), jax.random.key(0)
     each = len(task.examples.y) // task.clients
     index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))

@@ -18,7 +18,7 @@ from jax import lax
 
 from benchmarks import measure
 from jaxproto import execution
-from jaxproto.models.ops import channel_sums, conv, pool
+from jaxproto.models.ops import channel_sums, forms
 
 
 class Case(NamedTuple):
@@ -31,15 +31,7 @@ class Case(NamedTuple):
 
 
 FORMS = {  # kind -> name -> function
-    "conv": {
-        "lax": conv.conv_lax,
-        "taps": conv.conv_by_tap,
-        "gemm": conv.conv_gemm,
-        "matmul": conv.conv_matmul,
-    },
-    "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},
-    "grouped": {"lax": conv.conv_lax, "matmul": conv.grouped_matmul},
-    "max_pool": {"lax": pool.max_pool_lax, "chain": pool.max_pool_chain},
+    **forms.FORMS,
     "sums": {
         "lax": channel_sums.channel_sums,
         "short": channel_sums.channel_sums_short,

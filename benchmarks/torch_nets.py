@@ -129,11 +129,11 @@ class MobileNetV2(nn.Module):
                 features.append(InvertedResidual(width, new, step, expand))
                 width = new
         features.append(unit(width, 1280, 1, act=nn.ReLU6))
-        self.features = he_normal(nn.Sequential(*features))
+        self.features, self.drop = he_normal(nn.Sequential(*features)), 0.2
 
     def forward(self, x):
         """[B, channels, H, W] to [B, 1280]."""
-        return F.dropout(self.features(x).mean((2, 3)), 0.2, self.training)
+        return F.dropout(self.features(x).mean((2, 3)), self.drop, self.training)
 
 
 class ShuffleUnit(nn.Module):

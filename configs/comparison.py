@@ -52,5 +52,5 @@ def get_config(arg: str = "protonorm"):
     made = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
     made.name = f"comparison-{arg.replace(',', '-')}"
     config.apply_fields(made, {**SETTING, **fields})
-    config.apply_variant(made, reading)
+    config.apply_variant(made, reading, table=True)
     return made

@@ -29,6 +29,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "method.aggregate": "mean_over_clients",
     "method.alignment": "thomson",
     "method.collect": "after_training",
+    "method.initial": "none",
     "method.lam": 1.28,
     "method.on_server": "none",
     "method.reg": "mse_mean",

@@ -5,6 +5,10 @@
     python main.py --config=configs/refprotofl.py:cifar10,refprotofl  # Section 5.1
     python main.py --config=configs/refprotofl.py:cifar10,refprotofl100  # alpha 100
 
+    python main.py --config=configs/refprotofl.py:cifar10,refprotofl,frozen
+
+`frozen` leaves all backbones at common random weights (Section 5.2.2).
+
 Ablation (Table 1 of the paper):
 
     --config.method.anchors=none                            # w/o ERPA
@@ -38,11 +42,14 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "data.public_share": 0.01,
     "method.adapter_dim": 32,  # our choice: features have 64 dimensions
     "method.anchors": "external",
+    "method.backbone": "trained",
     "method.budget": 0.1,
     "method.lam": 1.28,
     "method.pull": "mse_mean",
 }
+FROZEN = {"method.backbone": "frozen", "model.init": "same"}  # R 5.2.2
 VARIANTS = {
+    "frozen": FROZEN,
     **dict.fromkeys(presets.DATASETS, PUBLIC),
     **presets.IN_REFPROTOFL,
     "digits": DIGITS,

@@ -9,6 +9,9 @@ are passed on to every command:
 
     python configs/table.py protonorm1 --all --seeds=0,1,2 --config.rounds=20 | sh
 
+`cps_pairs` has pairs of CPS, PPA and CPKD, of which the paper says in Section 5.2 that
+none outperforms all three.
+
 By default, all methods have one common reading. `:reading=paper` implements each method
 as its paper describes it, `:reading=code` as its released code does:
 
@@ -94,7 +97,8 @@ def _command(arg, name):
 
 
 def _printed(row):
-    return f"  # {row.mean or 'diverged'}{row.std and ' ± ' + row.std}"
+    nothing = "diverged" if "failed" in row.variant else "not printed"
+    return f"  # {row.mean or nothing}{row.std and ' ± ' + row.std}"
 
 
 def main(argv: Sequence[str]) -> str:

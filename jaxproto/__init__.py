@@ -5,6 +5,7 @@
 """
 
 import importlib
+import importlib.metadata
 
 _HOMES = {  # public name -> module, name in the module
     "METHODS": ("methods", "METHODS"),
@@ -12,6 +13,7 @@ _HOMES = {  # public name -> module, name in the module
     "Method": ("method", "Method"),
     "Stop": ("callbacks", "Stop"),
     "UserError": ("errors", "UserError"),
+    "check": ("experiment.check", "check"),
     "debug": ("training.debug", "debug"),
     "default_config": ("config", "default"),
     "load": ("saved_runs", "load"),
@@ -25,6 +27,7 @@ __all__ = [
     "Method",
     "Stop",
     "UserError",
+    "check",
     "debug",
     "default_config",
     "load",
@@ -34,6 +37,8 @@ __all__ = [
 
 
 def __getattr__(name):
+    if name == "__version__":
+        return importlib.metadata.version("jaxproto")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, inside = _HOMES[name]
@@ -41,4 +46,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -145,6 +145,7 @@ def local_steps(
         updates, opt = task.local.opt.update(grads, now.opt, now.params)
         # last, as optax applies its learning rate
         updates = optax.tree.scale(task.local.factor, updates)
+        updates = task.method.transform_updates(updates)
         return now._replace(
             params=optax.apply_updates(now.params, updates),
             norm=aux.norm,

@@ -1,8 +1,12 @@
 """Errors for the user, and helpers that write their messages."""
 
 import difflib
+import functools
+import inspect
+import traceback
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
@@ -73,3 +77,35 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
     raise UserError(
         f"unknown {kind} {shorten(name)}.{hint} There are: {', '.join(options)}."
     )
+
+
+def describe_failure(error: BaseException) -> str:
+    """Returns an exception of a user's code as one line, with its place."""
+    text = " ".join(f"{error}".split())[:LONGEST] or "without a message"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f)]
+    where = f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return f"{type(error).__name__}: {text}{where}"
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    """Returns whether a frame is neither of this package nor of a library."""
+    parts, package = Path(frame.filename).parts, Path(__file__).parent
+    library = "site-packages" in parts or frame.filename.startswith("<")
+    return not library and package not in Path(frame.filename).parents
+
+
+def place_of(f: Callable) -> str:
+    """Returns file and line of a function, for messages."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    try:
+        f = inspect.unwrap(f)
+        return f"{inspect.getsourcefile(f)}, line {inspect.getsourcelines(f)[1]}"
+    except (OSError, TypeError):
+        return f"{f!r}"
+
+
+def is_own(entry) -> bool:
+    """Returns whether an entry of a registry is from outside the package."""
+    module = getattr(getattr(entry, "func", entry), "__module__", None) or ""
+    return not module.startswith("jaxproto.")

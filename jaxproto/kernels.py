@@ -63,12 +63,22 @@ def mean_over_clients(up: Protos) -> Protos:
 
 @float32_matmuls
 def mean_over_examples(up: Protos) -> Protos:
-    """Averages over clients weighted by their counts n_ij; count is the total.
-
-    The weights printed in Eq. 3 (and FedProto's Eq. 6) are divided by |N_j| once
-    more, which shrinks every prototype (docs/decisions.md#aggregate).
-    """
+    """Averages over clients weighted by their counts n_ij; count is the total."""
     return mean_of((jnp.einsum("kcd,kc->cd", up.mean, up.count), jnp.sum(up.count, 0)))
+
+
+def mean_as_printed(up: Protos) -> Protos:
+    """Averages with weights n_ij / (|N_j| sum_i n_ij); count is the total.
+
+    N Eq. 3, T Eq. 4, S Eq. 9 (FedProto's Eq. 6). The weights sum to 1 / |N_j|, which
+    shrinks every prototype (docs/decisions.md#aggregate). S Remark 1: with equal counts
+    everywhere it is PPA (S Eq. 11) divided by |N_j|.
+    """
+    mean, holders_C = mean_over_examples(up), jnp.sum(up.count > 0, 0)
+    return mean.replace(mean=mean.mean / jnp.maximum(holders_C, 1)[:, None])
+
+
+COUNTED = (mean_over_examples, mean_as_printed)  # aggregations that need counts n_ij
 
 
 def is_present(up: Tree) -> Array:

@@ -101,6 +101,29 @@ class DeviceLayout(OneDevice):
         return jax.make_array_from_callback(shape, self.sharding(SHARDED), part)
 
 
+def available_devices() -> list[jax.Device]:
+    """Returns the devices of JAX.
+
+    Raises:
+      UserError: JAX_PLATFORMS names a platform that is not here.
+    """
+    try:
+        return jax.devices()
+    except (RuntimeError, AssertionError) as e:
+        asked = jax.config.jax_platforms  # type: ignore[attr-defined]
+        raise UserError(
+            f"JAX_PLATFORMS={asked}, but JAX finds no such device here. For a GPU or "
+            "TPU install jaxproto[cuda12], jaxproto[cuda13] or jaxproto[tpu]; on a CPU "
+            "leave JAX_PLATFORMS out."
+        ) from e
+
+
+def describe_devices(layout: OneDevice) -> str:
+    """Returns a line that names the devices of a run."""
+    kind = jax.devices()[0].device_kind
+    return f"device: {kind}" + f" x {layout.num_devices}" * (layout is not ONE)
+
+
 def parse_devices(which: str) -> OneDevice:
     """Returns the devices of `--devices`, a `DeviceLayout` if there are several.
 
@@ -111,7 +134,7 @@ def parse_devices(which: str) -> OneDevice:
     Raises:
       UserError: The devices do not exist, or `which` cannot be parsed.
     """
-    devices = jax.devices()
+    devices = available_devices()
     count = len(devices)
     if not which:
         one = devices[0].platform == "cpu" and jax.process_count() == 1
@@ -122,7 +145,7 @@ def parse_devices(which: str) -> OneDevice:
             "each; leave it out."
         )
     words = [str(i) for i in range(count)] if which == "all" else which.split(",")
-    if not all(word.strip().isdecimal() for word in words):
+    if not all(word.strip().isascii() and word.strip().isdecimal() for word in words):
         raise UserError(
             f"--devices={which} names no devices; it is all, a number such as 4, or "
             "places from 0 such as 0,2."

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
+import numpy as np
 
-from jaxproto.types import Array, Client, Net, Tree
+from jaxproto.types import Array, ArrayLike, Client, Net, Tree
 
 
 def own_network(net: Net, key: Array):
@@ -32,6 +33,11 @@ def no_pre_upload(net: Net, client: Client, data, down: Tree):
     return ()
 
 
+def every_client(id_K: ArrayLike) -> ArrayLike:
+    """Returns that the results of every client count."""
+    return np.ones(len(id_K), bool)
+
+
 @dataclasses.dataclass(frozen=True)
 class Aggregation:
     """Aggregation of the uploads of a round to the next state of the server.
@@ -43,6 +49,8 @@ class Aggregation:
     finish: Callable  # net, server, reduced, key -> server
     summand: Callable | None = None  # up of one client -> tree that is summed over the
     # clients, zeros for a lost upload; None: `finish` gets all uploads [K, ...]
+    drops_non_finite: bool = False  # whether an upload that is not finite counts as
+    # lost; otherwise it ends the run
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
         """Returns the next state of the server from uploads [K, ...]."""
@@ -56,7 +64,7 @@ class Aggregation:
 
     def of_uploads(self) -> "Aggregation":
         """Returns this aggregation as one that gets all uploads."""
-        return Aggregation(self.__call__)
+        return dataclasses.replace(self, finish=self.__call__, summand=None)
 
 
 Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes of
@@ -75,57 +83,85 @@ class Method:
     of the server's state never changes. Float hyper-parameters may be traced, so that
     no factory branches on them in Python.
 
-    A method that averages heads, one client one vote, from definition to run:
+    Examples:
+        A method that averages heads, one client one vote, from definition to run:
 
-    >>> import dataclasses, tempfile, jax, jaxproto
-    >>> from jaxproto import config
-    >>> from jaxproto.methods.local import local
-    >>> def votes(spec):
-    ...     def upload(net, before, after, data, down, sums):
-    ...         return (after.params["net"]["head"], jax.numpy.ones(())), after.memory
-    ...
-    ...     def update(net, server, up, key):
-    ...         heads, there_K = up
-    ...         return jax.tree.map(lambda a: a.sum(0) / there_K.sum(), heads)
-    ...
-    ...     return dataclasses.replace(
-    ...         local(spec),
-    ...         init_server=lambda net, key: net.init(key)[0]["head"],
-    ...         receive=lambda own, head: {"net": {**own["net"], "head": head}},
-    ...         upload=upload,
-    ...         update=update,
-    ...     )
-    >>> jaxproto.METHODS["votes"] = votes
-    >>> c = config.experiment("votes", "digits")
-    >>> c.rounds, c.data.clients, c.model.group = 1, 3, "mlp"
-    >>> jaxproto.run(c, tempfile.mkdtemp(), quiet)["status"]
-    'finished'
+        >>> import dataclasses, tempfile, jax, jaxproto
+        >>> from jaxproto import config
+        >>> from jaxproto.methods.local import local
+        >>> def votes(spec):
+        ...     def upload(net, before, after, data, down, sums):
+        ...         head = after.params["net"]["head"]
+        ...         return (head, jax.numpy.ones(())), after.memory
+        ...
+        ...     def update(net, server, up, key):
+        ...         heads, there_K = up
+        ...         return jax.tree.map(lambda a: a.sum(0) / there_K.sum(), heads)
+        ...
+        ...     return dataclasses.replace(
+        ...         local(spec),
+        ...         init_server=lambda net, key: net.init(key)[0]["head"],
+        ...         receive=lambda own, head: {"net": {**own["net"], "head": head}},
+        ...         upload=upload,
+        ...         update=update,
+        ...     )
+        >>> jaxproto.METHODS["votes"] = votes
+        >>> c = config.experiment("votes", "digits")
+        >>> c.rounds, c.data.clients, c.model.group = 1, 3, "mlp"
+        >>> jaxproto.run(c, tempfile.mkdtemp(), quiet)["status"]
+        'finished'
     """
 
-    init_server: Callable  # net, key -> server
-    loss: Callable  # net, params, norm, batch, down, client -> scalar, Aux
-    upload: Callable  # net, before, after, data, down, sums -> up, memory
-    update: Callable | Aggregation  # net, server, up [K, ...], key -> server
-    init_client: Callable = own_network  # net, key -> params, norm, memory
-    broadcast: Callable = lambda server: server  # server -> down
-    receive: Callable = lambda params, down: params  # params, down -> params
-    receive_stats: Callable = lambda norm, down: norm  # norm, down -> norm
-    transform_grads: Callable = lambda grads: grads  # before the optimiser
-    predict: Callable = predict_by_head  # net, client, x, down -> {rule: scores_BC}
-    pre_upload: Callable = no_pre_upload  # net, client, data, down -> message
-    pre_aggregate: Callable = lambda server, ups, key: server  # ups [K, ...] -> server
-    release: Callable | None = None  # net, after, data, up, down, key -> upload that is
-    # sent instead; None sends `up`
-    setup: Tree = ()  # sent once to every client, before the first round
-    adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
-    check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used
-    features: Callable = own_features  # net, client, x -> features of prototypes [B, D]
-    client_view: Callable = lambda down: down  # down -> broadcast with prototypes as
-    # clients use them (ProtoNorm: scaled); for pictures
-    title: str = ""  # name in tables and pictures, as papers print it; "" is `name`
-    name: str = "this method"  # for messages; a configuration fills it in
-    homogeneous: bool = False  # all clients must have one architecture
-    nominal: Nominal | None = None  # by the paper's formula (`methods/nominal.py`)
+    init_server: Callable
+    """`net, key -> server`: state of the server before round 1."""
+    loss: Callable
+    """`net, params, norm, batch, down, client -> scalar, LossAux`: loss of a batch."""
+    upload: Callable
+    """`net, before, after, data, down, sums -> up, memory`: message after training."""
+    update: Callable | Aggregation
+    """`net, server, up [K, ...], key -> server`: state after the uploads of a round."""
+    init_client: Callable = own_network
+    """`net, key -> params, norm, memory`: state of a client before round 1."""
+    broadcast: Callable = lambda server: server
+    """`server -> down`: message to every participant."""
+    receive: Callable = lambda params, down: params
+    """`params, down -> params`: parameters of a client when it gets the broadcast."""
+    receive_stats: Callable = lambda norm, down: norm
+    """`norm, down -> norm`: BatchNorm statistics when a client gets the broadcast."""
+    transform_grads: Callable = lambda grads: grads
+    """`grads -> grads`: gradients before the optimiser."""
+    transform_updates: Callable = lambda updates: updates
+    """`updates -> updates`: updates of the optimiser before they are added."""
+    predict: Callable = predict_by_head
+    """`net, client, x, down -> {rule: scores [B, C]}`: predictions by every rule."""
+    pre_upload: Callable = no_pre_upload
+    """`net, client, data, down -> message`: first of two exchanges, before training."""
+    pre_aggregate: Callable = lambda server, ups, key: server
+    """`server, ups [K, ...], key -> server`: state after the first of two exchanges."""
+    release: Callable | None = None
+    """`net, after, data, up, down, key -> up`: message that is sent instead of `up`."""
+    setup: Tree = ()
+    """Message that is sent once to every client, before round 1."""
+    sends_public: bool = False
+    """Whether clients get the public examples before round 1."""
+    adjust_sampler: Callable = lambda sampler, server: sampler
+    """`sampler, server -> sampler`: sampler of this round."""
+    check_input: Callable = lambda x: None
+    """`x -> None`: raises UserError, by the shape of inputs that cannot be used."""
+    features: Callable = own_features
+    """`net, client, x -> [B, D]`: features of which prototypes are means."""
+    scored: Callable = every_client
+    """`client ids [K] -> [K]`: whether results have a client; hostile ones are out."""
+    client_view: Callable = lambda down: down
+    """`down -> down`: prototypes as clients use them, for pictures."""
+    title: str = ""
+    """Name in tables and pictures, as papers print it; "" is `name`."""
+    name: str = "this method"
+    """Name for messages; a configuration sets it."""
+    homogeneous: bool = False
+    """Whether all clients must have one architecture."""
+    nominal: Nominal | None = None
+    """Scalars of a round by the formula of the paper (`methods/nominal.py`)."""
 
     def collecting(self) -> "Method":
         """Returns this method with an aggregation that gets all uploads."""

@@ -22,9 +22,10 @@ class Transform(NamedTuple):
 
 
 class Diagnostics(NamedTuple):
-    """Diagnostics of the last round, as state of a transform.
+    """Scalars of the last round, as part of the server's or a transform's state.
 
-    No result depends on them, and a checkpoint may lack them (`checkpoint.py`).
+    Records have them for every round. No result depends on them, and a checkpoint may
+    lack them (`checkpoint.py`).
     """
 
     watched: dict[str, Array]  # name -> scalar

@@ -27,6 +27,17 @@ class Protos(flax.struct.PyTreeNode):
     disclosed: bool = flax.struct.field(pytree_node=False, default=False)  # whether
     # messages have the counts, or only the presence of rows
 
+    def __repr__(self) -> str:
+        """Returns the shapes."""
+        return f"Protos(mean={describe(self.mean)}, count={describe(self.count)})"
+
+
+def describe(array: Any) -> str:
+    """Returns type and shape of an array, such as "float32[10,64]"."""
+    if not hasattr(array, "shape"):
+        return repr(array)
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
 
 class Top(flax.struct.PyTreeNode):
     """Sent entries of a vector, or sent rows of a matrix."""

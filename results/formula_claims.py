@@ -44,13 +44,14 @@ def scalars(
 
     Args:
       name: of a method.
-      fields: of the method.
+      fields: of the method; those with a dot are of the configuration.
       networks: that all clients have, where a formula counts them.
     """
     classes, each, shape = PER_CLASS[data]
     made = config.experiment(name, data)
-    wanted = {f"method.{k}": _as(made.method[k], v) for k, v in fields}
-    config.apply_fields(made, wanted)
+    defaults = config.flatten(made)
+    wanted = {k if "." in k else f"method.{k}": v for k, v in fields}
+    config.apply_fields(made, {k: _as(defaults[k], v) for k, v in wanted.items()})
     spec = Spec(classes, made.model.feat_dim)
     network = partial(
         models.build,

@@ -111,11 +111,18 @@ REFPROTOFL = {
             "neither": {"anchors": "none", "budget": 1.0},
         }.items()
     },
+    **{  # R 5.2.2
+        f"refprotofl_{alpha}_frozen": (
+            TABLE.format("refprotofl", alpha),
+            [*method(backbone="frozen"), "--config.model.init=same"],
+        )
+        for alpha in ("0.5", "100")
+    },
 }
 MISSING = {  # in refprotofl_protocol
     name: REFPROTOFL[name]
     for name in REFPROTOFL
-    if name.startswith(("local", "refprotofl_0.5_"))
+    if name.startswith(("local", "refprotofl_0.5_", "refprotofl_100_"))
     or name in ("fedprox_100", "fednova_100", "vhl_100", "fedgh_100")
 }
 

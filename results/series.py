@@ -3,9 +3,9 @@
 What a finished run is worth keeping for goes into the repository: `records/NAME` beside
 the series holds its config.json, partition.csv, metrics.jsonl and summary.json, which
 comparison and pictures read like a work directory. The summary also has the reading and
-the commit that made the run. Where the run wrote its tables of clients, clients.npz has
-them: `round`, `id` and `test_examples` once, and a row for each evaluation of
-`correct_RULE` and all other columns; metrics.jsonl leaves out what follows from it.
+the commit that made the run. Where its records list the clients, clients.npz has the
+lists: `round`, `id` and `test_examples` once, and a row for each evaluation of
+`correct_RULE` and the bytes of clients; metrics.jsonl leaves out what follows from it.
 """
 
 import json
@@ -23,7 +23,6 @@ from jaxproto.storage.status import Status
 
 ROOT = Path(__file__).parents[1]
 Run = tuple[str, str, Sequence[str]]  # name, configuration, flags
-AVERAGES = ("pooled", "client_mean")  # of a rule's accuracy
 USAGE = "usage: python -m results.SERIES.run OUT DATA_DIR [WORD...]"
 
 
@@ -121,10 +120,10 @@ def keep(work: Path, record: Path, source: Mapping[str, str]):
     for file in ("partition.csv", "metrics.jsonl"):
         if (work / file).exists():
             (record / file).write_text((work / file).read_text())
-    if tables := sorted((work / "per_client").glob("*.npz")):
-        files.write_columns(record / "clients.npz", stacked(tables))
-        lines = map(shortened, files.read(work / "metrics.jsonl"))
-        text = "".join(json.dumps(line) + "\n" for line in lines)
+    lines = files.read(work / "metrics.jsonl")
+    if lines and all("by_client" in line for line in lines):
+        files.write_columns(record / "clients.npz", stacked(lines))
+        text = "".join(json.dumps(shortened(line)) + "\n" for line in lines)
         (record / "metrics.jsonl").write_text(text)
     summary = json.loads((work / "summary.json").read_text()) | source
     if "dataset" in summary:
@@ -132,15 +131,22 @@ def keep(work: Path, record: Path, source: Mapping[str, str]):
     files.write_json(record / "summary.json", summary)  # the last: it says recorded
 
 
-def stacked(tables: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Returns the columns of a run's tables of clients, [evaluations, clients]."""
-    found = [dict(np.load(table)) for table in tables]
-    columns = {name: np.stack([one[name] for one in found]) for name in found[0]}
+def stacked(lines: Sequence[Mapping]) -> dict[str, np.ndarray]:
+    """Returns the columns of a run's clients, [evaluations, clients]."""
+    found = [
+        line["by_client"]
+        | {f"bytes_{way}": sent for way, sent in line["bytes_by_client"].items()}
+        for line in lines
+    ]
+    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
     once = {name: columns.pop(name)[0] for name in ("id", "test_examples")}
-    return {"round": np.array([int(t.stem) for t in tables]), **once, **columns}
+    return {"round": np.array([line["round"] for line in lines]), **once, **columns}
 
 
 def shortened(line: Mapping) -> dict:
-    """Returns what an evaluation says beside its table of clients."""
-    rules = {rule: {k: of[k] for k in AVERAGES} for rule, of in line["rules"].items()}
-    return {k: v for k, v in line.items() if k != "bytes_by_client"} | {"rules": rules}
+    """Returns what an evaluation says beside its clients."""
+    rules = {
+        rule: {k: of[k] for k in files.AVERAGES} for rule, of in line["rules"].items()
+    }
+    rest = {k: v for k, v in line.items() if k not in ("by_client", "bytes_by_client")}
+    return rest | {"rules": rules}

@@ -60,15 +60,20 @@ def test_means_of_uploads_weigh_every_holder_alike_or_by_count():
     """Equation 7, and the other reading."""
     count = np.asarray([[5.0, 0.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
     up = Protos(normal(3, 2, 4), count)
-    p, by_count = jit(
-        lambda up: (kernels.mean_over_clients(up), kernels.mean_over_examples(up))
-    )(up)
+    means = kernels.mean_over_clients, *kernels.COUNTED
+    p, by_count, printed = jit(lambda up: [mean(up) for mean in means])(up)
     one, other = up.mean[:2, 0]
     np.testing.assert_allclose(p.mean[0], (one + other) / 2, rtol=1e-6)
     np.testing.assert_array_equal(p.count, [2, 0])
     np.testing.assert_array_equal(p.mean[1], 0)
     np.testing.assert_allclose(by_count.mean[0], (5 * one + other) / 6, rtol=1e-5)
     np.testing.assert_array_equal(by_count.count, [6, 0])
+    want = (5 / 6 * one + 1 / 6 * other) / 2  # N Eq. 3
+    np.testing.assert_allclose(printed.mean, [want, 0 * want], rtol=1e-5)
+    equal = Protos(normal(4, 3, 2), np.full((4, 3), 7.0, np.float32))
+    ppa = 3 / equal.count.sum() * (7 * equal.mean).sum(0)  # S Eq. 11, Remark 1
+    got = kernels.mean_as_printed(equal).mean
+    np.testing.assert_allclose(got, ppa / 4, rtol=1e-5)
 
 
 def test_nearest_ranks_by_distance_also_when_prototypes_are_close_and_angles_by_pairs():
@@ -342,6 +347,7 @@ def ones(*shape):
 PRODUCTS = {
     "mean_over_clients": (ones(2, 3, 4),),
     "mean_over_examples": (ones(2, 3, 4),),
+    "mean_as_printed": (ones(2, 3, 4),),
     "nearest": (jnp.ones((5, 4)), ones(3, 4)),
     "nearest_within": (jnp.ones((5, 4)), ones(3, 4), jnp.ones((3, 4))),
     "angles": (jnp.ones((3, 4)),),

@@ -3,6 +3,7 @@
     python -m benchmarks.parity
     python -m benchmarks.parity --method=protonorm --perturb=lam=5
     python -m benchmarks.parity --mistakes
+    python -m benchmarks.parity --method=fedtgp,tinyproto_fp,cps,refprotofl
     python -m benchmarks.parity --data=fashion_mnist --data_dir=DIR --most=320
 
 First each side goes its own way: losses and accuracies, round by round. Then stage by
@@ -28,8 +29,21 @@ from jaxproto import config as config_
 from jaxproto.errors import UserError
 
 FLAGS = measure.flag_values()
+NONE = {"masks": "none", "scaling": "none", "distill": "none"}
+ROWS: dict[str, tuple[str, dict]] = {  # row -> method, its fields
+    "local": ("local", {}),
+    "fedproto": ("fedproto", {}),
+    "protonorm": ("protonorm", {}),
+    "fedtgp": ("fedtgp", {}),
+    "tinyproto_fp": ("tinyproto", {}),
+    "tinyproto_ft": ("tinyproto", {"base": "fedtgp"}),
+    "cps": ("cps_ppa_cpkd", NONE | {"masks": "block_exact"}),
+    "ppa": ("cps_ppa_cpkd", NONE | {"scaling": "sum"}),
+    "cpkd": ("cps_ppa_cpkd", NONE | {"distill": "cpkd"}),
+    "refprotofl": ("refprotofl", {}),
+}
 METHODS = ("local", "fedproto", "protonorm")
-flags.DEFINE_list("method", ",".join(METHODS), "methods", flag_values=FLAGS)
+flags.DEFINE_list("method", ",".join(METHODS), "rows", flag_values=FLAGS)
 flags.DEFINE_string("data", "digits", "a data set of configs/", flag_values=FLAGS)
 flags.DEFINE_string("data_dir", "", "of prepared TFDS sets", flag_values=FLAGS)
 flags.DEFINE_string("group", "cnn4_d", "networks", flag_values=FLAGS)
@@ -48,6 +62,13 @@ flags.DEFINE_boolean("mistakes", False, "a table of mistakes", flag_values=FLAGS
 NO_TORCH = "error: parity needs PyTorch, and torch is not installed: pip install torch"
 MISTAKES = {  # method -> what goes wrong in PyTorch
     "local": ("order=fixed", "rate=0.01001"),
+    "batch_norm": (  # of Local, with networks that have it
+        "order=fixed",
+        "rate=0.01001",
+        "bn_momentum=0.11",
+        "bn_momentum=0.09",
+        "bn_eps=0.0001",
+    ),
     "fedproto": (
         "order=fixed",
         "rate=0.01001",
@@ -67,11 +88,54 @@ MISTAKES = {  # method -> what goes wrong in PyTorch
         "patience=9",
         "upscale=10.01",
     ),
+    "fedtgp": (
+        "lam=10.01",
+        "collect=before_training",
+        "tau=0.1",
+        "server_rate=0.0101",
+        "server_epochs=99",
+        "server_batch=9",
+    ),
+    "tinyproto_fp": (
+        "lam=10.01",
+        "scaling=mean",
+        "scaling=none",
+        "mu=0.006",
+        "masks=none",
+        "compare=sparse",
+        "distill=cpkd",
+    ),
+    "tinyproto_ft": (
+        "base=fedproto",
+        "scaling=mean",
+        "masks=none",
+        "tau=0.1",
+        "server_rate=0.0101",
+        "compare=sparse",
+    ),
+    "cps": ("lam=10.01", "masks=none", "compare=sparse", "scaling=sum", "distill=cpkd"),
+    "ppa": ("lam=10.01", "scaling=mean", "scaling=none", "mu=0.006", "distill=cpkd"),
+    "cpkd": (
+        "lam=10.01",
+        "distill=none",
+        "scaling=sum",
+        "reg=sq_l2_mean",
+        "collect=train_pass",
+    ),
+    "refprotofl": (
+        "lam=10.01",
+        "reg=sq_l2_mean",
+        "budget=0.11",
+        "anchors=own",
+        "aggregate=mean_over_clients",
+        "adapters=by_clients",
+    ),
 }
 
 
-def configuration(method: str, s: dict):
+def configuration(row: str, s: dict):
     """The configuration of `configs/` for the data set, changed by the settings."""
+    method, changed = ROWS[row]
     path = measure.ROOT / "configs" / f"{method}.py"
     config = config_.load(f"{path}:{s['data']}")
     fields = {
@@ -83,10 +147,10 @@ def configuration(method: str, s: dict):
         "local.epochs": s["epochs"],
         "optimizer.learning_rate": s["rate"],
     }
-    if method != "local":
-        fields |= {f"method.{k}": s[k] for k in ("lam", "reg", "collect")}
+    given = {k: s[k] for k in ("lam", "reg", "collect")} | {"pull": s["reg"]} | changed
     if method == "protonorm":
-        fields["method.upscale"] = s["upscale"]
+        given["upscale"] = s["upscale"]
+    fields |= {f"method.{k}": v for k, v in given.items() if k in config.method}
     config.update_from_flattened_dict(fields)
     return config
 
@@ -98,7 +162,9 @@ class Comparison:
         """Runs jaxproto's."""
         config = configuration(method, s)
         side = Ours(config, s["most"])
-        self.start, self.rules = side.start(), rules.of(config, side.exp.spec)
+        self.start = side.start()
+        num_examples = int(self.start.counts.sum())
+        self.rules = rules.of(config, side.exp.spec, num_examples)
         made = [side.round() for _ in range(s["rounds"])]
         self.ours = [m.record for m in made]
         self.orders = [m.order for m in made]
@@ -121,10 +187,12 @@ class Comparison:
         """PyTorch's side before its first round."""
         import torch
 
+        from benchmarks.parity.refprotofl import RefProtoFL
         from benchmarks.parity.theirs import Theirs
 
         how = rules.mistaken(self.rules, mistakes)
-        return Theirs(self.start, how, getattr(torch, dtype))
+        side = RefProtoFL if how.width else Theirs
+        return side(self.start, how, getattr(torch, dtype))
 
 
 def report(method: str, compared: Comparison, mistakes: Sequence[str]):
@@ -146,8 +214,10 @@ def report(method: str, compared: Comparison, mistakes: Sequence[str]):
 
 def one_by_one(method: str, compared: Comparison) -> list[dict]:
     """What each mistake of the table does."""
-    rows = []
-    for mistake in MISTAKES[method]:
+    rows, kind = [], method
+    if method == "local" and any("running_var" in k for k in compared.start.weights[0]):
+        kind = "batch_norm"
+    for mistake in MISTAKES[kind]:
         found = compare.first(compared.stages([mistake]))
         first = found and found._asdict()
         rows.append({"method": method, "mistake": mistake, "first": first})
@@ -158,8 +228,8 @@ def compared_all(s: dict):
     """Results, tables and findings of all methods."""
     results, tables, found, rows = [], [], [], []
     for method in s["method"]:
-        if method not in METHODS:
-            sys.exit(f"error: method {method!r}; parity knows {', '.join(METHODS)}.")
+        if method not in ROWS:
+            sys.exit(f"error: method {method!r}; parity knows {', '.join(ROWS)}.")
         compared = Comparison(method, s)
         record, views_, first = report(method, compared, s["perturb"])
         results.append(record)

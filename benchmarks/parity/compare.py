@@ -20,8 +20,12 @@ by far more than rounding does. Two things follow:
   of median difference: few steps have a jump, a wrong constant is wrong in all of them.
 - What a whole round of local training makes is compared coarsely, for mistakes that no
   single step shows: weights within DRIFT of the largest change of a weight, the loss
-  within DRIFT_OF_LOSS of itself. A jump grows over the steps: moving PyTorch's own
+  within DRIFT_OF_LOSS of itself (with BatchNorm, which amplifies a jump, within
+  DRIFT_WITH_STATISTICS). A jump grows over the steps: moving PyTorch's own
   weights by one unit in the last place changed some by 5% of the largest change.
+  Statistics of BatchNorm may differ by DRIFT of their own size: a variance is no sum
+  of steps but a function of the present weights, quadratic in each layer's. A wrong
+  rule for them shows after a step, where they are of the forward pass alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +40,13 @@ SAFETY = 10.0  # the largest of some thousand errors is a few times another larg
 FLOOR = 16.0
 DRIFT = 0.1
 DRIFT_OF_LOSS = 1e-3
+DRIFT_WITH_STATISTICS = 1e-2  # of the loss, with BatchNorm
 EPSILON = float(np.finfo(np.float32).eps)
+RUNNING = ("running_mean", "running_var")
+STATISTICS = {  # quantity -> that of the statistics among its arrays
+    record.STEP: record.STEP_STATISTICS,
+    record.WEIGHTS: record.STATISTICS,
+}
 EXACT = (record.BATCHES,)
 SCORES_OF = {
     record.CORRECT.format(rule): record.SCORES.format(rule) for rule in record.RULES
@@ -88,12 +98,14 @@ def rounds(before, ours: Iterable[Record], theirs, exact=None) -> Iterator[Findi
 def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
     """One finding per quantity, in the order of the record."""
     found, tolerance = [], {}
+    coarse = drifts(ours, before)
+    ours, theirs, exact = map(split, (ours, theirs, exact))
     for quantity, values in theirs.items():
         rounding = largest(seen(quantity, values, exact[quantity]))
         allowed = 0.0
         if quantity not in EXACT:
             allowed = SAFETY * rounding + FLOOR * EPSILON * size(values)
-            allowed += drift(quantity, ours, before)
+            allowed += coarse.get(quantity, 0.0)
         tolerance[quantity] = dict.fromkeys(values, allowed)
         if quantity in SCORES_OF:
             scores = SCORES_OF[quantity]
@@ -103,11 +115,27 @@ def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
     return found
 
 
-def drift(quantity: str, ours: Record, before) -> float:
-    """How far a round of local training may drift apart."""
-    if quantity == record.WEIGHTS:
-        return DRIFT * largest(gaps(ours[quantity], before))
-    return DRIFT_OF_LOSS * size(ours[quantity]) if quantity == record.LOSS else 0.0
+def split(made: Record) -> Record:
+    """The record with statistics of BatchNorm as quantities of their own."""
+    found: Record = {}
+    for quantity, values in made.items():
+        for where, value in values.items():
+            running = quantity in STATISTICS and where.endswith(RUNNING)
+            of = STATISTICS[quantity] if running else quantity
+            found.setdefault(of, {})[where] = value
+    return found
+
+
+def drifts(ours: Record, before) -> dict[str, float]:
+    """How far a round of local training may drift apart, by quantity."""
+    weights = ours.get(record.WEIGHTS, {})
+    running = {k: v for k, v in weights.items() if k.endswith(RUNNING)}
+    of_loss = DRIFT_WITH_STATISTICS if running else DRIFT_OF_LOSS
+    return {
+        record.WEIGHTS: DRIFT * largest(gaps(weights, before if weights else {})),
+        record.STATISTICS: DRIFT * size(running),
+        record.LOSS: of_loss * size(ours.get(record.LOSS, {})),
+    }
 
 
 def seen(quantity: str, one, other) -> dict[str, np.ndarray]:

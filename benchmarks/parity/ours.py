@@ -5,6 +5,7 @@ Batches and the loss of the first step come from the client step's own functions
 with the same key, and scores from the method's own `predict`.
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -18,18 +19,31 @@ from jax import lax
 from benchmarks import synthetic
 from benchmarks.memory import shortened
 from benchmarks.parity import record
-from benchmarks.parity.record import Record, Start
-from jaxproto import batches, client, kernels
+from benchmarks.parity.arrays import (
+    Look,
+    after,
+    begun,
+    by_client,
+    of_server,
+    rows,
+    table,
+    weights,
+)
+from benchmarks.parity.record import Order, Record, Start
+from jaxproto import batches, client, federation, kernels
 from jaxproto import config as config_
 from jaxproto.config import registries
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import Cohort, Model
+from jaxproto.method import no_pre_upload
+from jaxproto.methods import fedtgp
 from jaxproto.metrics import ACCURACY
-from jaxproto.models import to_torch
+from jaxproto.summary import host_prototypes
 from jaxproto.training import evaluation, programs, rounds
 from jaxproto.training.programs import State
-from jaxproto.types import Array, Data, Examples, Protos, Shard, Tree
+from jaxproto.types import Array, Data, Examples, Net, Tree
 
 SWEEP = 64  # examples at a time
 
@@ -38,7 +52,7 @@ class Round(NamedTuple):
     """What one round gave."""
 
     record: Record
-    order: list[np.ndarray]  # [E, M] positions of each client's epochs, by id
+    order: Order
 
 
 class Ours:
@@ -54,12 +68,17 @@ class Ours:
         config_.check(config)
         exp = build.experiment(config, jax.default_backend())
         build.check_experiment(exp)
+        exp = exp._replace(cohorts=tuple(map(without_dropout, exp.cohorts)))
         self.exp, self.seed, self.r = shortened(exp, most), config.seed, 0
         self.work, self.state, _ = synthetic.start(self.exp, config.seed)
-        self.shares = "aggregate" in config.method
+        self.shares = "collect" in config.method
+        self.averages = "aggregate" in config.method
+        trains = hasattr(self.state.server, "network")
+        self.server_epochs = config.method.server_epochs if trains else 0
         name = config.method.get("aggregate", "mean_over_clients")
         self.mean = jax.jit(registries.OPTIONS["aggregate"][name])
         self.aligns = config.method.get("alignment") == "thomson"
+        self.first = self.for_each(partial(first_messages, self.exp))
         self.diagnostics = self.for_each(partial(diagnostics, self.exp))
         self.score = self.for_each(partial(scores, self.exp))
 
@@ -78,12 +97,16 @@ class Ours:
             weights=weights(self.exp, self.state),
             train=rows(self.exp, self.exp.train),
             test=rows(self.exp, self.exp.test),
+            counts=np.array(self.exp.counts.train),
+            server=of_server(self.state.server),
+            masks=host_prototypes.masks(self.exp.method, self.exp.spec.feat_dim),
+            public=dataset.public,
         )
 
     def round(self) -> Round:
         """The next round."""
         context, state = programs.round_context(self.seed, self.r), self.state
-        down = self.work.compiled.broadcast(state.server).message
+        down = self.broadcast(state)
         seen = self.by_client(
             f(context, down, clients, self.work.examples, shard)
             for f, clients, shard in zip(
@@ -94,7 +117,40 @@ class Ours:
         self.r += 1
         made = begun(seen) | after(self.exp, self.state, learnt)
         made |= self.protos() if self.shares else {}
-        return Round(made | self.evaluated(), [s.order for s in seen])
+        if hasattr(self.state.server, "adapter"):
+            made |= self.adapter()
+        order = Order([s.order for s in seen], self.server_order(context.key))
+        return Round(made | self.evaluated(), order)
+
+    def broadcast(self, state: State) -> Tree:
+        """What clients train with: after the first of two exchanges, if there are."""
+        down, method = (
+            self.work.compiled.broadcast(state.server).message,
+            self.exp.method,
+        )
+        if method.pre_upload is no_pre_upload:
+            return down
+        every = zip(self.first, state.clients, self.exp.train, strict=True)
+        seen = self.by_client(f(down, c, self.work.examples, s) for f, c, s in every)
+        messages = jax.tree.map(lambda *a: jnp.stack(a), *seen)
+        return method.broadcast(method.pre_aggregate(state.server, messages, None))
+
+    def server_order(self, key: Array) -> np.ndarray | None:
+        """Order in which FedTGP's server takes the uploads of the round."""
+        if not self.server_epochs:
+            return None
+        own = self.by_client(c.memory for c in self.state.clients)
+        here = np.concatenate([p.count > 0 for p in own])
+        key = jax.random.fold_in(key, federation.SERVER)
+        return np.array(fedtgp.batch_orders(here, self.server_epochs, key))
+
+    def adapter(self) -> Record:
+        """RefProtoFL's anchors, and its adapter on the server."""
+        server = self.state.server
+        return {
+            record.ANCHORS: {"server": table(server.anchors)},
+            record.ADAPTER: {f"server, {k}": v for k, v in of_server(server).items()},
+        }
 
     def by_client(self, parts) -> list[Tree]:
         """Rows of all cohorts by client id, on the host."""
@@ -102,15 +158,22 @@ class Ours:
 
     def protos(self) -> Record:
         """Local and global prototypes."""
-        own = self.by_client(c.memory for c in self.state.clients)
-        mean = self.mean(jax.tree.map(lambda *a: jnp.stack(a), *own))
-        steps = kernels.align(mean.mean, mean.count > 0)[1] if self.aligns else 0
-        return {
-            record.LOCAL: {record.client(i): table(p) for i, p in enumerate(own)},
-            record.MEAN: {"server": table(mean)},
-            record.ITERATIONS: {"server": np.asarray(steps, float)},
-            record.GLOBAL: {"server": table(self.state.server.protos)},
-        }
+        own, server = self.by_client(c.memory for c in self.state.clients), {}
+        local = {record.client(i): table(p) for i, p in enumerate(own)}
+        protos = self.state.server.protos
+        if self.averages:
+            mean = self.mean(jax.tree.map(lambda *a: jnp.stack(a), *own))
+            steps = kernels.align(mean.mean, mean.count > 0)[1] if self.aligns else 0
+            server[record.MEAN] = {"server": table(mean)}
+            server[record.ITERATIONS] = {"server": np.asarray(steps, float)}
+        else:  # sparse ones with zeros outside the masks
+            protos = self.exp.method.client_view(
+                self.exp.method.broadcast(self.state.server)
+            )
+        if made := of_server(self.state.server):
+            server[record.GENERATOR] = {f"server, {k}": v for k, v in made.items()}
+        made = {record.LOCAL: local} | server
+        return made | {record.GLOBAL: {"server": table(protos)}}
 
     def evaluated(self) -> Record:
         """Scores, and the correct predictions of the run's own evaluation."""
@@ -133,17 +196,6 @@ class Ours:
                 for i, n in enumerate(right)
             }
         return made
-
-
-class Look(NamedTuple):
-    """What is known of a client before it has trained."""
-
-    order: Array  # [E, M]
-    rows: Array  # [S, B] of the pool, -1 where no example counts
-    steps: Array
-    loss: Array  # of the first step
-    params: Tree  # [S, ...] after each of the first steps
-    norm: Tree
 
 
 def diagnostics(
@@ -178,6 +230,28 @@ def diagnostics(
     return lax.map(one, (clients, shards))
 
 
+def first_messages(exp: Experiment, cohort: Cohort, down, clients, examples, shards):
+    """What clients of a cohort send before they train."""
+
+    def one(both):
+        own, shard = both
+        own = own.replace(params=exp.method.receive(own.params, down))
+        return exp.method.pre_upload(cohort.net, own, Data(examples, shard), down)
+
+    return lax.map(one, (clients, shards))
+
+
+def without_dropout(cohort: CohortPlan) -> CohortPlan:
+    """The cohort with a network that draws nothing in training."""
+    net = cohort.net
+
+    def apply(params, norm, x, train, key=None):
+        del key
+        return net.apply(params, norm, x, train)
+
+    return dataclasses.replace(cohort, net=Net(net.init, apply, net.head))
+
+
 def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> Tree:
     """Scores [K, M', C] of a cohort's test examples by rule; past M is padding."""
     longest = shards.index.shape[1]
@@ -194,61 +268,3 @@ def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> 
         return jax.tree.map(lambda a: a.reshape(-1, a.shape[-1]), found)
 
     return lax.map(one, (clients, shards))
-
-
-def by_client(exp: Experiment, parts) -> list[Tree]:
-    """Rows of the trees that cohorts return, by client id, on the host."""
-    found = {}
-    for cohort, part in zip(exp.cohorts, jax.device_get([*parts]), strict=True):
-        for k, i in enumerate(cohort.ids):
-            found[i] = jax.tree.map(lambda a, k=k: a[k], part)
-    return [found[i] for i in sorted(found)]
-
-
-def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
-    """Rows of the pool that each client has."""
-    return [np.array(s.index[: s.size]) for s in by_client(exp, shards)]
-
-
-def weights(exp: Experiment, state: State) -> list[dict[str, np.ndarray]]:
-    """Parameters and statistics of each client by PyTorch's names."""
-    every = by_client(exp, [(c.params, c.norm) for c in state.clients])
-    return [of_network(*both) for both in every]
-
-
-def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
-    """Those of a client's network."""
-    return to_torch(params["net"], norm["net"])
-
-
-def first_steps(seen: Look) -> dict[str, np.ndarray]:
-    """Weights of a client after each of its first steps [S, ...]."""
-    every = []
-    for i in range(min(int(seen.steps), record.STEPS)):
-        both = jax.tree.map(lambda a, i=i: a[i], (seen.params, seen.norm))
-        every.append(of_network(*both))
-    return record.stacked(every)
-
-
-def begun(seen: list[Look]) -> Record:
-    """Batches, and what the first steps did."""
-    return {
-        record.BATCHES: {
-            record.client(i): s.rows[: s.steps] for i, s in enumerate(seen)
-        },
-        record.FIRST: {record.client(i): s.loss for i, s in enumerate(seen)},
-        record.STEP: record.of_clients([first_steps(s) for s in seen]),
-    }
-
-
-def after(exp: Experiment, state: State, learnt: rounds.RoundSummary) -> Record:
-    """Weights, and the loss that a run logs."""
-    return {
-        record.WEIGHTS: record.of_clients(weights(exp, state)),
-        record.LOSS: {"all clients": np.asarray(learnt.loss)},
-    }
-
-
-def table(protos: Protos) -> np.ndarray:
-    """Prototypes [C, D], NaN where there is none."""
-    return record.where_present(np.asarray(protos.mean), np.asarray(protos.count))

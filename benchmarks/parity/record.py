@@ -15,12 +15,17 @@ FIRST = "loss of the first step"
 STEP = "weights after a step"  # [S, ...] of the first steps, each from the same before
 STEPS = 10  # of them at most: later ones do the same with other batches
 WEIGHTS = "weights after training"
+STEP_STATISTICS = "statistics after a step"  # of BatchNorm, apart from weights
+STATISTICS = "statistics after training"
 LOSS = "loss of the round"  # mean over the steps, then over the clients
+ANCHORS = "anchors"  # of RefProtoFL, before training
 LOCAL = "local prototypes"
 MEAN = "mean prototypes"  # of all clients, before the alignment
 ITERATIONS = "iterations of the alignment"
-GLOBAL = "global prototypes"  # after the alignment
-RULES = ("head", "local", "global")
+GENERATOR = "generator"  # of FedTGP, after the server's training
+ADAPTER = "adapter"  # of RefProtoFL, on the server
+GLOBAL = "global prototypes"  # after the alignment; of sparse ones all coordinates
+RULES = ("head", "received", "local", "global")
 SCORES = "scores, {}"  # [M, C] test examples, minus the best one
 CORRECT = "correct, {}"  # predictions
 
@@ -34,6 +39,17 @@ class Start(NamedTuple):
     weights: list[dict[str, np.ndarray]]  # by PyTorch's names
     train: list[np.ndarray]  # rows of the pool
     test: list[np.ndarray]
+    counts: np.ndarray  # [K, C] n_ij
+    server: dict[str, np.ndarray]  # generator or adapter, by PyTorch's names
+    masks: np.ndarray | None = None  # [C, D] bool
+    public: np.ndarray | None = None  # rows of the pool
+
+
+class Order(NamedTuple):
+    """Orders in which examples are taken in a round, which jaxproto draws."""
+
+    clients: list[np.ndarray]  # [E, M] positions of each client's epochs, by id
+    server: np.ndarray | None = None  # [E, K * C] rows of all uploads
 
 
 def client(i: int, what: str = "") -> str:

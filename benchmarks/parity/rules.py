@@ -19,18 +19,28 @@ FIXED = {  # what the loops in PyTorch have no other form of
     "wire.down": "float32",
     "model.compute_dtype": "float32",
 }
+BATCH_NORM = ("mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0")
 CHOICES = {
     "reg": ("mse_mean", "sq_l2_mean", "l2_of_means"),
     "collect": ("after_training", "before_training", "train_pass"),
     "aggregate": ("mean_over_clients", "mean_over_examples", "as_printed"),
     "order": ("given", "fixed"),
+    "base": ("fedproto", "fedtgp"),
+    "scaling": ("none", "sum", "mean"),
+    "masks": ("given", "none"),
+    "compare": ("dense", "sparse"),
+    "distill": ("none", "cpkd"),
+    "anchors": ("public", "own"),
+    "adapters": ("by_examples", "by_clients"),
 }
+FREE = ("shares", "averages", "classes", "dim", "width")  # nothing to perturb
 
 
 class Rules(NamedTuple):
     """Of one method. Equation numbers are those of ProtoNorm."""
 
     shares: bool  # prototypes; Local has none
+    averages: bool  # the server, into prototypes of the length of features
     classes: int
     dim: int
     batch: int
@@ -43,10 +53,29 @@ class Rules(NamedTuple):
     patience: int = 10  # its stop
     upscale: float = 1.0  # Eq. 15
     order: str = "given"  # by jaxproto; fixed: that of the split
+    bn_momentum: float = 0.1
+    bn_eps: float = 1e-5
+    base: str = "fedproto"  # fedtgp: the server trains a generator of prototypes
+    tau: float = 100.0  # largest margin of the generator's loss
+    server_epochs: int = 0
+    server_rate: float = 0.0
+    server_batch: int = 0
+    scaling: str = "none"  # T Eq. 10, S Eq. 11: uploads times n_ij
+    mu: float = 1.0  # its scale; S: K / n
+    masks: str = "none"  # T Eq. 7: given by jaxproto
+    compare: str = "dense"  # T Eq. 11; sparse: S 4.3
+    distill: str = "none"  # cpkd: S Eq. 12
+    width: int = 0  # of RefProtoFL's adapter
+    budget: float = 1.0  # R Eq. 4
+    anchors: str = "public"  # R Eq. 12: of covered classes; own: as if none were
+    adapters: str = "by_examples"  # R Eq. 7
 
 
-def of(config: ml_collections.ConfigDict, spec: Spec) -> Rules:
+def of(config: ml_collections.ConfigDict, spec: Spec, num_examples: int = 0) -> Rules:
     """The rules that a configuration means.
+
+    Args:
+      num_examples: n, of all clients.
 
     Raises:
       UserError: it has something that the loops in PyTorch do not.
@@ -60,14 +89,33 @@ def of(config: ml_collections.ConfigDict, spec: Spec) -> Rules:
     method, steps = config.method, config.local
     rules = Rules(
         shares=method.name != "local",
+        averages="aggregate" in method,
         classes=spec.num_classes,
         dim=spec.feat_dim,
         batch=steps.batch_size,
         rate=config.optimizer.learning_rate,
     )
-    known = {k: v for k, v in method.items() if k in rules._fields}
+    known = {k: v for k, v in method.items() if k in rules._fields and v != 0}
     aligned = method.get("alignment") == "thomson"
-    return rules._replace(**known, iterations=500 if aligned else 0)
+    rules = rules._replace(**known, iterations=500 if aligned else 0)
+    if "server_batch" in method:
+        rules = rules._replace(server_batch=method.server_batch or steps.batch_size)
+    if method.name == "fedtgp":
+        rules = rules._replace(base="fedtgp")
+    if method.name == "refprotofl":
+        how = {"reg": method.pull, "width": method.adapter_dim, "anchors": "public"}
+        rules = rules._replace(**how, aggregate="mean_over_examples")
+    return scaled(rules, method, num_examples)
+
+
+def scaled(rules: Rules, method, num_examples: int) -> Rules:
+    """The rules with those of sparse and scaled prototypes, where a method has them."""
+    if "masks" not in method:
+        return rules
+    share = rules.classes / max(num_examples, 1)
+    mu = share if method.name == "cps_ppa_cpkd" else method.mu or 0.9 * share
+    masks = "none" if method.masks == "none" else "given"
+    return rules._replace(masks=masks, mu=1.0 if rules.scaling == "none" else mu)
 
 
 def mistaken(rules: Rules, mistakes: Sequence[str]) -> Rules:
@@ -78,7 +126,7 @@ def mistaken(rules: Rules, mistakes: Sequence[str]) -> Rules:
     """
     for mistake in mistakes:
         name, _, text = mistake.partition("=")
-        there = [k for k in rules._fields if k not in ("shares", "classes", "dim")]
+        there = [k for k in rules._fields if k not in FREE]
         kind = type(getattr(rules, choose_from("rule to perturb", name, there)))
         if name in CHOICES:
             choose_from(f"value of {name}", text, CHOICES[name])

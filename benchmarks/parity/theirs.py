@@ -1,4 +1,4 @@
-"""Local, FedProto and ProtoNorm in plain PyTorch, one client after the other.
+"""Methods of prototypes in plain PyTorch, one client after the other.
 
 Written from the papers; equation numbers are those of ProtoNorm (Lee, Shin, Choi:
 Heterogeneous Federated Learning with Prototype Alignment and Upscaling):
@@ -8,11 +8,13 @@ Heterogeneous Federated Learning with Prototype Alignment and Upscaling):
     ProtoNorm: g = Alignment(g), on the server                           (Eq. 8 to 14)
     loss = CE + lam * pull towards gamma * g                             (Eq. 4, 5, 15)
 
-A class that nobody has sent pulls nothing. Distances to global prototypes are to the
-upscaled ones, as trained. The same loops in float64 tell what rounding does.
+Numbers of TinyProto (T) and CPS+PPA+CPKD (S): masks and scaled sums of T Eq. 7, 10, 11
+and S Eq. 7, 11, weights of S Eq. 12; FedTGP's generator is in `generator`, RefProtoFL
+in `refprotofl`. A class that nobody has sent pulls nothing. Distances to global
+prototypes are to the upscaled ones, as trained. The same loops in float64 tell what
+rounding does.
 """
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -20,14 +22,20 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks import torch_nets
-from benchmarks.parity import record
-from benchmarks.parity.record import Record, Start
+from benchmarks.parity import generator, record
+from benchmarks.parity.formulas import (
+    add,
+    aligned,
+    chunks,
+    class_means,
+    mean_of,
+    nearness,
+    pull,
+    steps,
+)
+from benchmarks.parity.networks import load, named, network
+from benchmarks.parity.record import Order, Record, Start
 from benchmarks.parity.rules import Rules
-from benchmarks.torch_loops import align
-from jaxproto.errors import choose_from
-
-SWEEP = 256  # examples at a time, without gradients
 
 
 class Trained(NamedTuple):
@@ -57,25 +65,45 @@ class Theirs:
             network(name, shape, rules, given).to(dtype)
             for name, given in zip(start.names, start.weights, strict=True)
         ]
-        self.protos = torch.full((rules.classes, rules.dim), torch.nan, dtype=dtype)
+        self.length = rules.width or rules.dim  # of prototypes
+        self.protos = torch.full((rules.classes, self.length), torch.nan, dtype=dtype)
+        self.count = torch.tensor(start.counts).to(dtype)  # n_ij
+        self.mask = torch.ones((), dtype=dtype)
+        if rules.masks == "given":
+            self.mask = torch.tensor(start.masks).to(dtype)
+        if rules.base == "fedtgp":
+            self.generator = generator.of(start.server, dtype)
 
-    def round(self, order: list[np.ndarray], given: Record | None = None) -> Record:
+    def round(self, order: Order, given: Record | None = None) -> Record:
         """The next round.
 
         Args:
-          order: positions [E, M] in each client's rows, by client id.
+          order: of examples and uploads.
           given: jaxproto's record of the round. With it every stage starts from
             jaxproto's result of the one before, so that differences stay where they
             arise; without it the federation goes its own way.
         """
-        self.given, down, every = given or {}, self.upscaled(), []
-        for i in range(len(self.nets)):
-            every.append(self.train(i, order[i], down))
-        made = self.trained(every)
+        self.given = given or {}
+        made, down = self.exchange(), self.upscaled()
+        every = [self.train(i, own, down) for i, own in enumerate(order.clients)]
+        made |= self.trained(every)
         self.take_over(made)
-        own = [self.collected(i, each) for i, each in enumerate(every)]
-        made |= self.aggregate(own) if self.rules.shares else {}
+        made |= self.serve(every, order.server) if self.rules.shares else {}
         return made | self.evaluated()
+
+    def exchange(self) -> Record:
+        """What happens before training."""
+        return {}
+
+    def outputs(self, net: nn.Module, x):
+        """Features that prototypes are means of, and logits."""
+        return net(x)
+
+    def emphasis(self, i: int):
+        """Weights of a client's classes in the pull [C] (S Eq. 12)."""
+        if self.rules.distill == "none":
+            return torch.ones_like(self.count[i])
+        return self.count[i] / self.count[i].max()
 
     def take_step(self, i: int, net: nn.Module, s: int):
         """Client i goes on with jaxproto's weights after step `s`, if given."""
@@ -119,11 +147,14 @@ class Theirs:
         net.train()
         for position, real in steps(order, len(rows_M), self.rules):
             rows = rows_M[position]
-            feat, logits = (a[real] for a in net(self.images(rows)))
+            feat, logits = (a[real] for a in self.outputs(net, self.images(rows)))
             y = self.labels(rows[real])
             loss = F.cross_entropy(logits, y)
             if self.rules.shares:
-                loss = loss + self.rules.lam * pull(self.rules.reg, feat, y, down)
+                sparse = self.rules.compare == "sparse" and self.mask.ndim
+                seen = feat * self.mask[y] if sparse else feat
+                term = pull(self.rules.reg, seen, y, down, self.emphasis(i))
+                loss = loss + self.rules.lam * term
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -143,17 +174,16 @@ class Theirs:
 
     def no_sums(self):
         """Of features [C, D] and of examples [C]."""
-        sums = torch.zeros(self.rules.classes, self.rules.dim, dtype=self.dtype)
+        sums = torch.zeros(self.rules.classes, self.length, dtype=self.dtype)
         return sums, torch.zeros(self.rules.classes, dtype=self.dtype)
 
     @torch.no_grad()
-    def collect(self, i: int):
-        """Second pass over all examples of a client: sums of features, counts."""
-        net, rows_M = self.nets[i].eval(), self.start.train[i]
-        sums, counts = self.no_sums()
-        for rows in chunks(rows_M):
-            add(sums, counts, net(self.images(rows))[0], self.labels(rows))
-        return sums, counts
+    def collect(self, i: int, rows_M: np.ndarray | None = None):
+        """Second pass over examples, a client's own by default: sums, counts."""
+        net, sums = self.nets[i].eval(), self.no_sums()
+        for rows in chunks(self.start.train[i] if rows_M is None else rows_M):
+            add(*sums, self.outputs(net, self.images(rows))[0], self.labels(rows))
+        return sums
 
     def trained(self, every: list[Trained]) -> Record:
         """What is known when all clients have trained."""
@@ -166,23 +196,49 @@ class Theirs:
             record.LOSS: {"all clients": np.mean([np.mean(t.losses) for t in every])},
         }
 
-    def aggregate(self, own) -> Record:
-        """The server's step: mean over clients, then alignment."""
-        local, counts = (
-            [class_means(*each) for each in own],
-            [n for _, n in own],
-        )  # Eq. 2
+    def serve(self, every: list[Trained], order: np.ndarray | None) -> Record:
+        """The server's step, by the prototypes of the clients."""
+        own = [self.collected(i, each) for i, each in enumerate(every)]
+        local, counts = [class_means(*each) for each in own], [n for _, n in own]
         ids = [record.client(i) for i in range(len(own))]
         made = {record.LOCAL: {i: p.numpy() for i, p in zip(ids, local, strict=True)}}
         self.local = [self.tensor(made, record.LOCAL, i) for i in ids]
         both = torch.stack(self.local), torch.stack(counts)
-        mean = mean_of(self.rules.aggregate, *both)
-        made[record.MEAN] = {"server": mean.numpy()}
-        protos, steps = aligned(self.tensor(made, record.MEAN), self.rules)
-        made[record.ITERATIONS] = {"server": np.asarray(steps, float)}
-        made[record.GLOBAL] = {"server": protos.numpy()}
+        if self.rules.averages:
+            made |= self.average(*both)
+        else:
+            made |= self.sparse(*both, order)
         self.protos = self.tensor(made, record.GLOBAL)
         return made
+
+    def average(self, local, counts) -> Record:
+        """Mean over clients, then alignment."""
+        mean = mean_of(self.rules.aggregate, local, counts)
+        made = {record.MEAN: {"server": mean.numpy()}}
+        protos, steps = aligned(self.tensor(made, record.MEAN), self.rules)
+        made[record.ITERATIONS] = {"server": np.asarray(steps, float)}
+        return made | {record.GLOBAL: {"server": protos.numpy()}}
+
+    def sparse(self, local, counts, order: np.ndarray | None) -> Record:
+        """Uploads within the masks and times n_ij; their sum, or FedTGP's generator."""
+        held, rules, made = counts > 0, self.rules, {}
+        holders = held.sum(0)
+        up = local.nan_to_num(0) * self.mask
+        if rules.scaling != "none":
+            up = up * self.count[..., None] * rules.mu
+        if rules.scaling == "sum":  # so that the mean over clients is the sum
+            up = up * holders[:, None]
+        protos = up.sum(0) / holders[:, None]
+        if rules.base == "fedtgp":
+            delta = generator.margin(protos, holders > 0, rules.tau)
+            generator.train(self.generator, rules, up, held, delta, order)
+            weights = self.generator.state_dict()
+            new = {f"server, {k}": v.numpy().copy() for k, v in weights.items()}
+            made = {record.GENERATOR: new}
+            for k, v in weights.items():
+                v.copy_(self.tensor(made, record.GENERATOR, f"server, {k}"))
+            protos = self.generator().detach() * self.mask
+        return made | {record.GLOBAL: {"server": protos.numpy()}}
 
     @torch.no_grad()
     def evaluated(self) -> Record:
@@ -190,13 +246,12 @@ class Theirs:
         made = {}
         for i, net in enumerate(self.nets):
             y, net = self.labels(self.start.test[i]), net.eval()
-            parts = [net(self.images(rows)) for rows in chunks(self.start.test[i])]
-            feat, logits = (torch.cat(part) for part in zip(*parts, strict=True))
-            found = {"head": logits}
-            if self.rules.shares:
-                found["local"] = nearness(feat, self.local[i])  # Eq. 6
-                found["global"] = nearness(feat, self.upscaled())
-            for rule, scores in found.items():
+            parts = [
+                self.scores(i, net, self.images(rows))
+                for rows in chunks(self.start.test[i])
+            ]
+            for rule in parts[0]:
+                scores = torch.cat([part[rule] for part in parts])
                 best, predicted = scores.max(-1)
                 right = ((predicted == y) & best.isfinite()).sum()
                 at = made.setdefault(record.SCORES.format(rule), {})
@@ -205,108 +260,11 @@ class Theirs:
                 at[record.client(i)] = np.asarray(right.item(), float)
         return made
 
-
-def network(name: str, shape, rules: Rules, weights) -> nn.Module:
-    """The network `name` with the weights of jaxproto's."""
-    padding = 0 if len(shape) < 3 or min(shape[:2]) >= 16 else 2
-    bodies = {
-        "mlp": lambda: torch_nets.mlp(shape),
-        "cnn4": lambda: torch_nets.cnn4(shape, padding=padding),
-        "cnn4_d": lambda: torch_nets.cnn4(shape, rules.dim, padding),
-        **{
-            name: lambda name=name: torch_nets.BODIES[name](shape)
-            for name in ("resnet4", "resnet6", "resnet8", "resnet10", "resnet18")
-        },
-    }
-    body = bodies[choose_from("network that parity knows", name, bodies)]()
-    net = torch_nets.Split(body, rules.dim, rules.classes)
-    net.names = {name: name_of(name) for name in weights}
-    load(net, weights)
-    return net
-
-
-def name_of(ours: str) -> str:
-    """What an array of jaxproto's is called in `torch_nets`."""
-    name = ours.replace("base.", "base.0.")
-    block = re.search(r"layer_(\d)\.", name)
-    if block:  # the small ResNets, one block per stage: bn2 and bn3, as released
-        name = name.replace(block[0], f"layer{int(block[1]) + 1}.0.")
-        name = re.sub(r"\.bn(\d)", lambda m: f".bn{int(m[1]) - 1}", name)
-    return name
-
-
-def load(net: nn.Module, weights):
-    """Puts arrays under jaxproto's names into the network."""
-    given = {net.names[k]: torch.tensor(v) for k, v in weights.items()}
-    counters = {k: v for k, v in net.state_dict().items() if k.endswith("_tracked")}
-    net.load_state_dict(given | counters)
-
-
-def named(net: nn.Module) -> dict[str, np.ndarray]:
-    """Copies of all arrays under the names that jaxproto gives them."""
-    held = net.state_dict()
-    return {k: held[there].numpy().copy() for k, there in net.names.items()}
-
-
-def steps(order: np.ndarray, size: int, rules: Rules):
-    """Positions [B] of every step, and which count.
-
-    Whole batches of every epoch; a client below one batch repeats its examples, which
-    then do not count.
-    """
-    for epoch in order:
-        for s in range(max(size // rules.batch, 1)):
-            at = s * rules.batch + np.arange(rules.batch)
-            position = at % size
-            yield (epoch[position] if rules.order == "given" else position), at < size
-
-
-def chunks(rows: np.ndarray):
-    """The rows, some at a time."""
-    return (rows[i : i + SWEEP] for i in range(0, len(rows), SWEEP))
-
-
-def pull(reg: str, feat, y, protos) -> torch.Tensor:
-    """The pull of features [B, D] towards prototypes [C, D], NaN where none is."""
-    here = ~protos[:, 0].isnan()
-    if reg == "l2_of_means":  # Eq. 5 on a batch: sum over its classes
-        each = [feat[y == j].mean(0) - protos[j] for j in y.unique() if here[j]]
-        return sum((gap.norm() for gap in each), start=feat.new_zeros(()))
-    target = torch.where(here[y, None], protos[y], feat.detach())
-    squared = F.mse_loss(feat, target)
-    return squared * feat.shape[1] if reg == "sq_l2_mean" else squared
-
-
-def add(sums, counts, feat, y):
-    """Adds a batch to the sums per class, in place."""
-    sums.index_add_(0, y, feat)
-    counts += y.bincount(minlength=len(counts))
-
-
-def class_means(sums, counts) -> torch.Tensor:
-    """Prototypes [C, D], NaN where there is no example."""
-    return sums / counts[:, None]  # 0 / 0
-
-
-def mean_of(how: str, local, counts) -> torch.Tensor:
-    """Mean over clients [K, C, D] of prototypes, NaN where nobody has any."""
-    held = counts > 0
-    weight = (held if how == "mean_over_clients" else counts).to(local.dtype)
-    total = (weight[..., None] * local.nan_to_num(0)).sum(0)
-    mean = total / weight.sum(0)[:, None]  # Eq. 7: plain
-    return mean / held.sum(0)[:, None] if how == "as_printed" else mean  # Eq. 3
-
-
-def aligned(mean, rules: Rules):
-    """The mean after the alignment of the classes that are there, and iterations."""
-    here, found = ~mean[:, 0].isnan(), mean.clone()
-    if not rules.iterations:
-        return found, 0
-    found[here], iterations = align(mean[here], rules.iterations, rules.patience)
-    return found, iterations
-
-
-def nearness(feat, protos) -> torch.Tensor:
-    """Minus the mean squared distances [B, C]; -inf where there is no prototype."""
-    distance = torch.stack([(feat - p).square().mean(-1) for p in protos], 1)
-    return -distance.nan_to_num(torch.inf)
+    def scores(self, i: int, net: nn.Module, x) -> dict[str, torch.Tensor]:
+        """Scores [B, C] of inputs by every rule."""
+        feat, logits = self.outputs(net, x)
+        found = {"head": logits}
+        if self.rules.shares:
+            found["local"] = nearness(feat, self.local[i])  # Eq. 6
+            found["global"] = nearness(feat, self.upscaled())
+        return found

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-SKIPPED = {"round", "every_round", "bytes_by_client"}  # no scalars of an evaluation
+SKIPPED = {"round", "every_round", "bytes_by_client", "by_client"}  # no scalars
 OF_ROUND = {  # entries of a record about its round, not about the server
     "loss",
     "seconds",

@@ -5,12 +5,18 @@ The module is imported when the command is called, so that `--help` of one comma
 not wait for the libraries of another.
 """
 
+import contextlib
 import errno
 import importlib
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from jaxproto.errors import UserError, choose_from
+import jaxproto
+from jaxproto.cli import import_flag
+from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.training import signals
 
 COMMANDS = {  # name -> what it does
@@ -27,6 +33,8 @@ COMMANDS = {  # name -> what it does
     "prepare": "download and prepare a data set for data.name=tfds:NAME",
     "cache": "list or clear the cache of decoded data sets",
     "list": "the names that a configuration can choose from",
+    "new": "write a method of your own to start from, with a test",
+    "completion": "print a script that completes commands in bash or zsh",
 }
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 FUNCTIONS = {  # command -> module and function, where not `main` of its own module
@@ -40,7 +48,10 @@ def usage() -> str:
     width = max(map(len, COMMANDS)) + 2
     lines = [f"  {name:<{width}}{about}" for name, about in COMMANDS.items()]
     head = "usage: jaxproto COMMAND ... (or: python -m jaxproto COMMAND ...)"
-    tail = "`jaxproto COMMAND --help` lists the flags of a command."
+    tail = (
+        "`jaxproto COMMAND --help` lists the flags of a command. --import=FILE.py, for "
+        "every command, imports a file that registers your methods and networks."
+    )
     return "\n".join([head, "", *lines, "", tail]) + "\n"
 
 
@@ -57,8 +68,13 @@ def main(arguments: Sequence[str] | None = None):
         signals.install_signal_handlers()
         arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        sys.stdout.write(usage())
-        sys.exit(0 if arguments else 1)
+        with _errors_in_one_line():
+            sys.stdout.write(usage())
+            sys.exit(0 if arguments else 1)
+    if arguments[0] == "--version":
+        with _errors_in_one_line():
+            sys.stdout.write(f"jaxproto {jaxproto.__version__}\n")
+            sys.exit(0)
     name, *rest = arguments
     call(name, f"jaxproto {name}", rest)
 
@@ -69,14 +85,35 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     Args:
       prog: what the user typed, for messages.
     """
-    try:
+    with _errors_in_one_line():
         choose_from("command", name, COMMANDS)
+        _ = Path.cwd()
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-        sys.exit(command(prog, list(arguments)))
+        sys.exit(command(prog, import_flag.import_files(arguments)))
+
+
+@contextlib.contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    """Ends the process with a line in place of the traceback of an error of the user.
+
+    A reader that closes the output early, as `head` does, ends the process in silence.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except UserError as e:
         sys.exit(f"error: {e}")
     except OSError as e:
+        lost = not _output_works()
+        if isinstance(e, BrokenPipeError) and lost:
+            sys.exit(128 + signal.SIGPIPE)
+        if e.errno == errno.ENAMETOOLONG:
+            sys.exit(f"error: {shorten(str(e.filename))}: {e.strerror}. Shorten it.")
+        if e.errno == errno.ENOENT and not e.filename:  # of `cwd` alone
+            sys.exit("error: the current folder is gone: change to another one.")
         if e.errno not in DISK_ERRORS:
             raise
         what = f"cannot write {e.filename or 'the output'}: {e.strerror}"
@@ -85,3 +122,13 @@ def call(name: str, prog: str, arguments: Sequence[str]):
         hint = str(e) or signals.exit_hint()
         sys.stderr.write(": ".join(filter(None, ["interrupted", hint])) + "\n")
         sys.exit(130)
+
+
+def _output_works() -> bool:
+    """Flushes the output; what cannot be written is dropped, also at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

@@ -1,6 +1,7 @@
 """Parser and argument types of the commands that need no configuration."""
 
 import argparse
+import os
 from pathlib import Path
 
 from jaxproto.errors import UserError
@@ -21,7 +22,7 @@ def new_file(name: str) -> Path:
     Raises:
       ArgumentTypeError: it exists; `Parser` turns that into a UserError.
     """
-    if Path(name).exists():
+    if os.path.exists(name):
         raise argparse.ArgumentTypeError(
             f"{name} exists already: delete it or name another file"
         )

@@ -9,12 +9,13 @@ from jaxproto.cli import table_output
 from jaxproto.cli.argparse_types import Parser, new_file
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.reporting import compare
+from jaxproto.reporting import compare, leave_out
 from jaxproto.reporting.compare import (
     columns,
     measures,
     ranks,
     rendering,
+    run_groups,
     significance,
     tidy,
 )
@@ -28,9 +29,10 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     args = parse_args(prog, arguments)
-    print_comparison(
-        compare.group_by_seed(map(compare.load, _folders_of_runs(args.workdirs))), args
-    )
+    runs = leave_out.read_all(_folders_of_runs(args.workdirs), leave_out.read_run)
+    if args.rounds is not None:
+        runs = [run_groups.until(run, args.rounds) for run in runs]
+    print_comparison(compare.group_by_seed(runs), args)
 
 
 def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
@@ -53,7 +55,7 @@ def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
 def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     """Prints or writes the table of these groups, and the values of each seed."""
     measure = {
-        "average": args.average,
+        "averages": args.average or tuple(measures.AVERAGES),
         "rules": args.rule,
         "metric": args.metric,
         "ddof": args.ddof,
@@ -73,7 +75,7 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     )
     if args.tidy is not None:
         rows = compare.rows(groups, **measure)
-        seeds = tidy.to_csv(rows.pairs, rows.rules, rows.measure)
+        seeds = tidy.to_csv(rows.pairs, rows.rules, rows.measures[0])
         atomic.write(args.tidy, seeds.encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = table.notes if args.format == "csv" else ()
@@ -121,7 +123,14 @@ def _add_measure(parser: argparse.ArgumentParser):
         default=[],
         help="a column of each run; repeatable, default best and final",
     )
-    add("--average", choices=[*measures.AVERAGES], default="pooled")
+    add(
+        "--average",
+        choices=[*measures.AVERAGES],
+        action="append",
+        default=[],
+        help="over test examples or clients; repeatable, default both",
+    )
+    add("--rounds", type=int, help="runs as they were after so many rounds")
     add("--rule", action="append", default=[], help="only this prediction rule")
     add("--metric", default=measures.ACCURACY, help="entry of the records")
     add(

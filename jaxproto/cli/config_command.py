@@ -9,6 +9,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from jaxproto import config
+from jaxproto.cli import import_flag
 from jaxproto.config.show import format_fields
 from jaxproto.errors import UserError
 
@@ -19,6 +20,7 @@ NEUTRAL = (
 CONFIG = """  --config=FILE.py[:PRESETS]  such as configs/protonorm.py:spiral
   --config.FIELD=VALUE  changes one field, such as --config.method.lam=5
   --print_config  prints every field, its value, origin and allowed values
+  --import=FILE.py  imports a file that registers your methods and networks
 """
 
 
@@ -62,6 +64,8 @@ def run_command(
     def main(_):
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # JAX and matplotlib log a lot
+        if "imports" in config_flag.value:
+            config_flag.value.imports = ",".join(import_flag.imported)
         config.check(config_flag.value)
         if print_config.value:
             sys.stdout.write(format_fields(config_flag.value, words[1:]))

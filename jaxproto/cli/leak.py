@@ -99,7 +99,7 @@ def _parse_sizes(text: str) -> list[tuple[int, int]]:
     """Parses sizes such as 8x1,round."""
     sizes = []
     for part in text.split(","):
-        found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", part)
+        found = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", part)
         if found is None and part != "round":
             raise UserError(
                 f"sizes is {text!r}; give examples x steps or round, as 1x1,2x4,round."

@@ -81,7 +81,7 @@ def _define_hosts() -> Callable[[bool], None]:
     process = flags.DEFINE_integer("process", -1, "with --coordinator: index, from 0")
 
     def join(sweep: bool):
-        from jaxproto.training import multihost
+        from jaxproto.training import multihost, stderr_filter
 
         address = coordinator.value
         for flag in (processes, process):
@@ -96,6 +96,7 @@ def _define_hosts() -> Callable[[bool], None]:
                 "of a sweep go to several machines with --part or --launcher."
             )
         if address:
+            stderr_filter.install(f"error: {multihost.LOST}.")
             multihost.initialize(address, processes.value, process.value)
 
     return join
@@ -113,14 +114,20 @@ def _debug(config, sweep: bool) -> bool:
 
 def _run(config, path: str, grace: float, options: Mapping) -> bool:
     """Runs an experiment; returns whether it has finished."""
+    from jaxproto.mesh import available_devices
     from jaxproto.storage.default_workdir import resolve_workdir
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, program_cache, runner
 
+    available_devices()
     workdir = path or resolve_workdir(config, config_command.plain_config())
     cache = program_cache.disk_cache
     with multihost.fail_together():
-        summary = runner.run(config, workdir, cache=cache, grace=grace, **options)
+        try:
+            summary = runner.run(config, workdir, cache=cache, grace=grace, **options)
+        except signals.StoppedBySignal:
+            multihost.outlast_others()
+            raise
         ok = status_of(summary).ok
         multihost.exit_secondary_processes(0 if ok else 1)
     return ok

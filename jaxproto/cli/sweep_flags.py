@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 from absl import flags
 
-from jaxproto.cli import config_command
+from jaxproto.cli import config_command, import_flag
 from jaxproto.errors import UserError
 
 AXIS = (
@@ -173,8 +173,10 @@ def _single_run_command(config) -> str:
     if path.startswith(os.getcwd() + os.sep):
         path = os.path.relpath(path)
     fields, default = flatten(config), flatten(load(file))
+    fields.pop("imports")  # a flag of its own
     changed = [f"--config.{k}={v}" for k, v in fields.items() if default.get(k) != v]
-    command = ["python", "main.py", f"--config={path}{colon}{presets}"]
+    files = [f"--import={file}" for file in import_flag.imported]
+    command = ["python", "main.py", *files, f"--config={path}{colon}{presets}"]
     return shlex.join([*command, *changed])
 
 

@@ -4,6 +4,7 @@ from jaxproto.config.checks import check, check_keys, upgrade_saved
 from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.fields import default, differences, flatten, resolved_data_fields
 from jaxproto.config.files import (
+    from_name,
     load,
     paper_width_config,
     parse_sweep_arg,
@@ -35,6 +36,7 @@ __all__ = [
     "differences",
     "experiment",
     "flatten",
+    "from_name",
     "load",
     "method_fields",
     "paper_width_config",

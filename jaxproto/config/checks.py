@@ -7,7 +7,7 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models
-from jaxproto.config import privacy
+from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import (
     FIELDS,
@@ -126,7 +126,7 @@ def num_evaluated(config) -> int:
     value = config.eval.clients
     if value == "all":
         return 0
-    if not value.isdecimal() or not 1 <= int(value) <= MAX_INT:
+    if not (value.isascii() and value.isdecimal()) or not 1 <= int(value) <= MAX_INT:
         raise UserError(
             f"eval.clients is {value!r}; it is all, or a number of clients such as 100."
         )
@@ -137,6 +137,7 @@ def check_together(config):
     """Raises UserError for fields that do not go together."""
     network_names(config.model.group)
     privacy.check(config)
+    robustness.check(config)
     num_evaluated(config)
     metrics_by_name(config.eval.metrics)
     shared = config.data.public_share or config.data.public_source

@@ -24,13 +24,15 @@ HELP = {  # hyper-parameter -> meaning, in every method that has it
     "reg": "distance between features and prototypes in the pull",
     "pull": "distance between features and prototypes in the pull",
     "collect": "when a client computes its prototypes",
-    "aggregate": "mean of a class over clients, or over all examples",
+    "aggregate": "mean of a class over clients, over all examples, or N Eq. 3",
     "upscale": "gamma, the factor of the global prototypes that clients receive",
     "on_server": "classes that no client reported: no prototype, or the last one",
+    "initial": "global prototypes of the first round: none, or random unit vectors",
     "alignment": "alignment of global prototypes on the sphere",
     "budget": "share of the adapter's coordinates that are uploaded",
     "adapter_dim": "width of the adapter and of its prototypes",
     "anchors": "external prototypes of public examples, or none",
+    "backbone": "train a client's own network, or leave it as it begins",
     "tau": "maximum margin between prototypes",
     "server_epochs": "epochs of the server's training",
     "server_rate": "learning rate of the server's training",
@@ -93,8 +95,8 @@ def method_fields(name: str) -> dict:
 
 def _factory_fields(factory: Callable) -> dict[str, Field]:
     """Returns the fields of a factory by the names of its arguments."""
-    metadata, fields = annotations(factory), {}
-    for key, default in arguments(factory).items():
+    given, metadata, fields = arguments(factory), annotations(factory), {}
+    for key, default in given.items():
         value, allowed = _value(key, default), _allowed(key, metadata[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in metadata[key]

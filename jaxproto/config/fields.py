@@ -31,7 +31,8 @@ from jaxproto.hyperparameters import (
 )
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
-from jaxproto.privacy import UNITS
+from jaxproto.privacy import OFF, UNITS
+from jaxproto.robustness import ATTACKS, CENTRES
 
 MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
@@ -78,6 +79,7 @@ class Field:
 
 
 NON_NEGATIVE = Range("0 (off) or more", 0)
+BELOW_HALF = Range("at least 0 and below 0.5", 0, 0.5, "[)")
 BETWEEN_0_AND_1 = Range("above 0 and below 1", 0, 1, "()")
 PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
@@ -101,6 +103,7 @@ FIELDS = {
     "rounds": Field(300, "communication rounds", COUNT, resume=MORE),  # N 5.1
     "eval_every": Field(1, "rounds between evaluations", COUNT, UNUSED),
     "checkpoint_every": Field(10, "rounds between checkpoints", COUNT, UNUSED, compared=False),
+    "imports": Field("", "files that the command line has imported (--import), joined by commas", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.name": Field("digits", "data set", DATA, names_run=False),
     "data.data_dir": Field("", "folder of prepared TFDS data sets; empty: TFDS's default", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.pixels": Field(0, "height and width to which images are resized; 0: unchanged", PIXELS),
@@ -152,8 +155,15 @@ FIELDS = {
     "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
     "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),
     "privacy.delta": Field(1e-5, "delta of the (epsilon, delta) guarantee", BETWEEN_0_AND_1, UNUSED),
+    "attack.kind": Field("off", "attack of the hostile clients, whose own results are left out", Names([OFF], ATTACKS)),
+    "attack.share": Field(0.2, "share of hostile clients, drawn by data.seed", BELOW_ONE, TRACED),
+    "attack.clients": Field("", "ids of the hostile clients joined by commas; empty: attack.share of them"),
+    "attack.strength": Field(1.0, "strength of the attack, in units of its kind", POSITIVE, TRACED),
+    "robust.aggregate": Field("off", "robust centre of the uploads, of which the server takes its mean", Names([OFF], CENTRES)),
+    "robust.share": Field(0.3, "share of hostile clients that trimmed_mean and krum withstand", BELOW_HALF, TRACED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
+    "wire.bound": Field(1e6, "largest absolute value that a server accepts in an upload of a node", POSITIVE, UNUSED, names_run=False, compared=False, resume=MORE),
     "wire.check": Field(False, "encode and decode every message of every round", compared=False),
     "early_stopping.rule": Field("", "prediction rule whose pooled accuracy is watched; empty: the first rule", program=UNUSED, resume=STOPPED),
     "early_stopping.patience": Field(0, "evaluations without improvement before a run stops; 0: off", or_zero("off"), UNUSED, resume=STOPPED),
@@ -181,7 +191,8 @@ def fields_where(**values) -> set[str]:
 
 def resumable(config: ml_collections.ConfigDict, *rules: str) -> set[str]:
     """Returns the fields that may change on resume by one of these rules."""
-    fixed = {"rounds"} if registries.needs_rounds(config) else set()
+    method, schedule = config.method.name, config.optimizer.schedule
+    fixed = {"rounds"} if registries.needs_rounds(method, schedule) else set()
     return {path for path, field in FIELDS.items() if field.resume in rules} - fixed
 
 

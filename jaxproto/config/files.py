@@ -47,6 +47,11 @@ def load(file: str) -> ml_collections.ConfigDict:
     return config
 
 
+def from_name(config: ml_collections.ConfigDict | str) -> ml_collections.ConfigDict:
+    """Returns a configuration; a text such as "protonorm:digits" is loaded."""
+    return load(config) if isinstance(config, str) else config
+
+
 def _locate_errors(path: str, call: Callable[[], T]) -> T:
     """Returns the result of code of a file; its errors become a UserError with line."""
     try:

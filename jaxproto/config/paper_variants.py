@@ -58,7 +58,7 @@ READINGS: dict[str, dict[str, dict]] = {
         "code": {**HTFLLIB, **SQUARED, "method.collect": "before_training"},
     },
     "protonorm": {
-        "paper": DISTANCE,
+        "paper": {**DISTANCE, "method.initial": "random"},  # N Algorithm 2, line 1
         "code": {
             **RELEASED_CODE,
             **SQUARED,
@@ -175,3 +175,15 @@ READINGS: dict[str, dict[str, dict]] = {
         },
     },
 }
+
+
+def in_table(method: str, reading: str) -> dict:
+    """Returns a reading of a method as one row of a table of several methods.
+
+    All rows have one protocol: `code` has the program of N and T, in which every client
+    draws its own weights. A method adds its own fields to it, not its authors' rounds,
+    clients and optimiser, nor HtFLlib's equal weights.
+    """
+    fields = READINGS.get(method, {}).get(reading, {})
+    own = {k: v for k, v in fields.items() if k.startswith("method.")}
+    return own | (RELEASED_CODE if reading == "code" else {})

@@ -9,7 +9,7 @@ import ml_collections
 from jaxproto.config import builtin
 from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.fields import default
-from jaxproto.config.paper_variants import READINGS
+from jaxproto.config.paper_variants import READINGS, in_table
 from jaxproto.errors import UserError, choose_from
 
 DEFAULT_DATASET = "digits"  # if --config names none
@@ -218,8 +218,13 @@ def _check_only_one(kind: str, arg: str, names: Sequence[str]):
         )
 
 
-def apply_variant(config: ml_collections.ConfigDict, reading: str):
+def apply_variant(
+    config: ml_collections.ConfigDict, reading: str, *, table: bool = False
+):
     """Applies the variant `paper` or `code` of the method; "" changes nothing.
+
+    Args:
+      table: as `paper_variants.in_table`, with one protocol for all methods.
 
     Raises:
       UserError: the method has no such reading.
@@ -231,7 +236,7 @@ def apply_variant(config: ml_collections.ConfigDict, reading: str):
         raise UserError(f"{name} has one reading only: leave {reading!r} out.")
     variants = READINGS[name]
     choose_from(f"reading of {name}", reading, variants)
-    apply_fields(config, variants[reading])
+    apply_fields(config, in_table(name, reading) if table else variants[reading])
 
 
 def apply_fields(config: ml_collections.ConfigDict, fields: Mapping):

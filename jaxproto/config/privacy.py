@@ -10,6 +10,7 @@ import numpy as np
 from jaxproto import participation
 from jaxproto.client import LocalTraining
 from jaxproto.config import registries
+from jaxproto.config.fields import flatten
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
@@ -104,6 +105,10 @@ def check(config):
 def _check_shares(config):
     """Raises UserError if a round may add less noise than is accounted for."""
     law, up = config.participation.law, config.wire.up
+    for path in ("attack.kind", "robust.aggregate"):
+        if (value := flatten(config)[path]) != OFF:
+            whole = "the noise is on the sum of all uploads, and each adds a share"
+            _refuse(CLIENT, path, value, OFF, whole)
     if law not in FIXED_SIZE_LAWS:
         fixed = "noise comes in shares from a known number of clients"
         _refuse(CLIENT, "participation.law", law, " or ".join(FIXED_SIZE_LAWS), fixed)

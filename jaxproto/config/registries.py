@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxproto import batches, client
+from jaxproto.errors import UserError, shorten
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import GROUPED_ARGUMENTS, INHERITED_FIELDS, OPTIONS
@@ -28,6 +29,11 @@ OPTIMIZER_STATES = {"restart": client.reset_opt_state, "keep": client.keep_opt_s
 def arguments(factory: Callable) -> dict:
     """Returns a factory's arguments and defaults, with `GROUPED_ARGUMENTS` flat."""
     flat: dict[str, Any] = {}
+    if not callable(factory):
+        raise UserError(
+            f"METHODS has {shorten(factory)}, which is no function: enter the factory, "
+            "which takes a Spec and returns a Method, and not what it returns."
+        )
     for key, p in inspect.signature(factory).parameters.items():
         grouped = isinstance(p.default, GROUPED_ARGUMENTS)
         flat |= p.default._asdict() if grouped else {key: p.default}
@@ -82,7 +88,7 @@ def options_changed() -> bool:
     return OPTIONS != BUILTIN_OPTIONS
 
 
-def needs_rounds(config) -> bool:
+def needs_rounds(method: str, schedule: str) -> bool:
     """Returns whether a round depends on the total number of rounds."""
-    parameters = inspect.signature(METHODS[config.method.name]).parameters
-    return "rounds" in parameters or config.optimizer.schedule == "cosine"
+    parameters = inspect.signature(METHODS[method]).parameters
+    return "rounds" in parameters or schedule == "cosine"

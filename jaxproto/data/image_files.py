@@ -23,6 +23,7 @@ ENDINGS = (  # those of torchvision's ImageFolder and gif, jfif
     *(".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm"),
     *(".tif", ".tiff", ".webp"),
 )
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")  # EPS starts a program
 GREY_MODES = ("1", "L", "LA", "La")  # modes of Pillow
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV")
 CHUNK = 16  # files per thread at a time
@@ -120,7 +121,7 @@ def check_one_size(name: str, files: Sequence[str], heads: Sequence[ImageInfo]) 
 
 def _head(path):
     content = atomic.read(path)
-    with Image.open(io.BytesIO(content)) as image:
+    with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         if image.mode not in GREY_MODES + COLOUR_MODES:
             raise ValueError(f"values of mode {image.mode}, not of 8 bits")
         width, height = image.size
@@ -130,7 +131,7 @@ def _head(path):
 
 def decode(content: bytes, grey: bool, size: int) -> np.ndarray:
     """Decodes to [height, width, 1 or 3] uint8; drops transparency, keeps colours."""
-    with Image.open(io.BytesIO(content)) as opened:
+    with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
         image: Image.Image = opened
         if image.mode in ("P", "PA"):
             image = image.convert("RGBA")  # Pillow warns of losing transparency else

@@ -1,13 +1,14 @@
 """Labels of any kind as class numbers 0..C-1, with the names of the classes."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import host_memory
-from jaxproto.hyperparameters import MAX_INT
+
+MOST = 100_000  # classes; some partitions draw for each of them, with or without data
 
 
 class EncodedLabels(NamedTuple):
@@ -116,7 +117,25 @@ def encode_labels(
         _check_range(name, f"y_{split}", y_N, num_classes)
     _check_number(name, num_classes, len(label_C))
     names = _names(classes)
+    check_alike(name, names)
     return EncodedLabels(y, num_classes, names, notes + _unseen(name, y, names))
+
+
+def check_alike(name: str, labels: Sequence[str]):
+    """Raises UserError for two labels that look the same.
+
+    Such are composed and decomposed accents, digits of another width, and letters with
+    an invisible sign beside them.
+    """
+    seen: dict[str, str] = {}
+    for label in labels:
+        shown = unicodedata.normalize("NFKC", label)
+        shown = "".join(c for c in shown if unicodedata.category(c) != "Cf").strip()
+        if (other := seen.setdefault(shown, label)) != label:
+            raise errors.UserError(
+                f"{name}: the labels {other!a} and {label!a} look the same. "
+                "Write both alike, or give them different names."
+            )
 
 
 def _names(classes: Sequence[str]) -> tuple[str, ...]:
@@ -147,16 +166,11 @@ def _check_declared(name, found, num_classes):
 
 
 def _check_number(name, num_classes, found):
-    """Raises UserError for more classes than can be numbered or counted."""
-    if num_classes > MAX_INT:
+    if num_classes > MOST:
         raise errors.UserError(
             f"{name}: num_classes is {num_classes}, but labels are of {found} classes "
-            f"and numbers of classes go to {MAX_INT}. Save the right num_classes."
+            f"and at most {MOST:,} are supported. Save the right num_classes."
         )
-    counts = 8 * num_classes  # of examples by class, in int64
-    host_memory.check_memory(
-        f"{name}: counts of num_classes={num_classes}", counts, "save fewer"
-    )
 
 
 def _check_range(name, array, y_N, num_classes):

@@ -7,6 +7,7 @@ words by their total frequency. A node that joins later must fit the agreement.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,12 +16,18 @@ from typing import NamedTuple
 
 from jaxproto.data import text
 from jaxproto.data.dataset import Dataset
-from jaxproto.errors import UserError, first_few
+from jaxproto.data.labels import check_alike
+from jaxproto.errors import UserError, first_few, first_unprintable, shorten
 from jaxproto.io import atomic
 
 FILE = "agreement.json"
 WHOLE = re.compile(r"[+-]?[0-9]+")  # a label that is a number
 TEXTS = "texts"  # kind of an input; other kinds are types of numpy
+KINDS = (TEXTS, "uint8", "float32")
+MAX_EXAMPLES = 10**7  # training or test examples of a node
+MAX_INPUT = 10**7  # numbers of an input
+MAX_NAMES = {"labels": 10**4, "words": 10**6}  # of a node
+MAX_REPEATS = 1000  # mean occurrences of a word in a training text
 AGAIN = "Bring back the old data, or begin a new run in another folder."
 
 
@@ -64,20 +71,57 @@ def parse_description(told: str) -> NodeDescription:
     """Parses a description.
 
     Raises:
-      UserError: the text is no description.
+      UserError: the text is no description, or has values out of range.
     """
     try:
         fields = json.loads(told)
-        sizes = int(fields["train"]), int(fields["test"])
-        shape = tuple(map(int, fields["shape"]))
-        words = {str(k): int(v) for k, v in fields["words"].items()}
-        labels = tuple(map(str, fields["labels"]))
-        return NodeDescription(str(fields["kind"]), shape, labels, *sizes, words)
-    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        kind, labels = fields["kind"], _names("labels", fields["labels"])
+        train, test = (_count(n, fields[n], MAX_EXAMPLES) for n in ("train", "test"))
+        shape = tuple(_count("shape", n, MAX_INPUT) for n in fields["shape"])
+        most = MAX_REPEATS * train
+        words = {k: _count("words", n, most) for k, n in fields["words"].items()}
+        _names("words", words)
+        if kind not in KINDS or (kind == TEXTS) != (not shape):
+            raise UserError(f"a node has {shorten(kind)} inputs of shape {shape}.")
+        _count("shape", math.prod(shape), MAX_INPUT)
+        if (words and kind != TEXTS) or len({*labels}) < len(labels):
+            raise UserError("a node has one label twice, or words of images.")
+        if len({*map(_is_number, labels)}) != 1:
+            raise UserError("the labels of a node must be all numbers or all names.")
+        return NodeDescription(kind, shape, labels, train, test, words)
+    except UserError:
+        raise
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as e:
         raise UserError(
             f"a node's description of its data cannot be read ({e!r}); give server "
             "and nodes the same version of jaxproto."
         ) from e
+
+
+def _count(name: str, value, most: int) -> int:
+    if type(value) is not int or not 1 <= value <= most:
+        raise UserError(
+            f"a node describes its {name} as {shorten(value)}; accepted are whole "
+            f"numbers from 1 to {most:,}."
+        )
+    return value
+
+
+def _names(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    values, most = tuple(values), MAX_NAMES[name]
+    if len(values) > most:
+        raise UserError(f"a node has {len(values):,} {name}; accepted are {most:,}.")
+    for value in values:
+        if not isinstance(value, str) or first_unprintable(value):
+            raise UserError(
+                f"{shorten(value)} is among the {name} of a node; give texts without "
+                "control characters."
+            )
+    return values
+
+
+def _is_number(label: str) -> bool:
+    return WHOLE.fullmatch(label) is not None
 
 
 def parse_schema(told: str) -> NodeSchema:
@@ -139,9 +183,12 @@ def merge_descriptions(
       number: number of clients of the federation.
       vocab_size: largest number of tokens; 0 is all words.
 
+    Nodes that differ from the majority in inputs or form of labels are left out.
+
     Raises:
-      UserError: the data of the nodes do not match.
+      UserError: the data of the nodes do not match, and no majority has the same.
     """
+    told = _majority(told)
     first = min(told)
     for i in sorted(told):
         _check_alike(i, told[i], f"client {first}", told[first])
@@ -164,10 +211,20 @@ def merge_descriptions(
     return NodeSchema(kind, shape, labels, tokens, number, clients, {})
 
 
+def _majority(told: Mapping[int, NodeDescription]) -> Mapping[int, NodeDescription]:
+    """Returns the descriptions that most nodes agree with; all without a majority."""
+    form = {i: (of.kind, of.shape, _is_number(of.labels[0])) for i, of in told.items()}
+    usual, count = Counter(form.values()).most_common(1)[0]
+    if 2 * count <= len(told):
+        return told
+    return {i: of for i, of in told.items() if form[i] == usual}
+
+
 def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     """Returns all labels, sorted: numbers by value, others as text."""
     every = sorted({label for of in told.values() for label in of.labels})
-    whole = [label for label in every if WHOLE.fullmatch(label)]
+    check_alike("nodes", every)
+    whole = [label for label in every if _is_number(label)]
     if len(whole) == len(every):
         return tuple(sorted(every, key=int))
     if whole:

@@ -19,6 +19,7 @@ from scipy.spatial import distance
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError
+from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
 
 MANY_CLASSES = 10  # classes beyond which the table of a client shows only some
@@ -88,18 +89,22 @@ def read_csv(path: str | os.PathLike) -> Counts:
       UserError: the file is missing, or has no counts.
     """
     try:
-        with open(path, newline="") as file:
-            rows = list(csv.reader(file))[1:]
+        rows = list(csv.reader(io.StringIO(atomic.read(path).decode())))[1:]
         split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
         counted = Counts(*(np.array(part, int) for part in split))
-    except (OSError, IndexError, ValueError, csv.Error) as e:
+    except (OSError, IndexError, ValueError, OverflowError, csv.Error) as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e
-    if counted.train.ndim != 2 or counted.train.shape != counted.test.shape:
+    shapes = counted.train.shape, counted.test.shape
+    if shapes[0] != shapes[1] or len(shapes[0]) != 2 or 0 in shapes[0]:
         raise UserError(
             f"{path} is no partition of a run: it does not count both splits of every "
             "client."
+        )
+    if min(c.min() for c in counted) < 0 or max(c.max() for c in counted) > MAX_INT:
+        raise UserError(
+            f"{path} is no partition of a run: counts are from 0 to {MAX_INT}."
         )
     return counted
 

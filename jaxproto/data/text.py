@@ -12,7 +12,6 @@ Deviations:
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -212,8 +211,8 @@ def read(path: str | os.PathLike) -> tuple[str, ...] | None:
     if not os.path.exists(path):
         return None
     try:
-        *tokens, last = Path(path).read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError:
+        *tokens, last = atomic.read(path).decode().split("\n")
+    except (OSError, UnicodeDecodeError):
         tokens, last = [], "?"
     if last or tuple(tokens[: len(SPECIAL)]) != SPECIAL:
         raise errors.UserError(

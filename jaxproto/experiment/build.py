@@ -15,25 +15,27 @@ import numpy as np
 
 from jaxproto import batches, models, participation, wire
 from jaxproto.client import LocalTraining
-from jaxproto.config import fields, privacy, registries
+from jaxproto.config import fields, privacy, registries, robustness
 from jaxproto.config.checks import network_names, num_evaluated
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError, choose_from, is_own
 from jaxproto.experiment import data, memory, statelessness
 from jaxproto.experiment.cohorts import (
     CohortPlan,
     ExecutionChoices,
     build_cohorts,
     choose_store,
+    evaluated_ids,
     evaluation_tables,
     make_stateless,
     plan_execution,
     two_examples,
 )
 from jaxproto.experiment.data import FederationData
+from jaxproto.experiment.method_check import check_method, make_method
 from jaxproto.experiment.sampler import build_sampler, max_rows_of
 from jaxproto.experiment.shape_checks import check_cohorts
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
@@ -110,6 +112,9 @@ def experiment(
     parts = partial(build_parts, config, spec, num_examples, network)
     built = parts({})
     method, sampler = built.method, built.sampler
+    plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
+    if is_own(METHODS[config.method.name]) and not plain:  # which shows its own errors
+        check_method(method, cohorts[0].net, local, spec, two_examples(dataset))
     max_participants = max_rows_of(
         method, sampler, cohorts[0].net, len(partition.train)
     )
@@ -194,8 +199,9 @@ def build_parts(
     """
     config = replace_floats(config, values)
     try:
+        method = build_method(config.method, spec, num_examples, config, network)
         parts = Parts(
-            method=build_method(config.method, spec, num_examples, config, network),
+            method=robustness.with_robustness(method, config),
             local=privacy.private_local_training(config, build_local_training(config)),
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
@@ -259,7 +265,7 @@ def build_method(
         k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters
     }
     arguments = registries.group_arguments(METHODS[name], arguments)
-    return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
+    return dataclasses.replace(make_method(name, spec, arguments), name=name)
 
 
 def network_factory(
@@ -290,6 +296,12 @@ def flatten_inputs(x: np.ndarray) -> np.ndarray:
 
 def check_experiment(exp: Experiment):
     """Raises UserError before training if method, networks and data do not fit."""
+    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    if not np.any(exp.method.scored(ids)):
+        raise UserError(
+            "all clients that are evaluated are hostile, and their results are left "
+            "out; lower attack.share, or raise eval.clients."
+        )
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     memory.check_experiment_memory(exp)

@@ -262,7 +262,7 @@ def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
         segments = execution.plan_segments(steps_K)
         rows = -(-len(steps_K) // max(len(segments), 1))
         return execution.in_segments(segments, rows)
-    if not choice.isdecimal() or int(choice) < 1:
+    if not (choice.isascii() and choice.isdecimal()) or int(choice) < 1:
         raise UserError(
             f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
             "clients such as 4."

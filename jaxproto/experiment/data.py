@@ -4,12 +4,13 @@ import inspect
 from functools import partial
 from typing import NamedTuple
 
-from jaxproto.data import node_schema, nodes, text
+from jaxproto.config import presets
+from jaxproto.data import node_schema, nodes, registry, text
 from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.partitions import from_file, public_examples
 from jaxproto.data.partitions.registry import PARTITIONS, Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import choose_from
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import memory
 
 
@@ -48,6 +49,12 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
       config: the fields `data`.
       tokens: vocabulary of a resumed run on texts; None builds one.
     """
+    if config.name not in registry.DATASETS and config.name in presets.DATASETS:
+        raise UserError(
+            f"data.name={config.name}: give it as a preset, such as "
+            f"--config=configs/fedproto.py:{config.name}; data.name itself is "
+            f"{presets.DATASETS[config.name].get('data.name', 'another data set')}."
+        )
     dataset = public_examples.load(
         config.name,
         data_dir=config.data_dir or None,

@@ -24,7 +24,7 @@ Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 
 def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     """Returns dotted path -> value of the floats that programs take as arguments."""
-    values, unused = flatten(config), _unused_privacy_fields(config)
+    values, unused = flatten(config), _unused_fields(config)
     return {
         path: np.float32(values[path])
         for path, field in all_fields(config.method.name).items()
@@ -34,10 +34,18 @@ def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     }
 
 
-def _unused_privacy_fields(config: ml_collections.ConfigDict) -> set[str]:
-    """Returns the fields without effect where privacy is off."""
-    off = config.privacy.unit == OFF
-    return {"privacy.clip", "privacy.noise"} if off else set()
+UNUSED_IF_OFF = {  # field that is "off" -> fields without effect then
+    "privacy.unit": {"privacy.clip", "privacy.noise"},
+    "attack.kind": {"attack.share", "attack.strength", "attack.clients"},
+    "robust.aggregate": {"robust.share"},
+}
+
+
+def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
+    """Returns the fields without effect where privacy, attack or robustness is off."""
+    values = flatten(config)
+    off = [path for path in UNUSED_IF_OFF if values[path] == OFF]
+    return {unused for path in off for unused in UNUSED_IF_OFF[path]}
 
 
 def program_settings(config: ml_collections.ConfigDict) -> dict:
@@ -45,7 +53,7 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
 
     Runs that agree in them and in their data share programs.
     """
-    free = {*traced_floats(config), *_unused_privacy_fields(config)}
+    free = {*traced_floats(config), *_unused_fields(config)}
     free |= fields.fields_where(program=fields.UNUSED)
     free |= fields.resumable(config, fields.MORE)
     settings = {

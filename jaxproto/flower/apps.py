@@ -19,11 +19,12 @@ from rich.console import Console
 
 from jaxproto.config import check, default, method_fields, upgrade_saved
 from jaxproto.errors import UserError, choose_from
+from jaxproto.flower import accept
+from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.node import Node, Payload
 from jaxproto.flower.node_context import MEMORY, RECORD, client_of, folder_of
 from jaxproto.flower.private_data_node import PrivateDataNode, make_node
-from jaxproto.flower.protocol import config_hash
-from jaxproto.flower.server import REFUSED
+from jaxproto.flower.protocol import config_hash, versions
 from jaxproto.flower.server_run import run_server
 from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
@@ -105,7 +106,10 @@ def _reply(
     source = str(context.node_config.get("data", fallback))
     if request["stage"] == "who":
         if request["federation"] != config_hash(parse_config(text)):
-            raise UserError(f"client {id} has another configuration than the server.")
+            raise UserError(
+                f"client {id} has another configuration or other versions than the "
+                f"server; it has {versions()}."
+            )
         return {"client": id}
     memory = dict(context.state.config_records.get(MEMORY, {}))
     client = node(text, id, folder_of(root, context), source)
@@ -140,7 +144,8 @@ def server_app(
     def main(grid: Grid, context: Context):
         del context
         console = Console(soft_wrap=True)
-        link = GridLink(grid, config, wait, patience, console.print)
+        report = partial(console.print, markup=False, highlight=False)
+        link = GridLink(grid, config, wait, patience, report)
         run_server(config, workdir, link, console)
 
     return app
@@ -166,8 +171,9 @@ class GridLink:
         """
         self.grid, self.patience, self.wait = grid, patience, wait
         self.num_clients, self.federation = config.data.clients, config_hash(config)
-        self.nodes: dict[int, int] = {}  # node by client
-        self._identified: set[int] = set()  # nodes whose client id is known, or refused
+        self.nodes: dict[int, int] = {}  # node by connected client
+        self._clients: dict[int, int] = {}  # client by node, in the order of arrival
+        self._refused: set[int] = set()  # nodes
         self._report = report
 
     def members(self) -> set[int]:
@@ -182,24 +188,36 @@ class GridLink:
             if len(connected) == self.num_clients or time.monotonic() > deadline:
                 break
             time.sleep(POLL_SECONDS)
-        if not connected and not self.nodes:
+        if not connected and not self._clients:
             raise UserError("no client is connected; start SuperNodes and try again.")
         return connected
 
     def _identify_nodes(self) -> set[int]:
+        """Returns the connected clients; of two nodes of a client the first counts."""
         connected = set(self.grid.get_node_ids())
         request: Payload = {"stage": "who", "federation": self.federation}
-        requests = dict.fromkeys(connected - self._identified, request)
-        for node, reply in self._exchange("who", requests).items():
-            if ERROR in reply:
-                continue  # the next call asks again
-            self._identified.add(node)
-            if REFUSED in reply:
-                self._report(f"a node is refused: {reply[REFUSED]}")
-            else:
-                self.nodes[int(reply["client"])] = node
-        clients = {i for i, node in self.nodes.items() if node in connected}
-        return {i for i in clients if i < self.num_clients}
+        unknown = connected - self._clients.keys() - self._refused
+        replies = self._exchange("who", dict.fromkeys(unknown, request))
+        last = self.num_clients - 1
+        known = accept.accepted_replies(  # the next call asks again after an error
+            {node: reply for node, reply in replies.items() if ERROR not in reply},
+            lambda node, reply: accept.number(reply, "client", int, 0, last),
+            self._refuse,
+        )
+        self._clients |= known
+        self.nodes = {}
+        for node, i in self._clients.items():
+            is_second = node in connected and self.nodes.setdefault(i, node) != node
+            if is_second and node in known:
+                self._report(
+                    f"a node is refused: client {i} is connected from another node; "
+                    "this one waits until that one leaves."
+                )
+        return set(self.nodes)
+
+    def _refuse(self, node: int, why: str):
+        self._refused.add(node)
+        self._report(f"a node is refused: {why}")
 
     def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
         """Returns the replies of clients."""
@@ -239,4 +257,5 @@ def _content(message: Message) -> Payload:
         code, reason = message.error.code, (message.error.reason or "").strip()
         last = "".join(reason.splitlines()[-1:])
         return {ERROR: code, REFUSED: f"error {code} of its node: {last}"}
-    return dict(message.content.config_records[RECORD])
+    records = message.content.config_records
+    return dict(records[RECORD]) if RECORD in records else {REFUSED: "an empty reply"}

@@ -15,8 +15,9 @@ from jaxproto.data import node_schema
 from jaxproto.data.node_schema import NodeDescription, NodeSchema
 from jaxproto.errors import UserError
 from jaxproto.experiment.data import FederationData, server_data
+from jaxproto.flower.accept import REFUSED, accepted_replies
 from jaxproto.flower.node import Payload
-from jaxproto.flower.server import REFUSED, Link, LostMessage, accepted_replies
+from jaxproto.flower.server import Link, LostMessage
 from jaxproto.io import atomic
 
 
@@ -65,7 +66,7 @@ class HandshakeLink:
                 descriptions, self.data.clients, self.data.vocab_size
             )
         )
-        self._send_schema(descriptions)
+        self._send_schema(self.schema.clients)
 
     def server_data(self) -> FederationData:
         """Returns the data that the server knows."""
@@ -96,22 +97,21 @@ class HandshakeLink:
 
     def _describe(self, clients: Iterable[int]) -> dict[int, NodeDescription]:
         """Returns the descriptions that clients give of their data."""
-        descriptions = {}
-        requests: dict[int, Payload] = {i: {} for i in sorted(clients)}
-        replies = accepted_replies(self.link, "describe", requests, self._report)
-        for i, reply in replies.items():
-            try:
-                descriptions[i] = node_schema.parse_description(reply["data"])
-            except UserError as e:
-                self._report(i, str(e))
-        return descriptions
+        return self._replies(
+            "describe",
+            {i: {} for i in sorted(clients)},
+            lambda i, reply: node_schema.parse_description(reply["data"]),
+        )
 
     def _send_schema(self, clients: Iterable[int]):
         views = {i: node_schema.schema_for(self.schema, i) for i in clients}
-        requests: dict[int, Payload] = {
-            i: {"agreement": node_schema.to_json(view)} for i, view in views.items()
-        }
-        self._agreed |= {*accepted_replies(self.link, "agree", requests, self._report)}
+        requests = {i: {"agreement": node_schema.to_json(v)} for i, v in views.items()}
+        self._agreed |= {*self._replies("agree", requests, lambda i, reply: reply)}
+
+    def _replies(self, stage: str, requests: Mapping[int, Payload], parse) -> dict:
+        """Returns the replies that `parse` accepts, and reports the others."""
+        replies = self.link.ask(stage, requests) if requests else {}
+        return accepted_replies(replies, parse, self._report)
 
     def _report(self, id: int, why: str):
         """Reports each reason of a client once."""

@@ -7,9 +7,9 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.errors import UserError
+from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.node import Payload
 from jaxproto.flower.private_data_node import make_node, parse_node_data
-from jaxproto.flower.server import REFUSED
 from jaxproto.flower.server_run import run_server
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import ml_collections
-import numpy as np
 
 from jaxproto import batches, wire
 from jaxproto.errors import UserError
@@ -23,6 +22,7 @@ from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.data import FederationData
 from jaxproto.flower.protocol import Messages, experiment
+from jaxproto.io.owner_only import owner_only_folder
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records, workdir
 from jaxproto.training import programs, xla_cache
@@ -118,7 +118,8 @@ class Node:
 
     def _first(self, message: Payload, memory: MutableMapping) -> Payload:
         shapes, missing = self.messages.split(self.messages.down_shapes)
-        first = self.messages.decode(message["down"], shapes, "down")
+        r = message["round"]
+        first = self.messages.decode(message["down"], shapes, "down", r)
         memory["first"], memory["round"] = message["down"], message["round"]
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
         down = wire.unpack(self.messages.join(first, empty))
@@ -126,7 +127,7 @@ class Node:
         inputs = programs.RoundInputs(context, self._participation(True), down)
         args = self.client(message["round"]), self.examples, *self.exp.train
         uploads, report = self.run.pre_upload[0](inputs, *args)
-        return {"up": self._encode(uploads.up), "sent": int(report.sent[0])}
+        return {"up": self._encode(uploads.up, r), "sent": int(report.sent[0])}
 
     def _train(self, message: Payload, memory: MutableMapping) -> Payload:
         down, r = self._receive(message, memory), message["round"]
@@ -135,26 +136,26 @@ class Node:
         inputs = programs.RoundInputs(context, participation, down)
         args = self.client(r), self.examples, *self.exp.train
         client, uploads, report = self.run.train[0](inputs, *args)
-        self._save(r + 1, client)
+        if report.finite[0]:
+            self._save(r + 1, client)
         fields = ("loss", float), ("steps", int), ("finite", bool), ("sent", int)
         reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
-        return reply | ({"up": self._encode(uploads.up)} if message["reports"] else {})
+        return reply | (
+            {"up": self._encode(uploads.up, r)} if message["reports"] else {}
+        )
 
     def _evaluate(self, message: Payload) -> Payload:
-        down = wire.unpack(
-            self.messages.decode(message["down"], self.messages.down_shapes, "down")
-        )
-        client = self.client(message["round"])
+        like, r = self.messages.down_shapes, message["round"]
+        down = wire.unpack(self.messages.decode(message["down"], like, "down", r))
+        client = self.client(r)
         sums = self.run.evaluate[0](down, client, self.examples, *self.exp.test)
-        leaves = jax.tree.leaves(jax.device_get(sums))
-        rows = (np.ascontiguousarray(a[0]) for a in leaves)
-        return {f"{n}": row.tobytes() for n, row in enumerate(rows)}
+        return {"up": self._encode(sums, r)}
 
     def _receive(self, message: Payload, memory: MutableMapping) -> Tree:
         """Returns the unpacked broadcast."""
-        like = self.messages.down_shapes
+        like, r = self.messages.down_shapes, message["round"]
         if not self.messages.two_exchanges:
-            return wire.unpack(self.messages.decode(message["down"], like, "down"))
+            return wire.unpack(self.messages.decode(message["down"], like, "down", r))
         if memory.get("round") != message["round"]:
             raise UserError(
                 f"client {self.id} has no first exchange of round "
@@ -162,12 +163,13 @@ class Node:
                 "part from the next round."
             )
         shapes, rest = self.messages.split(like)
-        first = self.messages.decode(memory["first"], shapes, "down")
-        second = self.messages.decode(message["down"], rest, "down")
+        first = self.messages.decode(memory["first"], shapes, "down", r)
+        second = self.messages.decode(message["down"], rest, "down", r)
         return wire.unpack(self.messages.join(first, second))
 
-    def _encode(self, up: Tree) -> bytes:
-        return self.messages.encode(jax.tree.map(lambda a: a[0], up), "up")
+    def _encode(self, up: Tree, r: int) -> bytes:
+        up = jax.tree.map(lambda a: a[0], up)
+        return self.messages.encode(up, "up", r, self.id)
 
     def _participation(self, reports: bool) -> Participation:
         """Returns the participation in which only this client trains."""
@@ -194,5 +196,6 @@ class Node:
         return initial if restored is None else restored.state.client
 
     def _save(self, rounds: int, client: Client):
+        owner_only_folder(self.path)
         settings = workdir.settings(self.config) | {"client": self.id}
         checkpoint.save(self.path, rounds, NodeCheckpoint(client), settings)

@@ -19,6 +19,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment.data import node_data
 from jaxproto.flower.node import Node, Payload, check_client_id
 from jaxproto.io import atomic
+from jaxproto.io.owner_only import owner_only_folder
 
 SCHEMA_FILE = "told.json"
 
@@ -117,7 +118,7 @@ class PrivateDataNode:
     def _describe(self) -> str:
         description = nodes.describe_node(self._read(), self.config.data.min_texts)
         text = node_schema.to_json(description)
-        self.path.mkdir(parents=True, exist_ok=True)
+        owner_only_folder(self.path)
         atomic.write(self.path / SCHEMA_FILE, text.encode())
         return text
 

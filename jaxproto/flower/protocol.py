@@ -5,9 +5,11 @@ a method with two exchanges, the first carries the fields of the broadcast that 
 and the second the other fields, so that each field is sent once.
 """
 
+import struct
 import zlib
 from collections.abc import Sequence
 from functools import cached_property, partial
+from importlib import metadata
 
 import jax
 import ml_collections
@@ -39,10 +41,22 @@ def experiment(
     return exp
 
 
+SERVER = -1  # sender of broadcasts
+
+
+def versions() -> str:
+    """Returns the versions that server and nodes of one federation share."""
+    try:
+        own = metadata.version("jaxproto")
+    except metadata.PackageNotFoundError:
+        own = "not installed"
+    return f"jaxproto {own}, jax {jax.__version__}"
+
+
 def config_hash(config: ml_collections.ConfigDict) -> int:
-    """Returns a checksum that server and nodes of one federation share."""
+    """Returns a checksum of configuration and versions, equal in one federation."""
     settings = records.to_json_values(workdir.settings(config))
-    return zlib.crc32(repr(sorted(settings.items())).encode())
+    return zlib.crc32(repr((versions(), sorted(settings.items()))).encode())
 
 
 class Messages:
@@ -85,25 +99,31 @@ class Messages:
         form = jax.tree.structure(self.down_shapes, is_leaf=wire.is_message_node)
         return jax.tree.unflatten(form, fields)
 
-    def encode(self, packed: Tree, way: str) -> bytes:
-        """Encodes a packed message.
+    def encode(self, packed: Tree, way: str, r: int, sender: int = SERVER) -> bytes:
+        """Encodes a packed message of a round and a sender; see `decode`."""
+        form = getattr(self.exp.formats, way)
+        return codec.encode(jax.device_get(packed), form, _about(r, sender))
 
-        Args:
-          way: "up" or "down".
-        """
-        return codec.encode(jax.device_get(packed), getattr(self.exp.formats, way))
-
-    def decode(self, data: bytes, like: Tree, way: str) -> Tree:
+    def decode(
+        self, data: bytes, like: Tree, way: str, r: int, sender: int = SERVER
+    ) -> Tree:
         """Decodes a packed message.
 
         Args:
           like: Shapes of the packed message.
           way: "up" or "down".
+          r: Number of the round.
+          sender: Client id, or SERVER.
 
         Raises:
-          WireError: the bytes are damaged or do not match `like`.
+          WireError: the bytes are damaged, or of other shapes, round or sender.
         """
-        return codec.decode(data, like, getattr(self.exp.formats, way))
+        form = getattr(self.exp.formats, way)
+        return codec.decode(data, like, form, _about(r, sender))
+
+
+def _about(r: int, sender: int) -> bytes:
+    return struct.pack("<2q", r, sender)
 
 
 def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:

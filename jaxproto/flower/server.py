@@ -16,6 +16,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES, evaluated_ids
 from jaxproto.federation import Model
 from jaxproto.flower import stack_uploads
+from jaxproto.flower.accept import Limits, ReplyParser, accepted_replies
 from jaxproto.flower.node import Payload
 from jaxproto.flower.protocol import Messages
 from jaxproto.method import Aggregation
@@ -25,12 +26,10 @@ from jaxproto.training.evaluation import EvaluationSums
 from jaxproto.training.loop import Engine, Evaluated
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
-from jaxproto.uploads import PreReport, Report, Uploads
+from jaxproto.uploads import PreReport, Report, Uploads, all_finite
 from jaxproto.wire import HEADER
-from jaxproto.wire.codec import WireError
 
 EVERY_UPLOAD = Aggregation(lambda net, server, up, key: up)
-REFUSED = "refused"  # field of a reply with the reason of a refusal
 
 
 class Link(Protocol):
@@ -40,21 +39,7 @@ class Link(Protocol):
         """Returns the ids of the connected clients."""
 
     def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Returns replies by client id; a refusal has the field `REFUSED`."""
-
-
-def accepted_replies(
-    link: Link,
-    stage: str,
-    requests: Mapping[int, Payload],
-    report: Callable[[int, str], object],
-) -> dict[int, Payload]:
-    """Returns the replies by client, sorted; `report` receives the refusals."""
-    replies = sorted((link.ask(stage, requests) if requests else {}).items())
-    for i, reply in replies:
-        if REFUSED in reply:
-            report(i, str(reply[REFUSED]))
-    return {i: reply for i, reply in replies if REFUSED not in reply}
+        """Returns replies by client id; a refusal has the field `accept.REFUSED`."""
 
 
 class LostMessage(NamedTuple):
@@ -75,11 +60,13 @@ class Server(Engine):
         seed: int,
         link: Link,
         report_fault: Callable[[LostMessage], None],
+        limits: Limits,
     ):
         """Compiles the programs of the server.
 
         Args:
           report_fault: Receives every lost or refused message.
+          limits: Largest numbers that the server accepts.
         """
         self.exp = exp = exp._replace(store=NODES)
         self.seed, self.link, self.report_fault = seed, link, report_fault
@@ -88,6 +75,8 @@ class Server(Engine):
         self.run = programs.with_floats(compiled, exp.floats)
         self.pack = jax.jit(self.messages.pack)
         self.shapes = stack_uploads.upload_shapes(exp, self.messages.down_shapes)
+        self.parser = ReplyParser(self.messages, self.shapes, limits)
+        self.is_finite = jax.jit(all_finite)
         aggregations = {"first": EVERY_UPLOAD, "train": exp.method.aggregation}
         self.split_uploads = {
             stage: jax.jit(partial(stack_uploads.split_into_lanes, exp, aggregation))
@@ -112,17 +101,15 @@ class Server(Engine):
         if self.run.pre_aggregate is not None:
             early, _ = self._halves(server)
             everyone = participants._replace(reports=participants.trains)
-            uploads, report = self._exchange(
-                "first", r, everyone, early, self.shapes.first
-            )
+            uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
             server = self.run.pre_aggregate(context, server, lanes)
             pre_reports = [PreReport(report.id, report.sent, report.bytes)]
             bytes_down = HEADER
         down = self._training_message(server, early)
-        uploads, report = self._exchange("train", r, participants, down, self.shapes.up)
+        uploads, report = self._exchange("train", r, participants, down)
         broadcast = self.run.broadcast(server)
-        server = self.run.update(context, server, self._lanes(drawn, uploads, "train"))
+        server = self._update(context, server, drawn, uploads, r)
         outputs = rounds.RoundOutputs(
             participants=participants,
             scalars_down=np.asarray(broadcast.scalars),
@@ -140,19 +127,20 @@ class Server(Engine):
           UserError: no client replied.
         """
         evaluated = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
-        data = self.messages.encode(self.pack(model.server), "down")
+        data = self.messages.encode(self.pack(model.server), "down", r)
         connected = evaluated & self.link.members()
         requests: dict[int, Payload] = {
             i: {"round": r, "down": data} for i in sorted(connected)
         }
-        replies = self._answers("evaluate", r - 1, requests)
+        parse = self.parser.evaluation
+        replies = self._answers("evaluate", r - 1, requests, parse)
         if not replies:
             raise UserError(
                 f"no client was evaluated after round {r}: none answered. The rounds "
                 "before it are saved; the same command goes on when nodes are there."
             )
         exp = stack_uploads.restrict_evaluated(self.exp, list(replies))
-        sums = stack_uploads.merge_evaluations(self.exp, replies, self.shapes, exp)
+        sums = stack_uploads.merge_evaluations(replies, exp)
         outcome = EvaluationSums(
             sums, jax.device_get(self.run.diagnostics(model.server))
         )
@@ -180,30 +168,52 @@ class Server(Engine):
         return down
 
     def _exchange(
-        self, stage: str, r: int, participants: Participation, down: Tree, like: Tree
+        self, stage: str, r: int, participants: Participation, down: Tree
     ) -> tuple[dict[int, Tree], Report]:
-        """Returns the undamaged uploads and the reports of the participants."""
-        data = self.messages.encode(down, "down")
+        """Returns the accepted uploads and the reports of the participants."""
+        data = self.messages.encode(down, "down", r)
         requests: dict[int, Payload] = {
             int(i): {"round": r, "down": data, "reports": bool(participants.reports[i])}
             for i in np.flatnonzero(participants.trains)
         }
-        replies, ups = self._answers(stage, r, requests), {}
-        for i, reply in replies.items():
-            if "up" not in reply:
-                continue
-            try:
-                ups[i] = self.messages.decode(reply["up"], like, "up")
-            except WireError as e:
-                self._report(r, i, stage, f"its message is refused: {e}")
-        return ups, stack_uploads.collect_report(len(participants.trains), replies, ups)
+        parse = partial(self.parser.update, stage)
+        updates = self._answers(stage, r, requests, parse)
+        ups = {i: one.up for i, one in updates.items() if one.up is not None}
+        return ups, stack_uploads.collect_report(len(participants.trains), updates)
 
     def _answers(
-        self, stage: str, r: int, requests: Mapping[int, Payload]
-    ) -> dict[int, Payload]:
+        self, stage: str, r: int, requests: Mapping[int, Payload], parse: Callable
+    ) -> dict:
+        """Returns the replies that `parse` accepts, and reports the others."""
         return accepted_replies(
-            self.link, stage, requests, lambda i, why: self._report(r, i, stage, why)
+            self.link.ask(stage, requests) if requests else {},
+            lambda i, reply: parse(requests[i], i, reply),
+            lambda i, why: self._report(r, i, stage, why),
         )
+
+    def _update(
+        self,
+        context: programs.RoundContext,
+        server: Tree,
+        drawn: Participation,
+        ups: Mapping[int, Tree],
+        r: int,
+    ) -> Tree:
+        """Updates the server without uploads that make its state infinite or nan."""
+
+        def after(ups):
+            return self.run.update(context, server, self._lanes(drawn, ups, "train"))
+
+        state = after(ups)
+        if self.is_finite(state) or not self.is_finite(server):
+            return state
+        good = {i: up for i, up in ups.items() if self.is_finite(after({i: up}))}
+        state = after(good)
+        if not self.is_finite(state):
+            good, state = {}, server
+        for i in ups.keys() - good.keys():
+            self._report(r, i, "train", "its upload makes the server's state infinite")
+        return state
 
     def _report(self, r: int, id: int, stage: str, why: str):
         self.report_fault(LostMessage(r + 1, id, stage, why))

@@ -16,6 +16,7 @@ from rich.console import Console
 from jaxproto.config import check
 from jaxproto.data.registry import NODES
 from jaxproto.experiment import build
+from jaxproto.flower.accept import partition_limits, schema_limits
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
@@ -62,7 +63,9 @@ def _train(start: runner.Start, link: Link) -> dict:
     if config.data.name == NODES:
         server = _handshake_server(start, link, report_fault)
     else:
-        server = Server(experiment(config, path), config.seed, link, report_fault)
+        exp = experiment(config, path)
+        limits = partition_limits(exp, config.wire.bound, config.privacy.unit)
+        server = Server(exp, config.seed, link, report_fault, limits)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
     workdir.save_tokens(path, exp.dataset.tokens)
@@ -101,14 +104,16 @@ def _handshake_server(
     config, path = start.config, start.path
     handshake = HandshakeLink(link, config, path, report_fault)
     exp = experiment(config, data=handshake.server_data())
-    server = Server(exp, config.seed, handshake, report_fault)
+    limits = schema_limits(handshake.schema, config.wire.bound)
+    server = Server(exp, config.seed, handshake, report_fault, limits)
 
-    def update_tests():
+    def add_late_clients():
         tests = handshake.server_data().partition.test
         partition = server.exp.partition._replace(test=tests)
         server.exp = server.exp._replace(partition=partition)
+        server.parser.limits = schema_limits(handshake.schema, config.wire.bound)
 
-    handshake.on_join = update_tests
+    handshake.on_join = add_late_clients
     for line in describe_schema(handshake.schema):
         start.console.print(line, markup=False, highlight=False, soft_wrap=True)
     return server

@@ -14,7 +14,8 @@ from jaxproto.evaluation import BY_CLIENT
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
-from jaxproto.flower.node import Payload, single_client_experiment
+from jaxproto.flower.accept import Update
+from jaxproto.flower.node import single_client_experiment
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.persistence import STATEFUL
@@ -112,24 +113,14 @@ def split_into_lanes(
     return tuple(lanes)
 
 
-def collect_report(
-    clients: int, replies: Mapping[int, Payload], ups: Mapping[int, Tree]
-) -> Report:
-    """Collects loss, steps and bytes of the replies, by client id.
-
-    Args:
-      ups: Undamaged uploads by client id.
-    """
-    zeros = partial(np.zeros, clients)
-    loss, steps, finite = zeros(np.float32), zeros(np.int32), np.ones(clients, bool)
-    sent, size = zeros(np.int64), zeros(np.int64)
-    fields: dict[str, np.ndarray] = {"loss": loss, "steps": steps, "finite": finite}
-    for i, reply in replies.items():
-        for name in fields.keys() & reply.keys():
-            fields[name][i] = reply[name]
-        if i in ups:
-            sent[i], size[i] = reply["sent"], len(reply["up"])
-    arrays: Any = {**fields, "sent": sent, "bytes": size, "id": np.arange(clients)}
+def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
+    """Collects loss, steps and bytes of the accepted replies, by client id."""
+    kinds = {"loss": "f4", "steps": "i4", "sent": "i8", "bytes": "i8"}
+    arrays: Any = {name: np.zeros(clients, kind) for name, kind in kinds.items()}
+    for i, update in updates.items():
+        for name, array in arrays.items():
+            array[i] = getattr(update, name)
+    arrays |= {"id": np.arange(clients), "finite": np.ones(clients, bool)}
     return Report(**arrays)
 
 
@@ -147,31 +138,14 @@ def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
     return exp._replace(cohorts=tuple(cohorts), test=tests)
 
 
-def merge_evaluations(
-    exp: Experiment,
-    replies: Mapping[int, Payload],
-    like: UploadShapes,
-    evaluated: Experiment,
-) -> list[dict]:
+def merge_evaluations(sums: Mapping[int, Tree], evaluated: Experiment) -> list[dict]:
     """Stacks the evaluation sums of clients, per evaluated cohort.
 
     Args:
-      like: Shapes of the messages of one client.
+      sums: Evaluation sums by client id.
       evaluated: Experiment from `restrict_evaluated`.
     """
-    forms = dict(zip((c.name for c in exp.cohorts), like.sums, strict=True))
-    sums = []
-    for cohort in evaluated.cohorts:
-        ids = evaluated_ids(cohort)
-        client_sums = [_tree(replies[i], forms[cohort.name]) for i in ids]
-        sums.append(jax.tree.map(lambda *a: np.stack(a), *client_sums))
-    return sums
-
-
-def _tree(reply: Payload, like: Tree) -> Tree:
-    leaves, structure = jax.tree.flatten(like)
-    arrays = [
-        np.frombuffer(reply[f"{n}"], a.dtype).reshape(a.shape)
-        for n, a in enumerate(leaves)
+    return [
+        jax.tree.map(lambda *a: np.stack(a), *(sums[i] for i in evaluated_ids(cohort)))
+        for cohort in evaluated.cohorts
     ]
-    return jax.tree.unflatten(structure, arrays)

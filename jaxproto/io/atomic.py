@@ -1,4 +1,7 @@
-"""Atomic writes, and reads of regular files.
+"""Atomic writes, and the one reader of files that others may have written.
+
+`read` takes regular files up to a size: reading a pipe, a device or a sparse file may
+never end.
 
 A file is written under a temporary name and renamed when complete. A process that ends
 early removes its temporary files (`remove_in_progress`); the next start removes those
@@ -6,15 +9,18 @@ of a killed process (`remove_leftovers`).
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from jaxproto.errors import UserError
 
+LARGEST = 2**32  # bytes of a file that is read whole
 NEW = ".new"  # suffix of a file that is being written
 _unfinished: set[Path] = set()
 
@@ -72,15 +78,54 @@ def check_regular(name: str, path: str | os.PathLike):
         raise UserError(f"{name}: {path} is {irregular}. Give a regular file.")
 
 
-def read(path: str | os.PathLike) -> bytes:
-    """Reads a regular file.
+def open_regular(path: str | os.PathLike) -> BinaryIO:
+    """Opens a regular file for reading; never waits for the writer of a pipe.
+
+    Raises:
+      OSError: the file is irregular, or cannot be opened.
+    """
+    kind = file_type(path)
+    if not kind:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        if not (kind := KINDS.get(stat.S_IFMT(os.fstat(handle).st_mode), "")):
+            return open(handle, "rb")
+        os.close(handle)
+    raise _unusable(path, f"it is {kind}, no regular file")
+
+
+def _unusable(path, why: str) -> OSError:
+    return OSError(errno.EINVAL, why, os.fspath(path))
+
+
+def read(path: str | os.PathLike, most: int = LARGEST) -> bytes:
+    """Reads a regular file of at most `most` bytes.
+
+    Raises:
+      OSError: the file is irregular or larger, or cannot be read.
+    """
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            why = f"it has {format_bytes(size)}, over {format_bytes(most)}"
+            raise _unusable(path, why)
+        try:
+            return file.read(size)
+        except MemoryError as e:
+            why = f"its {format_bytes(size)} do not fit into memory"
+            raise _unusable(path, why) from e
+
+
+def has_content(path: str | os.PathLike, content: bytes) -> bool:
+    """Returns whether there is a regular file of this content.
 
     Raises:
       OSError: the file is irregular, or cannot be read.
     """
-    if irregular := file_type(path):
-        raise OSError(f"it is {irregular}, no regular file")
-    return Path(path).read_bytes()
+    try:
+        with open_regular(path) as file:
+            same_size = os.fstat(file.fileno()).st_size == len(content)
+            return same_size and file.read(len(content) + 1) == content
+    except FileNotFoundError:
+        return False
 
 
 def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
@@ -99,7 +144,7 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
     """
     path = Path(path)
     with write_errors(path, len(content)):
-        if path.exists() and path.read_bytes() == content:
+        if has_content(path, content):
             return
         new = _own_name(path) if private else path.with_name(path.name + NEW)
         with in_progress(new):
@@ -166,6 +211,12 @@ def remove(path: Path):
     else:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+def check_free(path: Path, size: int):
+    """Raises Unwritable if the disk of a file or folder to be written lacks room."""
+    if shutil.disk_usage(path.parent).free < size:
+        raise Unwritable(path, size, os.strerror(errno.ENOSPC))
 
 
 def reserve(path: Path, size: int):

@@ -9,15 +9,18 @@ import os
 import stat
 from pathlib import Path
 
+from jaxproto.errors import UserError
+from jaxproto.io import atomic
+
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class NotOwnedError(Exception):
+class NotOwnedError(UserError):
     """Error of a file or folder that another user could have written."""
 
 
 def owner_only_folder(path: Path):
-    """Makes a folder, and its missing parents, with mode 0700.
+    """Makes a folder, and its missing parents, with mode 0700, also an existing folder.
 
     Raises:
       Refused: the folder exists, and others can write into it.
@@ -29,6 +32,10 @@ def owner_only_folder(path: Path):
             part.mkdir(mode=0o700, exist_ok=True)
             part.chmod(0o700)  # whatever the umask
     _check(path, path.stat(), "700")
+    path.chmod(0o700)
+    parent = path.parent.stat()  # whose writers can replace this folder
+    if not parent.st_mode & stat.S_ISVTX:
+        _check(path.parent, parent, "755", stat.S_IWOTH, also=0)
 
 
 def read_owner_only(path: Path) -> bytes:
@@ -38,20 +45,22 @@ def read_owner_only(path: Path) -> bytes:
       Refused: another user could have written it.
       OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with atomic.open_regular(path) as file:
         _check(path, os.fstat(file.fileno()), "600")
-        return file.read()
+        return atomic.read(path)
 
 
-def _check(path: Path, status: os.stat_result, mode: str):
+def _check(
+    path: Path, status: os.stat_result, mode: str, others: int = OTHERS, also: int = -1
+):
     if not hasattr(os, "geteuid"):  # Windows: the user's folders are the user's
         return
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (os.geteuid(), also):
         raise NotOwnedError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()} who runs "
             "this: remove it"
         )
-    if status.st_mode & OTHERS:
+    if status.st_mode & others:
         raise NotOwnedError(
             f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): "
             f"remove it, or chmod {mode} if nobody did"

@@ -1,6 +1,7 @@
 """Registry of methods."""
 
 from collections.abc import Callable
+from importlib import metadata
 
 from jaxproto.method import Method
 from jaxproto.methods import (
@@ -49,3 +50,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "feddistill": feddistill.feddistill,
     "fedgh": fedgh.fedgh,
 }
+# Methods of installed packages: entry points `NAME = "module:factory"` of this group
+METHODS.update(
+    (point.name, point.load())
+    for point in metadata.entry_points(group="jaxproto.methods")
+    if point.name not in METHODS
+)

@@ -82,7 +82,8 @@ def cps_ppa_cpkd(
       base: `on_fedproto` or `on_fedtgp`.
       sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.full_masks` is
         without.
-      scaling: PPA, `SUM`; `UNSCALED` is without, `MEAN` divides by |N_j| (T Eq. 10).
+      scaling: PPA, `SUM`; `UNSCALED` is without, `MEAN` divides by |N_j| (T Eq. 10),
+        `SUM_OF_PARTICIPANTS` has the participants' n.
       num_examples: n, training examples of all clients; 0 leaves sums unscaled. From a
         configuration it is filled in.
       distill: `cpkd`, or `fedproto.no_class_weights` for none, in place of
@@ -105,6 +106,7 @@ def cps_ppa_cpkd(
         sparsity=sparsity,
         scaling=scaling,
         mu=spec.num_classes / num_examples if num_examples else 1.0,
+        num_examples=num_examples,
         pull=pull._replace(class_weight=distill),
         tau=tau,
         training=training,

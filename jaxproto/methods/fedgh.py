@@ -21,15 +21,30 @@ Deviations (paper / released code / here; code: the authors' and HtFLlib's):
 
 import dataclasses
 
+import jax.numpy as jnp
+
 from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import second_pass
-from jaxproto.methods.fedtgp import ServerTraining, batch_orders, server_examples, train
+from jaxproto.methods.fedtgp import (
+    ServerTraining,
+    batch_orders,
+    server_examples,
+    server_loss,
+    train,
+)
 from jaxproto.methods.lg_fedavg import by_both_heads, with_head
 from jaxproto.methods.local import local
 from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Spec
+from jaxproto.types import Spec, Tree
+
+LOSS = "loss"  # entry of the server's state beside those of the header
+
+
+def header_of(server: Tree) -> Tree:
+    """Returns the header in the server's state."""
+    return {name: value for name, value in server.items() if name != LOSS}
 
 
 def fedgh(
@@ -59,11 +74,13 @@ def fedgh(
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 
         order_EN = batch_orders(data.here, training.server_epochs, key)
-        return train(training, server, data, (), order_EN, loss)[0]
+        header, loss_E = train(training, header_of(server), data, (), order_EN, loss)
+        return {**header, LOSS: server_loss(loss_E[-1], jnp.any(data.here))}
 
     return dataclasses.replace(
         local(spec),
-        init_server=lambda net, key: net.init(key)[0]["head"],
+        init_server=lambda net, key: {**net.init(key)[0]["head"], LOSS: server_loss()},
+        broadcast=header_of,
         receive=with_head,
         upload=upload,
         update=update,

@@ -11,8 +11,9 @@ Upscaling), whose presets are the defaults.
     y    = argmin_j |f_i(x) - c_ij|                             (N Eq. 6)
 
 Deviations (paper / released code / here):
-- aggregation: weights n_ij / (|N_j| sum n_ij), which shrink every prototype / plain
-  mean / plain mean; `aggregate=kernels.mean_over_examples` weights by n_ij.
+- aggregation: weights n_ij / (|N_j| sum n_ij), which shrink every prototype (N Eq. 3)
+  / plain mean / plain mean; `aggregate=kernels.mean_as_printed` has these weights,
+  `kernels.mean_over_examples` weights n_ij that sum to 1.
 - pull: distance of class means, lam 1 / squared error, the mean over examples and
   dimensions, lam 10 / `reg`, default as the code: the papers' tables were made with it,
   and under the distance, whose gradient has the same length however near a prototype
@@ -150,7 +151,7 @@ def fedproto(
       spec: number of classes and feature dimension.
       pull: towards global prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
-        `mean_over_examples` only, otherwise no more than which classes are there.
+        `kernels.COUNTED` only, otherwise no more than which classes are there.
       upscale: factor of global prototypes on the client, in the pull and in the rules
         (gamma of N Eq. 15 and Table 5).
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
@@ -160,7 +161,7 @@ def fedproto(
         was sent, weighted by how much of it was not clipped.
       contribution: of an example to its class's row, for `privacy`.
     """
-    weighted = aggregate is kernels.mean_over_examples
+    weighted = aggregate in kernels.COUNTED
     on_upload = chain(on_upload, show_count() if weighted else hide_count())
     on_client = chain(on_client, scale(upscale))
 

@@ -36,15 +36,16 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Count, NonNegative, Positive, UpToMillion
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto, no_arrival_transform
-from jaxproto.transforms import IDENTITY, Transform, apply
-from jaxproto.types import Array, Protos, Spec, Tree
+from jaxproto.transforms import IDENTITY, Diagnostics, Transform, apply
+from jaxproto.types import Array, ArrayLike, Protos, Spec, Tree
 
 
 class FedTGPState(NamedTuple):
-    """Generator, kept across rounds, and its last prototypes."""
+    """Generator, kept across rounds, its last prototypes and its loss."""
 
     network: Tree
     protos: Protos
+    loss: Diagnostics
 
 
 class ServerExamples(NamedTuple):
@@ -161,6 +162,14 @@ def train(
     return network, last_E
 
 
+def server_loss(
+    value: ArrayLike | float = jnp.nan, some: ArrayLike | bool = True
+) -> Diagnostics:
+    """Returns the loss of a server's step for the records; nan without uploads."""
+    loss = jnp.float32(jnp.where(some, value, jnp.nan))  # not weakly typed
+    return Diagnostics({"server_loss": loss})
+
+
 def fedtgp(
     spec: Spec,
     *,
@@ -191,20 +200,19 @@ def fedtgp(
     def init_server(net, key):
         del net
         nothing = apply(on_server, kernels.no_prototypes(*spec))
-        return FedTGPState(init_network(spec, key), nothing)
+        return FedTGPState(init_network(spec, key), nothing, server_loss())
 
     def update(net, server, up, key):
         del net
         up = on_arrival(up)
         data, delta = server_examples(up), margin(up, tau)
         order_EN = batch_orders(data.here, training.server_epochs, key)
-        network, _ = train(training, server.network, data, delta, order_EN)
+        network, loss_E = train(training, server.network, data, delta, order_EN)
         every_C = jnp.ones(spec.num_classes)
         protos = apply(on_server, Protos(generate(network), every_C))
         some = jnp.any(data.here)
-        return jax.tree.map(
-            partial(jnp.where, some), FedTGPState(network, protos), server
-        )
+        now = jax.tree.map(partial(jnp.where, some), (network, protos), server[:2])
+        return FedTGPState(*now, server_loss(loss_E[-1], some))
 
     return dataclasses.replace(
         base, init_server=init_server, update=update, title="FedTGP"

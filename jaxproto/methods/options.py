@@ -12,6 +12,7 @@ from jaxproto.methods import (
     fedproto,
     fedtgp,
     fml,
+    protonorm,
     refprotofl,
     tinyproto,
 )
@@ -31,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "aggregate": {
         "mean_over_clients": kernels.mean_over_clients,
         "mean_over_examples": kernels.mean_over_examples,
+        "as_printed": kernels.mean_as_printed,
     },
     "alignment": {
         "thomson": transforms.THOMSON,
@@ -40,6 +42,10 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "none": transforms.IDENTITY,
         "carry_over": transforms.CARRY_OVER,
     },
+    "initial": {  # global prototypes of ProtoNorm's first round
+        "none": protonorm.no_initial_prototypes,
+        "random": protonorm.random_unit,
+    },
     "base": {
         "fedproto": tinyproto.on_fedproto,
         "fedtgp": tinyproto.on_fedtgp,
@@ -48,6 +54,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "scaling": {
         "sum": tinyproto.SUM,
         "mean": tinyproto.MEAN,
+        "sum_of_participants": tinyproto.SUM_OF_PARTICIPANTS,
         "none": tinyproto.UNSCALED,
     },
     "compare": {
@@ -79,6 +86,10 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "pace": {  # of FAST's probability of a snapshot
         "fixed": fast.FIXED,
         "adaptive": fast.ADAPTIVE,
+    },
+    "backbone": {
+        "trained": refprotofl.TRAINED,
+        "frozen": refprotofl.FROZEN,
     },
     "anchors": {
         "external": refprotofl.EXTERNAL,

@@ -11,6 +11,9 @@ Deviations (paper / released code / here), besides those of FedProto:
 - classes that nobody holds: not stated / crash / no prototype, no force.
 - prediction by global prototypes: not used / unscaled unit prototypes / scaled, as
   trained; for unit prototypes the scale does not change the prediction.
+- first round: normalised global prototypes of all classes, drawn in a way not stated
+  (Algorithm 2, line 1) / no pull / `initial`, default no pull; `random_unit` draws them
+  uniformly from the sphere (variant `paper`).
 - without alignment: Table 5, FedProto scaled / cannot run / `alignment=IDENTITY`, or
   `upscale` of `fedproto`.
 """
@@ -18,13 +21,28 @@ Deviations (paper / released code / here), besides those of FedProto:
 import dataclasses
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
+
 from jaxproto import kernels
 from jaxproto.hyperparameters import Positive
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.privacy import NONE, Privacy
 from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
-from jaxproto.types import Spec
+from jaxproto.types import Array, Protos, Spec
+
+
+def no_initial_prototypes(protos: Protos, key: Array) -> Protos:
+    """Returns the absent prototypes that it gets: round 1 has no pull."""
+    del key
+    return protos
+
+
+def random_unit(protos: Protos, key: Array) -> Protos:
+    """Draws a unit prototype for every class (Algorithm 2, line 1)."""
+    unit_CD = kernels.normalise_rows(jax.random.normal(key, protos.mean.shape))
+    return protos.replace(mean=unit_CD, count=jnp.ones_like(protos.count))
 
 
 def protonorm(
@@ -35,6 +53,7 @@ def protonorm(
     upscale: Positive = 100.0,
     aggregate: Callable = kernels.mean_over_clients,
     on_server: Transform = IDENTITY,
+    initial: Callable = no_initial_prototypes,
     privacy: Privacy = NONE,
 ) -> Method:
     """ProtoNorm; `alignment=IDENTITY, upscale=1.0` is FedProto.
@@ -46,6 +65,7 @@ def protonorm(
       upscale: gamma of Eq. 15 (paper: 100 for CIFAR-10, 200 for CIFAR-100 and
         Flowers-102, 400 for Tiny ImageNet; released code: 80).
       on_server: transform of the mean prototypes before the alignment.
+      initial: absent prototypes, key -> global prototypes of round 1.
     """
     method = fedproto(
         spec,
@@ -55,4 +75,9 @@ def protonorm(
         upscale=upscale,
         privacy=privacy,
     )
-    return dataclasses.replace(method, title="ProtoNorm")
+
+    def init_server(net, key):
+        server = method.init_server(net, key)
+        return server._replace(protos=initial(server.protos, key))
+
+    return dataclasses.replace(method, init_server=init_server, title="ProtoNorm")

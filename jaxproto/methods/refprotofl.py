@@ -26,7 +26,11 @@ Deviations (paper / here; no code is released):
 - budget, public data: not stated / a tenth, `data.public_*`. Without public data
   every class is one that they do not cover.
 - update dropping: "probabilistic" in its name, top-K in Algorithm 1 / top-K.
-- backbone: "frozen" in Section 5.2.2, trained in Algorithm 5 / trained.
+- backbone: "frozen" in Section 5.2.2, trained in Algorithm 5 / `backbone`, default
+  TRAINED. FROZEN leaves parameters and BatchNorm statistics as they begin; with
+  `model.init=same` it is common to all clients of an architecture.
+- public examples: provided in every round (Algorithm 6, line 3) / sent once, before the
+  first round.
 - prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
   anchor (`global`), all on the private backbone.
 - first message of a round: the adapter / the last anchors as well, which nobody uses;
@@ -156,6 +160,32 @@ EXTERNAL = Anchors(
 NONE = Anchors(no_pre_upload, lambda server, seen, key: server, lambda z, a: {})
 
 
+class Backbone(NamedTuple):
+    """Training of a client's own network."""
+
+    output: Callable  # net, params, norm, batch -> output of the network, in training
+    updates: Callable  # updates of the optimiser -> those that are applied
+
+
+def zero_net(updates: Tree) -> Tree:
+    """Sets the updates of a client's own network to zero, weight decay included."""
+    return {**updates, "net": jax.tree.map(jnp.zeros_like, updates["net"])}
+
+
+TRAINED = Backbone(
+    lambda net, params, norm, b: net.apply(
+        params["net"], norm["net"], b.x, True, b.key
+    ),
+    lambda updates: updates,
+)
+FROZEN = Backbone(
+    lambda net, params, norm, b: net.apply(
+        *jax.lax.stop_gradient((params["net"], norm["net"])), b.x, False
+    ),
+    zero_net,
+)
+
+
 def budget_size(budget: float | Array, size: int) -> Array:
     """Returns the number of entries that a budget allows, at least 1."""
     return jnp.maximum(jnp.round(budget * size), 1).astype(jnp.int32)
@@ -195,6 +225,7 @@ def refprotofl(
     adapter_dim: UpToMillion = 128,
     pull: Callable = losses.PULL,
     anchors: Anchors = EXTERNAL,
+    backbone: Backbone = TRAINED,
 ) -> Method:
     """RefProtoFL.
 
@@ -206,6 +237,7 @@ def refprotofl(
       adapter_dim: m, width of the embedding (not stated).
       pull: of z towards the anchors, one of `losses` or `sq_l2_sum`.
       anchors: EXTERNAL, or NONE for one exchange and no pull (without ERPA).
+      backbone: TRAINED (Algorithm 5), or FROZEN (Section 5.2.2).
 
     Raises:
       UserError: a width or a budget that cannot be.
@@ -230,7 +262,7 @@ def refprotofl(
 
     def loss(net, params, norm, batch, down, client):
         del client
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        out = backbone.output(net, params, norm, batch)
         z_Bm = embed(params["adapter"], out.feat)
         logits_BC = classify(params["adapter"], z_Bm)
         ce = losses.cross_entropy(logits_BC, batch.y, batch.mask)  # Eq. 18
@@ -267,10 +299,12 @@ def refprotofl(
         pre_upload=anchors.pre_upload,
         pre_aggregate=anchors.pre_aggregate,
         loss=loss,
+        transform_updates=backbone.updates,
         upload=upload,
         update=update,
         predict=predict,
         features=features,
+        sends_public=anchors is not NONE,
         title="RefProtoFL",
         nominal=nominal.adapters(spec, adapter_dim, budget, anchors is not NONE),
     )

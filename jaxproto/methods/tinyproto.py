@@ -18,6 +18,9 @@ Features stay dense in the pull: coordinates outside the mask are drawn to 0 (Eq
 Deviations (paper / released code / here):
 - scaling: mean over N_j / sum / `scaling`, default the sum; only with it do the
   published mu bring prototypes near their own size (docs/decisions.md#mu).
+- a round in which some clients take part: n and mu stay those of all, so that
+  prototypes shrink with the share (Algorithm 1; S Eq. 11) / as paper / `scaling`,
+  default as paper.
 - mu: on the client / on the server / on the server, the same numbers.
 - n_ij: examples of class j / those of training and test data / training data.
 - pull: as in FedProto / left out where CPS is on / as in FedProto.
@@ -61,6 +64,7 @@ class Scaling(NamedTuple):
 
     on_upload: Transform
     on_arrival: Callable[[Protos, float], Protos]  # uploads [K, C, S], mu -> uploads
+    of_participants: bool = False  # mu is for the examples of a round's participants
 
 
 def scale_for_sum(up: Protos, mu: float | Array) -> Protos:
@@ -75,8 +79,31 @@ def scale_for_mean(up: Protos, mu: float | Array) -> Protos:
 
 
 SUM = Scaling(scale_by_count(), scale_for_sum)
+SUM_OF_PARTICIPANTS = SUM._replace(of_participants=True)
 MEAN = Scaling(scale_by_count(), scale_for_mean)
 UNSCALED = Scaling(IDENTITY, lambda up, mu: up)
+
+
+class SizedUpload(NamedTuple):
+    """Upload of a client, and its number of training examples."""
+
+    protos: Protos  # n_ij c_ij
+    size: Array  # [] n_i; 0 if the client is absent
+
+
+def scaled_to_participants(method: Method, num_examples: int) -> Method:
+    """Returns a method that multiplies sums by n over the n_i whose upload arrived."""
+
+    def upload(net, before, after, data, down, sums):
+        protos, memory = method.upload(net, before, after, data, down, sums)
+        return SizedUpload(protos, data.shard.size), memory
+
+    def update(net, server, up, key):
+        factor = num_examples / jnp.maximum(jnp.sum(up.size), 1)
+        protos = up.protos.replace(mean=up.protos.mean * factor)
+        return method.update(net, server, protos, key)
+
+    return dataclasses.replace(method, upload=upload, update=update)
 
 
 def on_fedproto(
@@ -178,7 +205,8 @@ def tinyproto(
       spec: number of classes and feature dimension.
       base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
       sparsity: CPS; with `masks.every` all coordinates are sent.
-      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu.
+      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu;
+        `SUM_OF_PARTICIPANTS` divides by the share of the examples that take part.
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
         CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
         ones come to on balanced classes.
@@ -219,6 +247,10 @@ def tinyproto(
         on_client=restore,
         **hidden,
     )
+    if scaling.of_participants:
+        if not num_examples:
+            raise UserError("scaling sum_of_participants needs num_examples; it is 0.")
+        method = scaled_to_participants(method, num_examples)
 
     def predict(net, client, x, down):
         feat_BD = net.apply(client.params["net"], client.norm["net"], x, False).feat

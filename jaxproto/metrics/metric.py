@@ -30,6 +30,7 @@ class Metric:
     )
     least: bool = False  # whether the smallest value is the best
     name: str = ""
+    counts: bool = False  # whether each sum is 0 to the number of examples
 
     @property
     def func(self) -> Callable:

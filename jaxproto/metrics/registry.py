@@ -9,15 +9,19 @@ from jaxproto.metrics.metric import Metric, mean_of_sums
 
 ACCURACY = "accuracy"  # of every run, under `rules` of its records
 METRICS: dict[str, Metric] = {
-    ACCURACY: Metric(classification.accuracy),
+    ACCURACY: Metric(classification.accuracy, counts=True),
     "loss": Metric(calibration.loss, least=True),
     "balanced_accuracy": Metric(
-        classification.balanced_accuracy, classification.mean_recall
+        classification.balanced_accuracy, classification.mean_recall, counts=True
     ),
-    "macro_f1": Metric(classification.macro_f1, classification.mean_f1),
-    "auc": Metric(auc.auc, auc.auc_from_histogram),
-    "ece": Metric(calibration.ece, calibration.calibration_error, least=True),
-    "per_class": Metric(classification.per_class, classification.of_classes),
+    "macro_f1": Metric(classification.macro_f1, classification.mean_f1, counts=True),
+    "auc": Metric(auc.auc, auc.auc_from_histogram, counts=True),
+    "ece": Metric(
+        calibration.ece, calibration.calibration_error, least=True, counts=True
+    ),
+    "per_class": Metric(
+        classification.per_class, classification.of_classes, counts=True
+    ),
 }
 
 

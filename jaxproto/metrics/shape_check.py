@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto.errors import UserError, shorten
+from jaxproto.errors import UserError, describe_failure, shorten
 from jaxproto.metrics.metric import Metric, values
 
 
@@ -29,7 +29,7 @@ def check_metric(metric: Metric, classes: int):
             shapes.append(jax.eval_shape(metric.sums, *inputs.values()))
         except Exception as e:  # a user's function may raise anything
             what = f"fails on scores of shape ({examples}, {classes})"
-            raise UserError(f"metric {name!r} {what}: {_first(e)}") from e
+            raise UserError(f"metric {name!r} {what}: {describe_failure(e)}") from e
     if str(shapes[0]) != str(shapes[1]) or not jax.tree.leaves(shapes):
         two, three = (jax.tree.map(lambda a: a.shape, s) for s in shapes)
         raise UserError(
@@ -48,7 +48,7 @@ def _check_value(metric: Metric, nothing):
     except Exception as e:
         raise UserError(
             f"the value of metric {name!r} fails where all sums are 0, as of a client "
-            f"without test examples: {_first(e)}; it should be nan there."
+            f"without test examples: {describe_failure(e)}; it should be nan there."
         ) from e
     for part, value in by_part.items():
         if value.ndim > 1:
@@ -56,9 +56,3 @@ def _check_value(metric: Metric, nothing):
                 f"the value {part!r} of metric {name!r} has shape {value.shape}; it "
                 "must be a number, or one of every class."
             )
-
-
-def _first(error: Exception) -> str:
-    """Formats an exception as one line."""
-    text = " ".join(str(error).split())[:200]
-    return f"{type(error).__name__}: {text}"

@@ -2,8 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from jaxproto.errors import UserError, choose_from
+import jax
+import jax.numpy as jnp
+
+from jaxproto.errors import UserError, choose_from, is_own
+from jaxproto.models import net_check
 from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
 from jaxproto.models.from_modules import with_compute_dtype
@@ -95,8 +100,16 @@ def build(
         if value < 1:
             raise UserError(f"{what} is {value}; it must be at least 1.")
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
+    net_check.check_callable(name, make)
     asked = _asked(name, {"vocab_size": vocab_size, "compute_dtype": dtype})
-    net = make(tuple(input_shape), num_classes, feat_dim, ops, **asked)
+    make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **asked)
+    if is_own(NETS[name]):
+        x = jax.ShapeDtypeStruct(
+            (2, *input_shape), jnp.int32 if vocab_size else jnp.float32
+        )
+        net = net_check.checked(name, make, x)
+    else:
+        net = make()
     return net if dtype == "float32" else with_compute_dtype(dtype, net)
 
 

@@ -99,10 +99,11 @@ def head_norms(
     runs: Mapping[str, np.ndarray],
     count_KC: np.ndarray,
     *,
+    axis: int = 1,
     clients: Sequence[int] | None = None,
     classes: Sequence[int] | None = None,
 ):
-    """Draws norms of class weights beside the data, each client scaled (S Figure 3).
+    """Draws norms of class weights beside the data, both scaled (S Figure 3).
 
     Two runs have a panel of their difference as well (S Figure 10).
 
@@ -111,14 +112,15 @@ def head_norms(
       runs: {name: |phi_ij|_2, the length of the weights of class j at client i}, one or
         two.
       count_KC: Training examples n_ij.
+      axis: Axis of the minimum and maximum, as in `frobenius`.
       clients: Rows that are shown of the scaled matrices; all by default.
       classes: Columns that are shown; all by default.
     """
-    scaled = [min_max(norm_KC, 1) for norm_KC in runs.values()]
+    scaled = [min_max(norm_KC, axis) for norm_KC in runs.values()]
     titles = [*runs] if len(runs) > 1 else ["norm of class weights"]
-    shown = [min_max(count_KC, 1), *scaled]
+    shown = [min_max(count_KC, axis), *scaled]
     gaps = {"second - first": scaled[1] - scaled[0]} if len(runs) == 2 else {}
-    apart = [f"{n} {frobenius(v, count_KC):.2f}".strip() for n, v in runs.items()]
+    apart = [f"{n} {frobenius(v, count_KC, axis):.2f}".strip() for n, v in runs.items()]
     rows, columns = (
         list(range(n)) if chosen is None else list(chosen)
         for n, chosen in zip(count_KC.shape, (clients, classes), strict=True)
@@ -139,7 +141,8 @@ def head_norms(
         layout.label_outer_axes(drawn, "class", "client")
         where = "bottom" if in_column() else "right"
         places = {"ax": list(drawn), "pad": 0.02, "location": where}
-        figure.colorbar(images[0], label="of each client, 0 to 1", **places)
+        each = ("class", "client")[axis]
+        figure.colorbar(images[0], label=f"of each {each}, 0 to 1", **places)
         if gaps:
             figure.colorbar(images[-1], label="difference", **places)
 

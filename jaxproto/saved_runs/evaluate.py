@@ -10,6 +10,7 @@ from jaxproto.errors import choose_from
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
 from jaxproto.federation import Model
+from jaxproto.method import every_client
 from jaxproto.saved_runs.restore import RestoredRun, check_clients, jit_programs
 from jaxproto.saved_runs.saved_client import PARTS
 from jaxproto.summary import metric_record, run_summary
@@ -41,8 +42,9 @@ class EvaluationCounts(NamedTuple):
 
 
 def evaluated_clients(exp: Experiment) -> set[int]:
-    """Returns the ids of the clients that the run evaluates."""
-    return {i for cohort in exp.cohorts for i in evaluated_ids(cohort)}
+    """Returns the ids of the clients that the results of the run have."""
+    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    return {*ids[np.asarray(exp.method.scored(ids))].tolist()}
 
 
 def evaluate(
@@ -62,9 +64,8 @@ def evaluate(
     environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
     model = Model(run.state.server, run.state.clients)
     result = evaluation.run_evaluation(environment, model)
-    sums, size_K = evaluation.by_client(exp, result.sums)
-    ids = [i for cohort in exp.cohorts for i in evaluated_ids(cohort)]
-    return EvaluationCounts(np.array(ids), metric_record.accuracies(sums), size_K)
+    sums, size_K, id_K = evaluation.by_client(exp, result.sums)
+    return EvaluationCounts(id_K, metric_record.accuracies(sums), size_K)
 
 
 def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
@@ -72,6 +73,8 @@ def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
     rows, cohorts = getattr(exp.partition, part), exp.cohorts
     if everyone:
         cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)
+        every = dataclasses.replace(exp.method, scored=every_client)
+        exp = exp._replace(method=every)
     partition = exp.partition._replace(test=rows)
     tested = evaluation_tables(cohorts, partition)
     return exp._replace(cohorts=cohorts, partition=partition, test=tested)

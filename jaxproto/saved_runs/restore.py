@@ -75,8 +75,15 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
       UserError: The method is not registered, or a value is no longer valid.
     """
     config = config_.default()
-    name = choose_from("method", run.config["method.name"], METHODS)
+    name = run.config["method.name"]
+    if name not in METHODS and (files := run.config.get("imports")):
+        raise UserError(
+            f"{run.path} has the method {name!r} of {files}: import that file first, "
+            f"with --import={files.partition(',')[0]} on the command line."
+        )
+    choose_from("method", name, METHODS)
     config.method = ml_collections.ConfigDict(config_.method_fields(name))
+    config_.check_keys(config, run.config)
     config.update_from_flattened_dict(run.config)
     config.data.data_dir = data_dir or config.data.data_dir
     config_.check(config)

@@ -15,7 +15,7 @@ from jaxproto.saved_runs import user_inputs
 from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.pictures import HostProtos
-from jaxproto.types import Client, Net, Tree
+from jaxproto.types import Client, Net, Tree, describe
 
 PARTS = ("train", "test")
 
@@ -25,6 +25,10 @@ class ExampleSet(NamedTuple):
 
     x: np.ndarray  # [M, ...]
     y: np.ndarray  # [M] int32
+
+    def __repr__(self) -> str:
+        """Returns the shapes."""
+        return f"ExampleSet(x={describe(self.x)}, y={describe(self.y)})"
 
 
 class ClientData(NamedTuple):

@@ -11,7 +11,6 @@ an attribute `watched` are diagnostics of earlier rounds. If an older checkpoint
 one, it is nan; one that the state does not have is ignored.
 """
 
-import errno
 import os
 import re
 import shutil
@@ -106,11 +105,10 @@ def _write(folder: Path, contents: manifest.Manifest, arrays, size, rows, others
     """Writes all files of a checkpoint, then renames its folder."""
     final = folder.with_name(str(contents.round))
     previous = folder.with_name(str(rows.since)) if rows else None
-    if previous is not None and not previous.is_dir():
+    if previous is not None and not manifest.is_complete(previous):
         previous = None
     folder.mkdir()
-    if shutil.disk_usage(folder).free < size:
-        raise atomic.Unwritable(final, size, os.strerror(errno.ENOSPC))
+    atomic.check_free(final, size)
     try:
         if arrays:  # orbax refuses a tree without leaves
             orbax_arrays.write(folder / "state", arrays)
@@ -156,7 +154,7 @@ def restore_latest(
     Raises:
       UserError: no checkpoint can be used, or the saved tree differs from `like`.
     """
-    directory = Path(directory).resolve()
+    directory = Path(os.path.realpath(directory))  # `resolve` raises for loops
     unusable: dict[int, manifest.Unusable] = {}
     for r in reversed(rounds(directory)):
         try:

@@ -65,8 +65,8 @@ def read(folder: Path, run: Mapping | None) -> list[dict]:
     Raises:
       Unusable: it is damaged, of another round or of another run.
     """
+    body = _body(folder)
     try:
-        body = _body(folder)
         checksums = _checksums(folder)
     except OSError as e:
         raise Damaged(f"{e.filename}: {e.strerror}") from e
@@ -91,12 +91,31 @@ def read_leaves(folder: Path) -> list[dict]:
     return _body(folder)["leaves"]
 
 
+def file_names(folder: Path) -> list[str]:
+    """Returns the paths of all files that the manifest lists, relative to the folder.
+
+    Raises:
+      Unusable: the manifest is damaged.
+    """
+    return list(_body(folder)["files"])
+
+
+def is_complete(folder: Path) -> bool:
+    """Returns whether a checkpoint has its manifest and all files that it lists."""
+    try:
+        return all((folder / name).is_file() for name in file_names(folder))
+    except Unusable:
+        return False
+
+
 def _body(folder):
     try:
-        body = json.loads((folder / NAME).read_bytes())
+        body = json.loads(atomic.read(folder / NAME))
         crc = body.pop("crc32")
     except FileNotFoundError as e:
         raise Damaged(f"{NAME} is missing") from e
+    except OSError as e:
+        raise Damaged(f"{e.filename}: {e.strerror}") from e
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as e:
         raise Damaged(f"{NAME} cannot be read") from e
     if zlib.crc32(_canonical(body)) != crc:

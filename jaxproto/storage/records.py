@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import sys
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,12 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.io.json_files import Damaged, json_type
+from jaxproto.io.json_files import Damaged, NotJson, parse_object
+from jaxproto.storage import schemas
 
+EXPANDED = 2**30  # bytes of the arrays of an npz file
 LAST = 10  # evaluations in the recent mean
+AVERAGES = ("pooled", "client_mean")  # of a rule's accuracy
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -35,6 +39,23 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     with atomic.write_errors(path.parent, 0):
         path.parent.mkdir(exist_ok=True)
     atomic.write(path, content.getvalue())
+
+
+def read_columns(path: Path) -> dict[str, np.ndarray]:
+    """Reads the arrays of an npz file.
+
+    Raises:
+      Damaged: the file cannot be read, or its arrays are too large.
+    """
+    try:
+        content = io.BytesIO(atomic.read(path))
+        with zipfile.ZipFile(content) as archive:
+            if sum(member.file_size for member in archive.infolist()) > EXPANDED:
+                raise Damaged("its arrays are too large")
+        with np.load(content, allow_pickle=False) as columns:
+            return {name: np.asarray(columns[name]) for name in columns.files}
+    except Exception as e:  # zip, zlib and numpy raise half a dozen kinds
+        raise Damaged(str(e)) from e
 
 
 def append(path: str | Path, record: Mapping):
@@ -72,7 +93,7 @@ def read_last(path: str | Path) -> dict | None:
     """
     size = 1 << 16
     try:
-        with Path(path).open("rb") as file:
+        with atomic.open_regular(path) as file:
             end = file.seek(0, os.SEEK_END)
             while True:
                 start = file.seek(max(0, end - size))
@@ -110,11 +131,13 @@ def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
 
     Args:
       path: a JSON-lines file; a missing file has no records.
-      due: rounds that must have a record. Other rounds may have one: an extended run
-        has a record where it first ended.
+      due: rounds that must have a record, ascending. Other rounds may have one: an
+        extended run has a record where it first ended.
     """
     recorded = [record["round"] for record in read(path)]
-    gaps = {r: f"which lacks round {r}" for r in {*due} - {*recorded}}
+    known = {*recorded}
+    missing = next((r for r in due if r not in known), None)
+    gaps = {} if missing is None else {missing: f"which lacks round {missing}"}
     for i, (previous, r) in enumerate(itertools.pairwise([0, *recorded])):
         if r <= previous:
             gaps[r] = f"which has round {r} in line {i + 1}, after round {previous}"
@@ -138,7 +161,9 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
     Returns:
       {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
       "client_mean": {...}}}, in the order of the last record. `mean_last` is the mean
-      of the last `last_n` evaluations, at most 10.
+      of the last `last_n` evaluations, at most 10. Where every record has the correct
+      predictions of every client, `client_best` is the accuracy if each client counts
+      with its own best evaluation (ProtoNorm 5.1).
     """
     rules = records[-1]["rules"] if records else {}
 
@@ -147,8 +172,25 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
             [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records]
         )
 
-    averages = ("pooled", "client_mean")
-    return {rule: {a: summarize(rule, a) for a in averages} for rule in rules}
+    result = {}
+    for rule in rules:
+        own = _each_at_its_best(records, rule)
+        result[rule] = {a: summarize(rule, a) | own.get(a, {}) for a in AVERAGES}
+    return result
+
+
+def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
+    """Returns `client_best` by average; {} unless all records list the same clients."""
+    tables = [r.get("by_client", {}) for r in records]
+    rows, same = ([t.get(k) for t in tables] for k in (f"correct_{rule}", "id"))
+    if None in rows or same.count(same[0]) < len(same):
+        return {}
+    size_K = np.array(tables[0]["test_examples"])
+    best_K, size_K = np.max(rows, axis=0)[size_K > 0], size_K[size_K > 0]
+    if not size_K.size:
+        return {}
+    values = float(best_K.sum() / size_K.sum()), float((best_K / size_K).mean())
+    return {a: {"client_best": x} for a, x in zip(AVERAGES, values, strict=True)}
 
 
 def summarize_series(
@@ -230,7 +272,7 @@ def to_json_values(obj: Any) -> Any:
 def _parse_lines(path):
     """Returns every line with its record, without a truncated last line."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = atomic.read(path).splitlines()
     except FileNotFoundError:
         return []
     except OSError as e:
@@ -243,14 +285,10 @@ def _parse_lines(path):
         try:
             parsed.append((line, _parse_record(line)))
         except Damaged as e:
-            if isinstance(e, _Incomplete) and i + 1 == len(lines):
+            if isinstance(e, NotJson) and i + 1 == len(lines):
                 break
             raise record_error(path, i, e) from e
     return parsed
-
-
-class _Incomplete(Damaged):
-    """A line that is not JSON: the process that wrote it may have been killed."""
 
 
 def record_error(path: Path, i: int, why: object) -> UserError:
@@ -262,16 +300,12 @@ def record_error(path: Path, i: int, why: object) -> UserError:
 
 
 def _parse_record(line: bytes) -> dict:
-    """Parses a line into a record, whose round must be a whole number."""
-    try:
-        record = json.loads(line)
-    except RecursionError as e:
-        raise Damaged("it is nested too deep") from e
-    except ValueError as e:
-        raise _Incomplete(f"it is not JSON ({e})") from e
-    if not isinstance(record, dict):
-        raise Damaged(f"it holds {json_type(record)}, no object")
-    round = record.get("round", "absent")
-    if not isinstance(round, int) or isinstance(round, bool) or round < 0:
-        raise Damaged(f"its round is {str(round)[:40]!r}, no whole number")
+    """Parses a line into a record.
+
+    Raises:
+      Damaged: it is none.
+    """
+    record = parse_object(line)
+    if error := schemas.find_record_error(record):
+        raise Damaged(error)
     return record

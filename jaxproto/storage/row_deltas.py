@@ -1,13 +1,16 @@
-"""Rows of clients in a checkpoint: those that changed since the previous checkpoint.
+"""Rows of clients in a checkpoint: those that changed since an earlier checkpoint.
 
 The folder `rows/` has folders of rows, oldest first, each named by its round and its
-number of rows. Those of earlier checkpoints are hard links. When there would be more
-than twice as many rows as clients, all rows are written again. Each checkpoint is
-complete, so that older ones can be deleted. Damage to a linked file damages every
-checkpoint with it.
+number of rows. Those of the last checkpoint but one are hard links. When there would be
+more than twice as many rows as clients, all rows are written again. Each checkpoint is
+complete, so that older ones can be deleted.
+
+Two successive checkpoints share no file, so that damage to a linked file, which damages
+every checkpoint with it, leaves the one before.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.storage import orbax_arrays
+from jaxproto.storage import manifest, orbax_arrays
 
 FOLDER = "rows"
 MAX_PARTS = 2  # rows per client in a checkpoint
@@ -24,16 +27,22 @@ MAX_PARTS = 2  # rows per client in a checkpoint
 class RowDelta(NamedTuple):
     """Rows that a checkpoint has to store."""
 
-    since: int | None  # round of the last checkpoint, if any
+    since: int | None  # round of the last checkpoint but one, if any
     live: int  # number of clients that have a row
     changed: int  # number of rows that have changed since then
     arrays: Callable[[bool], Mapping[str, np.ndarray]]  # all rows, or the changed ones
 
 
 def delta_folders(folder: Path) -> list[Path]:
-    """Returns the folders of rows in a checkpoint, oldest first."""
-    folders = (folder / FOLDER).glob("*-*")
-    return sorted(folders, key=lambda p: int(p.name.partition("-")[0]))
+    """Returns the folders of rows that a checkpoint's manifest lists, oldest first.
+
+    Raises:
+      Unusable: the manifest is damaged.
+    """
+    found = (re.match(rf"{FOLDER}/(\d+-\d+)/", n) for n in manifest.file_names(folder))
+    names = {match[1] for match in found if match}
+    by_round = sorted(names, key=lambda name: int(name.partition("-")[0]))
+    return [folder / FOLDER / name for name in by_round]
 
 
 def write(folder: Path, previous: Path | None, round: int, changes: RowDelta) -> int:
@@ -41,9 +50,9 @@ def write(folder: Path, previous: Path | None, round: int, changes: RowDelta) ->
 
     Args:
       folder: folder of the new checkpoint.
-      previous: the last checkpoint, if there is one.
+      previous: the checkpoint `changes.since`, if it can be linked to.
       round: round of the new checkpoint.
-      changes: rows that have changed since the last checkpoint.
+      changes: rows that have changed since then.
     """
     old = delta_folders(previous) if previous is not None else []
     num_rows = sum(int(p.name.partition("-")[2]) for p in old) + changes.changed

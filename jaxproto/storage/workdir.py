@@ -1,7 +1,8 @@
 """Work directory of a run: its lock, and checks of its configuration and records."""
 
 import contextlib
-import fcntl
+import heapq
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,29 @@ from jaxproto.config.fields import MORE, MOVED, STOPPED, extended, resumable
 from jaxproto.data import text
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.storage import default_workdir, records
-from jaxproto.storage.run_folder import CONFIG, RunFolder, has_begun
+from jaxproto.storage import default_workdir, file_lock, records
+from jaxproto.storage.run_folder import (
+    CONFIG,
+    METRICS,
+    NODES,
+    SUMMARY,
+    RunFolder,
+    has_begun,
+)
 from jaxproto.storage.status import Status
 
-VOCABULARY = "vocabulary.txt"
-RUN_FILES = "*.json", "*.jsonl", "*.csv", "*.txt", "plots/*.png", "per_client/*.npz"
+LOCK, VOCABULARY = ".lock", "vocabulary.txt"
+STARTED = (  # files that a start may write before `CONFIG`
+    "partition.csv",
+    "indices.csv",
+    "classes.json",
+    VOCABULARY,
+    "agreement.json",
+    "faults.jsonl",
+)
+RUN_FILES = CONFIG, SUMMARY, METRICS, NODES, *STARTED, "metrics.csv"
+RUN_FOLDERS = "checkpoints", "clients.scratch", "per_client", "plots", "tensorboard"
+REPLACED = *RUN_FILES, "plots/*.png", "per_client/*.npz"  # by atomic writes
 
 
 class WorkdirBusy(UserError):
@@ -32,8 +50,10 @@ class WorkdirLock:
     def __init__(self, path: Path):
         """Lists the existing files, and the folders that do not exist yet."""
         self._path = path
-        self._missing = [p for p in (path, *path.parents) if not p.exists()]
-        self._existing = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        self._missing = [p for p in (path, *path.parents) if not os.path.exists(p)]
+        self._written = [
+            n for n in (LOCK, CONFIG, *STARTED) if not os.path.exists(path / n)
+        ]
         self._keep = False
 
     def keep(self):
@@ -41,15 +61,13 @@ class WorkdirLock:
         self._keep = True
 
     def leave_nothing(self):
-        """Removes what this start has made, unless it became a run."""
+        """Removes the files that this start has made, unless it became a run."""
         if self._keep:
             return
-        if self._path.is_dir():
-            for path in self._path.iterdir():
-                if path.name not in self._existing:
-                    atomic.remove(path)
-        with contextlib.suppress(OSError):  # another start uses it
-            for folder in self._missing:
+        for name in self._written:
+            atomic.remove(self._path / name)
+        for folder in self._missing:
+            with contextlib.suppress(OSError):  # another start uses it, or was not made
                 folder.rmdir()
 
 
@@ -58,23 +76,24 @@ def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
     """Locks the folder for one process; a refused start leaves it unchanged.
 
     Raises:
-      UserError: the folder cannot be written, or its path is unusable; `WorkdirBusy` if
-        another process is running in it.
+      UserError: the folder cannot be written, its path is unusable, or it has files of
+        others; `WorkdirBusy` if another process is running in it.
     """
     default_workdir.check_path(path)
     workdir_lock = None
-    try:
-        workdir_lock = WorkdirLock(path)
-        lock_file = _lock_file(path)
-    except OSError as e:
-        if workdir_lock is not None:
-            workdir_lock.leave_nothing()
-        raise UserError(
-            f"cannot write to the work directory {path}: {e.strerror}. Choose another "
-            "with --workdir."
-        ) from e
-    with lock_file:
-        atomic.remove_leftovers(path, RUN_FILES)
+    with contextlib.ExitStack() as stack:
+        try:
+            _check_foreign(path)
+            workdir_lock = WorkdirLock(path)
+            _lock_file(path, stack)
+        except OSError as e:
+            if workdir_lock is not None:
+                workdir_lock.leave_nothing()
+            raise UserError(
+                f"cannot write to the work directory {path}: {e.strerror}. Choose "
+                "another with --workdir."
+            ) from e
+        atomic.remove_leftovers(path, REPLACED)
         try:
             yield workdir_lock
         except Exception:
@@ -82,39 +101,52 @@ def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
             raise
 
 
-def _lock_file(path):
-    """Opens and locks the lock file of a folder."""
+def _check_foreign(path: Path):
+    """Raises UserError if a folder without a run has files of a run, or other runs.
+
+    A start that was killed before its configuration was saved leaves `LOCK` beside the
+    names of `STARTED`.
+    """
+    if os.path.lexists(path / CONFIG) or not path.exists():
+        return
+    if why := _why_foreign(path):
+        raise UserError(
+            f"the work directory {path} {why}. Nothing was changed. Choose another "
+            "with --workdir."
+        )
+
+
+def _why_foreign(path: Path) -> str:
+    names = *RUN_FILES, *RUN_FOLDERS
+    foreign = set(names).difference(STARTED if (path / LOCK).exists() else ())
+    if found := [name for name in sorted(foreign) if os.path.lexists(path / name)]:
+        return f"has {', '.join(found)}, but no run: {CONFIG} is missing"
+    if path.resolve() == path.resolve().parent:
+        return "is the root of the file system"
+    for lock in (*path.glob(f"*/{LOCK}"), *path.glob(f"*/*/{LOCK}")):
+        if any((lock.parent / name).exists() for name in names):
+            return f"has the folder of another run inside: {lock.parent}"
+    return ""
+
+
+def _lock_file(path: Path, stack: contextlib.ExitStack):
+    """Opens and locks the lock file of a folder until the stack closes."""
     while True:
         path.mkdir(parents=True, exist_ok=True)
-        file = path / ".lock"
-        lock = file.open("a")  # keeps the mtime of a finished folder
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            lock.close()
-            raise WorkdirBusy(
-                f"another process is running in {path}; wait for it or choose another "
-                "folder with --workdir."
-            ) from e
-        except OSError:
-            return lock  # a file system without locks, such as Drive on Colab
-        with contextlib.suppress(FileNotFoundError):
-            if file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-                return lock
-        lock.close()
-
-
-@contextlib.contextmanager
-def exclusive_lock(lock: Path) -> Iterator[None]:
-    """Holds a file lock, which it waits for; the end of a process releases it.
-
-    It does not wait if the file cannot be made, or on a file system without locks.
-    """
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            file = stack.enter_context(lock.open("a"))
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        name = path / LOCK
+        with contextlib.ExitStack() as attempt:
+            file = attempt.enter_context(name.open("a+b"))  # keeps the folder's mtime
+            try:
+                attempt.enter_context(file_lock.locked(file))
+            except file_lock.Held as e:
+                raise WorkdirBusy(
+                    f"{e} is running in {path}; wait for it or choose another folder "
+                    "with --workdir."
+                ) from e
+            with contextlib.suppress(FileNotFoundError):  # a refused start removed it
+                if name.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    stack.push(attempt.pop_all())
+                    return
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
@@ -149,16 +181,16 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     return {k: v for k, v in flatten(config).items() if k not in free}
 
 
-def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
-    """Returns the rounds whose evaluation a run must have so far."""
+def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[int]:
+    """Yields the rounds whose evaluation a run must have so far, ascending."""
     summary = RunFolder.at(path).summary or {"rounds": 0}
     every, last = config.eval_every, {config.rounds, summary["rounds"]} - {0}
-    return sorted({*range(every, config.rounds + 1, every), *last})
+    return heapq.merge(range(every, config.rounds + 1, every), sorted(last))
 
 
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
     """Raises UserError if an ended run lacks records of its evaluations."""
-    due = [r for r in expected_rounds(path, config) if r <= rounds]
+    due = itertools.takewhile(rounds.__ge__, expected_rounds(path, config))
     coverage = RunFolder.at(path).covered(due)
     if coverage.until < rounds:
         raise UserError(

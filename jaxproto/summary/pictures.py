@@ -62,7 +62,7 @@ def draw_all(
       Unwritable: a picture cannot be written.
     """
     if not plots.available():
-        console.print(f"no pictures: {plots.HINT}")
+        console.print(f"no pictures: {plots.HINT}", markup=False)
         return
     folder = path / "plots"
     with atomic.write_errors(folder, 0):

@@ -69,7 +69,7 @@ def check_same(exp: Experiment, path: Path):
     if not has_begun(path) or not old.exists():
         return
     now = partition_lines(exp.dataset, exp.partition).encode()
-    if not old.is_file() or old.read_bytes() != now:
+    if not old.is_file() or not atomic.has_content(old, now):
         raise UserError(
             f"{old} has another partition than the one that this configuration gives "
             "now: the data set, the file of the partition or this file has changed "

@@ -13,6 +13,7 @@ import csv
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from jaxproto.errors import UserError, shorten
 AxesSpec = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]
 HINT = "such as --sweep=seed=0,1,2 or --sweep=method.lam=log:1e-3:1e1:5"
 FIELD_SEPARATOR = r'\+(?=[\w.]+=)(?=[^"]*(?:"[^"]*"[^"]*)*$)'  # a + outside of quotes
+MOST = 10_000  # cells of a sweep: each is checked before the first trains
 BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -63,7 +65,15 @@ def parse_axes(config: ml_collections.ConfigDict, spec: AxesSpec) -> list[Axis]:
     for field in fields:
         if fields.count(field) > 1:
             raise UserError(f"two axes of the sweep change {field}; give it once.")
+    _check_number("the sweep", math.prod(len(axis.values) for axis in axes))
     return axes
+
+
+def _check_number(what: str, number: int):
+    if number > MOST:
+        raise UserError(
+            f"{what} would make {number:,} cells; give at most {MOST:,} at a time."
+        )
 
 
 def _is_texts(spec) -> bool:
@@ -112,10 +122,10 @@ def _axis(fields: Sequence[str], columns: Sequence[list]) -> Axis:
     rows = tuple(zip(*columns, strict=True))
     if not rows:
         raise UserError(f"the axis {name} has no values, {HINT}.")
-    for row in rows:
-        if rows.count(row) > 1:
-            text = ", ".join(map(str, row))
-            raise UserError(f"the axis {name} has {text} more than once; give it once.")
+    row, count = Counter(rows).most_common(1)[0]
+    if count > 1:
+        text = ", ".join(map(str, row))
+        raise UserError(f"the axis {name} has {text} more than once; give it once.")
     return Axis(tuple(fields), rows)
 
 
@@ -137,12 +147,14 @@ def _example(config, field: str):
 
 def _parse(text: str, example) -> list:
     """Parses the values of a text, before conversion to the type of the field."""
-    int_range = re.fullmatch(r"(-?\d+):(-?\d+)(?::(-?\d+))?", text)
+    int_range = re.fullmatch(r"(-?\d+):(-?\d+)(?::(-?\d+))?", text, re.ASCII)
     if int_range and type(example) is int:
         start, stop, step = (int(n) for n in int_range.groups(default="1"))
         if not step:
             raise UserError(f"the values {text!r} have a step of 0.")
-        return list(range(start, stop, step))
+        values = range(start, stop, step)
+        _check_number(f"the values {shorten(text)}", len(values))
+        return list(values)
     if re.match("(log|lin):", text) and type(example) in (int, float):
         return _spaced(text, *text.split(":"))
     try:
@@ -160,6 +172,9 @@ def _spaced(text: str, kind: str, *numbers: str) -> list[float]:
     try:
         first, last, count = numbers
         a, b, n = float(first), float(last), int(count)
+        _check_number(f"the values {shorten(text)}", n)
+    except UserError:
+        raise
     except ValueError as e:
         raise UserError(f"the values {text!r} are not {kind}:FIRST:LAST:COUNT.") from e
     if n < 2 or not (math.isfinite(a) and math.isfinite(b)):
@@ -182,6 +197,8 @@ def _cast(field: str, example, value) -> Any:
     try:
         if kind is bool:
             return BOOLS[str(value).lower()]
+        if isinstance(value, str) and kind in (int, float) and not value.isascii():
+            raise ValueError(value)
         if isinstance(value, bool) or (kind is str and not isinstance(value, str)):
             raise TypeError(value)
         if kind is int and not isinstance(value, str) and value != int(value):

@@ -59,8 +59,8 @@ def claim_and_restore(
     for cell in cells:
         try:
             claimed = stack.enter_context(workdir.lock_workdir(cell.path))
-        except workdir.WorkdirBusy:
-            board.busy(cell)
+        except workdir.WorkdirBusy as e:
+            board.busy(cell, str(e))
             continue
         start = runner.Start(
             cell.config,

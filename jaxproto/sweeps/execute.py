@@ -6,6 +6,7 @@ in threads on CPU, up to rounding as one program (`batched.py`).
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -69,7 +70,7 @@ def execution_mode(
     modes = {"one": ("threads", 1), "threads": ("threads", cores), "all": (BATCHED, 0)}
     if cells_at_once in modes:
         return modes[cells_at_once]
-    if not cells_at_once.isdecimal() or int(cells_at_once) < 1:
+    if not re.fullmatch("[0-9]+", cells_at_once) or int(cells_at_once) < 1:
         raise UserError(
             f"cells_at_once is {cells_at_once!r}; it is {', '.join(MODES)} or a number "
             "of cells such as 4."
@@ -147,9 +148,9 @@ def in_threads(
                 return
             try:
                 train_cell(cell, shared, how, board)
-            except workdir.WorkdirBusy:  # other cells first
+            except workdir.WorkdirBusy as e:  # other cells first
                 queue.append((cell, shared))
-                board.busy(cell)
+                board.busy(cell, str(e))
                 stop.wait(POLL)
             except BaseException:
                 stop.set()

@@ -5,12 +5,14 @@ import datetime
 import io
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+from jaxproto.storage import file_lock
 from jaxproto.summary import progress_lines
 from jaxproto.sweeps.plan import FINAL_STATUSES, Cell, Plan, cell_status
 from jaxproto.training.progress import accuracy_text
@@ -54,6 +56,7 @@ class LiveTable:
         self._plan, self._console = plan, console
         self._refresh: Callable[[], None] = lambda: None
         self._has_estimate = False
+        self._busy = dict[str, float]()  # cell -> since when, inf if noted
         self._rows = {cell.name: CellRow(cell_status(cell)) for cell in plan.cells}
 
     def console(self, cell: Cell) -> Console:
@@ -86,12 +89,16 @@ class LiveTable:
         if self._has_estimate or not rounds_left:
             return
         self._has_estimate = True
-        time = datetime.timedelta(seconds=round(seconds * rounds_left))
-        one_by_one = f"{time} for {rounds_left} rounds one after the other"
+        left = datetime.timedelta(seconds=round(seconds * rounds_left))
+        one_by_one = f"{left} for {rounds_left} rounds one after the other"
         self.note(f"{seconds:.3g} s a round: {one_by_one}")
 
-    def busy(self, cell: Cell):
-        """Marks a cell that another process trains."""
+    def busy(self, cell: Cell, why: str):
+        """Marks a cell that another process trains; notes it once if it stays so."""
+        since = self._busy.setdefault(cell.name, time.monotonic())
+        if time.monotonic() - since > file_lock.NOTICE:
+            self._busy[cell.name] = math.inf
+            self.note(f"{cell.name}: waiting, {why}")
         self.set(cell, state="busy elsewhere")
 
     def ended(self, cell: Cell, summary: Mapping, seconds: float):

@@ -24,6 +24,7 @@ from jaxproto.sweeps.plan import Cell, Plan, format_value
 
 AVERAGES = ("pooled", "client_mean")
 STATISTICS = ("best", "final", "mean_last")
+CHOSEN = "the best test round, chosen on test data"
 
 
 def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
@@ -126,12 +127,23 @@ def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | No
     return None if value is None else 100 * value
 
 
-def best_cell(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None:
-    """Returns the finished cell with the highest accuracy by a rule."""
-    ended = [cell for cell in plan.cells if cell.name in summaries]
-    accuracies = {cell.name: accuracy(summaries[cell.name], rule) for cell in ended}
-    scored = [cell for cell in ended if accuracies[cell.name] is not None]
-    return max(scored, key=lambda cell: accuracies[cell.name] or 0.0, default=None)
+def best_setting(
+    plan: Plan, summaries: Mapping[str, Mapping], rule: str
+) -> tuple[list[Cell], float] | None:
+    """Returns the finished cells of the best setting, and their mean accuracy in %.
+
+    Cells that differ in nothing but the seed are one setting.
+    """
+    seeds, settings = fields_where(compared=False), dict[str, list[Cell]]()
+    for cell in plan.cells:
+        if cell.name in summaries and accuracy(summaries[cell.name], rule) is not None:
+            setting = {k: v for k, v in cell.changes.items() if k not in seeds}
+            settings.setdefault(repr(setting), []).append(cell)
+    means = [
+        (cells, statistics.fmean(accuracy(summaries[c.name], rule) or 0 for c in cells))
+        for cells in settings.values()
+    ]
+    return max(means, key=lambda setting: setting[1], default=None)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
@@ -182,7 +194,9 @@ def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
 def closing_lines(
     plan: Plan, summaries: Mapping[str, Mapping], command: str
 ) -> list[str]:
-    """Returns the last lines: the best cell with its command, and diverged cells.
+    """Returns the last lines: the best setting with a command, and diverged cells.
+
+    Seeds are averaged before the best setting is chosen.
 
     Args:
       summaries: Summaries of ended cells by name.
@@ -193,14 +207,21 @@ def closing_lines(
     ended = tuple(cell for cell in plan.cells if cell.name in summaries)
     so_far = "" if len(ended) == len(plan.cells) else " so far"  # other parts
     plan = plan._replace(cells=ended)
-    best = best_cell(plan, summaries, rule)
+    best = best_setting(plan, summaries, rule)
     if best is not None:
-        value = accuracy(summaries[best.name], rule)
+        (first, *others), value = best
+        seeds = fields_where(compared=False) if others else ()
+        name = ", ".join(
+            f"{k}={format_value(v)}" for k, v in first.changes.items() if k not in seeds
+        )
+        mean = f", mean of {1 + len(others)} seeds" if others else ""
+        setting = name or "the configuration"
+        what = f"best{so_far} by rule {rule} ({CHOSEN})"
+        lines.append(f"{what}: {value:.2f} % with {setting}{mean}:")
         changes = [
-            f"--config.{k}={shlex.quote(str(v))}" for k, v in best.changes.items()
+            f"--config.{k}={shlex.quote(str(v))}" for k, v in first.changes.items()
         ]
-        lines.append(f"best{so_far} by rule {rule}: {value:.2f} % with {best.name}:")
-        workdir = f"--workdir={shlex.quote(str(best.path))}"
+        workdir = f"--workdir={shlex.quote(str(first.path))}"
         lines.append("  " + " ".join([command, *changes, workdir]))
     states = {name: status_of(summary) for name, summary in summaries.items()}
     diverged = [name for name, state in states.items() if state is Status.DIVERGED]

@@ -10,7 +10,14 @@ from jaxproto.experiment import build
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.summary.run_summary import save_partition
 from jaxproto.sweeps.plan import ProgramGroup, experiment
-from jaxproto.training import compiler, device_memory, program_cache, runner, xla_cache
+from jaxproto.training import (
+    compiler,
+    device_memory,
+    lifecycle,
+    program_cache,
+    runner,
+    xla_cache,
+)
 from jaxproto.training.programs import Programs
 
 
@@ -81,7 +88,12 @@ class SharedPrograms:
     def _compile_lock(self):
         """Locks compilation: other processes wait and load programs from the cache."""
         compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        return program_cache.compile_lock(compiled_in, cell.config, self.group.exp)
+        return program_cache.compile_lock(
+            compiled_in, cell.config, self.group.exp, self._say
+        )
+
+    def _say(self, text: str):
+        lifecycle.say(self._console, text)
 
     def _wrap(self) -> program_cache.ProgramWrapper:
         compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]

@@ -1,6 +1,7 @@
 """Sweep over a configuration, from its axes to its table."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,13 +12,14 @@ from rich.console import Console
 from jaxproto import mesh
 from jaxproto.callbacks import callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
-from jaxproto.storage import workdir
+from jaxproto.config import from_name
+from jaxproto.storage import file_lock, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Plan, plan, select_part
-from jaxproto.training import programs
+from jaxproto.training import lifecycle, programs
 
 
 class SweepResult(NamedTuple):
@@ -29,7 +31,7 @@ class SweepResult(NamedTuple):
 
 
 def sweep(
-    config: ml_collections.ConfigDict,
+    config: ml_collections.ConfigDict | str,
     axes: AxesSpec,
     outdir: str | Path = "",
     console: Console | None = None,
@@ -51,7 +53,7 @@ def sweep(
     (1, 4)
 
     Args:
-      config: Configuration that the cells have in common.
+      config: Configuration that the cells have in common, or the name of one.
       axes: {field: values} or texts as of `--sweep`; see `sweeps/axes.py`.
       outdir: Folder of run directories, table and plots; "" is `runs/` for the cells
         and `sweeps/<config>-<dataset>-<fields>` for the rest.
@@ -68,6 +70,8 @@ def sweep(
       signals.StoppedBySignal: SIGTERM came; the running rounds are saved.
     """
     console, how = console or Console(), how or SweepOptions()
+    config = from_name(config)
+    mesh.available_devices()
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
     callback_factories(how.callbacks)  # before anything trains
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
@@ -95,7 +99,9 @@ def result(whole: Plan, console: Console) -> SweepResult:
         return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
     # parts may end at the same time
-    with workdir.exclusive_lock(whole.folder / ".lock"):
+    say = partial(lifecycle.say, console)
+    lock = whole.folder / workdir.LOCK
+    with file_lock.exclusive_lock(lock, say, "writes the table"):
         return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
 

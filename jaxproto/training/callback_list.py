@@ -4,7 +4,8 @@ import contextlib
 import copy
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from jaxproto.errors import escape_unprintable, shorten
 from jaxproto.storage.status import Status
 from jaxproto.training import signals
 
+EVENT = 120.0  # seconds that a callback may take for an event
 CLOSE = 60.0  # seconds that `on_end` of all callbacks may take together
 
 
@@ -51,11 +53,11 @@ class CallbackList:
         self.notify("on_round", {"round": r, "seconds": seconds, **summary})
 
     def notify(self, event: str, *args: Any):
-        """Calls the event of every callback; disables a callback that raises."""
+        """Calls the event of every callback; disables one that raises or hangs."""
         for callback in [] if self._ended else list(self._active):
             try:
                 handler = getattr(callback, event, None)
-                answer = handler and handler(*copy.deepcopy(args))
+                answer = handler and _call(handler, *copy.deepcopy(args))
                 if event in ("on_start", "on_evaluation"):
                     self._store_stop(answer)
             except Exception as e:
@@ -112,6 +114,29 @@ class CallbackList:
 def name(callback: Callback) -> str:
     """Returns the name of a callback in messages."""
     return f"callback {type(callback).__name__}"
+
+
+def _call(handler: Callable, *args: Any) -> Any:
+    """Returns the answer of a handler, which may block: it has its own thread.
+
+    Raises:
+      TimeoutError: the handler has not ended after `EVENT` seconds.
+    """
+    answer = Future[Any]()
+
+    def call():
+        try:
+            answer.set_result(handler(*args))
+        except BaseException as e:
+            answer.set_exception(e)
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        return answer.result(EVENT)
+    except TimeoutError as e:
+        if answer.done():  # the handler's own error
+            raise
+        raise TimeoutError(f"takes over {EVENT:g} s") from e
 
 
 def _describe(event: str, error: Exception) -> str:

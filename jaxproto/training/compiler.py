@@ -17,6 +17,7 @@ from jaxproto.training import (
     batched_programs,
     device_memory,
     program_cache,
+    program_trial,
     programs,
     sharded_programs,
     threads,
@@ -27,8 +28,24 @@ from jaxproto.training.programs import Programs
 from jaxproto.types import Examples, Tree
 
 
+def compile_all(*args, **options):
+    """Compiles every program before the first round; see `_compile_all`.
+
+    If programs of the cache cannot be compiled, all that were loaded are made anew.
+    """
+    while True:
+        try:
+            with program_trial.trial() as loaded:
+                return _compile_all(*args, **options)
+        except Exception as e:
+            if not loaded:
+                raise
+            for file in loaded:
+                program_cache.discard(file, e)
+
+
 @xla_cache.gc_paused()
-def compile_all(
+def _compile_all(
     exp: Experiment,
     examples: Examples,
     wrap: ProgramWrapper = program_cache.uncached,

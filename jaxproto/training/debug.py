@@ -56,7 +56,8 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
     config = config.copy_and_resolve_references()
     config.local.epochs, config.clients.store = 1, "device"
     given = _one_client(config)
-    exp = build.experiment(config, jax.default_backend(), given=given)
+    with jax.disable_jit():  # the method is not checked by shapes first
+        exp = build.experiment(config, jax.default_backend(), given=given)
     mode = execution.only_client()
     cohorts = (dataclasses.replace(cohort, mode=mode) for cohort in exp.cohorts)
     exp = exp._replace(cohorts=tuple(cohorts))

@@ -1,6 +1,6 @@
 """Evaluation of a run on the host: calls of compiled programs, and records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from jaxproto.training.threads import run_parallel
 from jaxproto.types import Tree
 
 MAX_LISTED_CLIENTS = 100  # records list bytes by client for at most so many clients
+MAX_LISTED_ACCURACIES = 1000  # and correct predictions for so many evaluated clients
 
 
 class EvaluationSums(NamedTuple):
@@ -79,7 +80,7 @@ def record(
     outcome: EvaluationSums,
 ) -> dict:
     """Returns the record of an evaluation for `metrics.jsonl`."""
-    sums, size_K = by_client(exp, outcome.sums)
+    sums, size_K, id_K = by_client(exp, outcome.sums)
     right = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
     more = besides_accuracy(exp.metrics)
@@ -91,6 +92,7 @@ def record(
         **_evaluated_clients(exp, len(size_K)),
         **last._asdict(),
         "bytes_by_client": _bytes_by_client(last),
+        **_correct_by_client(id_K, right, size_K),
         "bytes_total": total,
         **{name: float(value) for name, value in outcome.diagnostics.items()},
         "every_round": {
@@ -107,18 +109,36 @@ def _bytes_by_client(last: RoundSummary) -> dict[str, list[int]]:
     return {way: a.tolist() for way, a in ways if len(a) <= MAX_LISTED_CLIENTS}
 
 
+def _correct_by_client(id_K: np.ndarray, right, size_K: np.ndarray) -> dict[str, dict]:
+    """Returns `by_client`, columns of whole numbers, if there are few clients."""
+    if len(size_K) > MAX_LISTED_ACCURACIES:
+        return {}
+    columns = correct_columns(id_K, right, size_K).items()
+    return {"by_client": {name: a.astype(int).tolist() for name, a in columns}}
+
+
+def correct_columns(
+    id_K: np.ndarray, right: Mapping[str, np.ndarray], size_K: np.ndarray, **more
+) -> dict[str, np.ndarray]:
+    """Returns columns with a row per evaluated client, by client id.
+
+    Args:
+      right: Correct predictions by rule; this and others in the order of `id_K`.
+    """
+    rules = {f"correct_{rule}": hits_K for rule, hits_K in right.items()}
+    every = {"id": id_K, "test_examples": size_K, **rules, **more}
+    return {name: column[np.argsort(id_K)] for name, column in every.items()}
+
+
 def client_columns(
     exp: Experiment, last: RoundSummary, outcome: EvaluationSums
 ) -> dict[str, np.ndarray]:
-    """Returns columns of results with a row per evaluated client, by client id."""
-    sums, size_K = by_client(exp, outcome.sums)
-    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
-    right = metric_record.accuracies(sums).items()
-    rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
-    rules |= metric_record.client_columns(besides_accuracy(exp.metrics), sums)
-    moved = {f"bytes_{way}": each[id_K] for way, each in last.bytes_by_client.items()}
-    every = {"id": id_K, "test_examples": size_K, **rules, **moved}
-    return {name: column[np.argsort(id_K)] for name, column in every.items()}
+    """Returns `correct_columns` with all other metrics, and bytes of the round."""
+    sums, size_K, id_K = by_client(exp, outcome.sums)
+    more = metric_record.client_columns(besides_accuracy(exp.metrics), sums)
+    columns = correct_columns(id_K, metric_record.accuracies(sums), size_K, **more)
+    moved = last.bytes_by_client.items()
+    return columns | {f"bytes_{way}": each[columns["id"]] for way, each in moved}
 
 
 def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:
@@ -127,8 +147,8 @@ def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:
     return {} if every else {"evaluated_clients": evaluated}
 
 
-def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
-    """Returns sums per rule and metric, and test examples, of evaluated clients.
+def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
+    """Returns sums per rule and metric, test examples and ids, of evaluated clients.
 
     Args:
       sums: See `EvaluationSums`.
@@ -137,4 +157,7 @@ def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
     cohorts = zip(exp.cohorts, rows, sums, strict=True)
     parts = [cohort.scoring.by_client(tests, each) for cohort, tests, each in cohorts]
     size_K = np.array([len(test) for tests in rows for test in tests])
-    return jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K
+    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    scored_K = np.asarray(exp.method.scored(id_K))
+    every = jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K, id_K
+    return jax.tree.map(lambda a: a[scored_K], every)

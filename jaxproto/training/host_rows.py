@@ -27,7 +27,9 @@ class ClientRows:
         leaves = jax.tree_util.tree_leaves_with_path(shapes)
         count = len(self.ids)
         self.rows = [allocate((count, *a.shape), a.dtype) for _, a in leaves]
-        self.written, self.dirty = np.zeros(count, bool), np.zeros(count, bool)
+        self.written = np.zeros(count, bool)
+        # rows that changed since the last checkpoint, and since the last but one
+        self.dirty = np.zeros((2, count), bool)
         self._names = [jax.tree_util.keystr(path) for path, _ in leaves]
         self._structure = jax.tree.structure(shapes)
 
@@ -43,15 +45,20 @@ class ClientRows:
         """Stores rows that have changed."""
         for a, new in zip(self.rows, rows, strict=True):
             a[place] = new[: len(place)]
-        self.written[place] = self.dirty[place] = True
+        self.written[place] = self.dirty[:, place] = True
 
     def arrays(self, complete: bool) -> dict[str, np.ndarray]:
-        """Returns written or changed rows by leaf, and their places."""
-        place = np.flatnonzero(self.written if complete else self.dirty)
+        """Returns rows by leaf, and their places: all, or those in `dirty[1]`."""
+        place = np.flatnonzero(self.written if complete else self.dirty[1])
         if not len(place):
             return {}
         named = zip(self._names, self.get(place), strict=True)
         return {".at": place, **{name: a for name, a in named if a.size}}
+
+    def mark_saved(self):
+        """Marks all rows as saved in a checkpoint."""
+        self.dirty[1] = self.dirty[0]
+        self.dirty[0] = False
 
     def load(self, arrays: Mapping[str, np.ndarray]):
         """Stores rows that `arrays` has returned."""

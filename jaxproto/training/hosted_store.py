@@ -6,6 +6,7 @@ no row: it is initialised from the run's key when it is read. The files are scra
 space; a run resumes from the rows in its checkpoints.
 """
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxproto import mesh
+from jaxproto.experiment import memory
 from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
 from jaxproto.io import atomic
@@ -63,8 +65,12 @@ class HostedStore(ClientStore):
         self.folder, self._files = folder, 0
         if folder is not None:
             atomic.remove(folder)
-            with atomic.write_errors(folder, 0):
-                folder.mkdir(parents=True)
+            each = zip(exp.cohorts, shapes, strict=True)
+            size = sum(len(c.ids) * memory.tree_bytes(shape) for c, shape in each)
+            with atomic.write_errors(folder, size):
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                atomic.check_free(folder, size)
+                folder.mkdir()
         self.cohorts = [
             ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
             for c, shape in zip(exp.cohorts, shapes, strict=True)
@@ -73,15 +79,20 @@ class HostedStore(ClientStore):
         self._now: Places = []
         self._next: tuple[Places, Future] | None = None
         self._writes: list[Future] = []
-        self._last_saved: int | None = None  # round of the last checkpoint
+        # rounds of the last checkpoint but one, and of the last
+        self._saved: tuple[int | None, int | None] = (None, None)
 
     def _allocate(self, shape, dtype) -> np.ndarray:
         if self.folder is None or 0 in shape:
             return np.zeros(shape, dtype)
         self._files += 1
         path = self.folder / f"{self._files}.bin"
-        atomic.reserve(path, int(np.prod(shape)) * dtype.itemsize)
-        return np.memmap(path, dtype, "r+", shape=tuple(shape))
+        with atomic.in_progress(path):
+            atomic.reserve(path, int(np.prod(shape)) * dtype.itemsize)
+            array = np.memmap(path, dtype, "r+", shape=tuple(shape))
+        with contextlib.suppress(OSError):  # Windows keeps the name
+            path.unlink()  # so that nothing else can cut it off; room is kept
+        return array
 
     # Rounds
 
@@ -236,8 +247,8 @@ class HostedStore(ClientStore):
         """Writes the checkpoint of a round, with client rows beside the state."""
         self.wait()
         live = sum(int(stored.written.sum()) for stored in self.cohorts)
-        changed = sum(int(stored.dirty.sum()) for stored in self.cohorts)
-        rows = RowDelta(self._last_saved, live, changed, self._arrays)
+        changed = sum(int(stored.dirty[1].sum()) for stored in self.cohorts)
+        rows = RowDelta(self._saved[0], live, changed, self._arrays)
         checkpoint.save(directory, r, self.gather_state(state), settings, rows)
         self._mark_saved(r)
 
@@ -248,9 +259,9 @@ class HostedStore(ClientStore):
 
     def _mark_saved(self, round: int):
         """Marks all rows as saved in the checkpoint of a round."""
-        self._last_saved = round
+        self._saved = self._saved[1], round
         for stored in self.cohorts:
-            stored.dirty[:] = False
+            stored.mark_saved()
 
     def load(self, path: Path):
         """Loads the rows of a checkpoint.

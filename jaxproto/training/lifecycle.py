@@ -1,6 +1,6 @@
 """Start, resume, checkpoints and end of a run in its work directory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from jaxproto.experiment import build, display_names
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import checkpoint, records, workdir
+from jaxproto.storage.record_file import RecordFile
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import pictures, run_summary
@@ -88,7 +89,7 @@ def finished_summary(start: Start) -> dict | None:
     return summary
 
 
-def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
+def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
     Args:
@@ -111,7 +112,7 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
 
 
 def _restore_latest(
-    run: Run, like: State, due: Sequence[int]
+    run: Run, like: State, due: Iterable[int]
 ) -> checkpoint.Restored | None:
     """Restores the newest valid checkpoint, with its client rows into the store."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
@@ -157,16 +158,17 @@ def _advice(path: Path) -> str:
     )
 
 
-def finish(run: Run, state: State, status: Mapping) -> dict:
+def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
     state = run.work.store.gather_state(state)
-    return multihost.broadcast_result(lambda: _finish(run, state, status))
+    return multihost.broadcast_result(lambda: _finish(run, state, status, history))
 
 
-def _finish(run: Run, state: State, status: Mapping) -> dict:
-    history, work = RunFolder.at(run.path).records, run.work
+def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
+    history.restore()
+    work = run.work
     entries = run_summary.run_summary(
-        run.config, work.exp, history, run.compile_stats, status
+        run.config, work.exp, history.records, run.compile_stats, status
     )
     summary = {k: v for k, v in entries.items() if k not in run.omitted}
     if Status(status["status"]).ok and work.exp.store != NODES:

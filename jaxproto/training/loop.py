@@ -14,7 +14,7 @@ from jaxproto.callbacks import RunInfo
 from jaxproto.config import flatten
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Model
-from jaxproto.storage import records
+from jaxproto.storage import record_file, records
 from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.training import lifecycle, multihost, signals
 from jaxproto.training.evaluation import (
@@ -31,6 +31,7 @@ from jaxproto.training.rounds import (
     RoundOutputs,
     RoundSummary,
     computed,
+    dropped_line,
     finish_round,
     round_context,
 )
@@ -93,9 +94,10 @@ class LocalEngine(Engine):
 class LoopRun:
     """One run of a loop, with its counters on the host."""
 
-    def __init__(self, run: Run, state: State, first: int):
+    def __init__(self, run: Run, state: State, first: int, history: list[dict]):
         """Starts after `first` rounds; the engine has the model of the state."""
         self.run = run
+        self.history = record_file.RecordFile(run.path / METRICS, history)
         self.counts = state._replace(server=(), clients=())
         self.status: dict | None = None  # how it ended
         self.last: RoundSummary  # of the last round
@@ -111,6 +113,8 @@ class LoopRun:
         except Diverged as e:
             self.status = lifecycle.diverged_status(self.run, e)
             return
+        if line := dropped_line(r, outputs.reports):
+            self.run.console.print(line, highlight=False, soft_wrap=True)
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())
 
@@ -123,8 +127,8 @@ class LoopRun:
         if run.config.eval.per_client:
             table = client_columns(exp, self.last, outcome)
             records.write_columns(run.path / "per_client" / f"{r:06}.npz", table)
-        records.append(run.path / METRICS, entry)
-        run.callbacks.notify("on_evaluation", records.to_json_values(entry))
+        self.history.append(entry)
+        run.callbacks.notify("on_evaluation", self.history.records[-1])
         self._bar.evaluated(entry)
 
     def leave_early(self):
@@ -140,7 +144,7 @@ class LoopRun:
         """Writes pictures and summary, and returns the summary."""
         self._display.close()
         status = self.status or self.run.callbacks.status(self.run.config)
-        return lifecycle.finish(self.run, self._state(model), status)
+        return lifecycle.finish(self.run, self._state(model), status, self.history)
 
     def _state(self, model: Model) -> State:
         return self.counts._replace(server=model.server, clients=model.clients)
@@ -169,13 +173,15 @@ def train_rounds(
       StoppedBySignal: SIGTERM came, and the running round is saved.
     """
     with contextlib.ExitStack() as stack:
-        for run in runs:
-            history = RunFolder.at(run.path).records
+        histories = [RunFolder.at(run.path).records for run in runs]
+        for run, history in zip(runs, histories, strict=True):
             info = RunInfo(run.path, flatten(run.config), first, history)
             stack.enter_context(run.callbacks.running(info))
         members = {
-            i: LoopRun(run, state, first)
-            for i, (run, state) in enumerate(zip(runs, states, strict=True))
+            i: LoopRun(run, state, first, history)
+            for i, (run, state, history) in enumerate(
+                zip(runs, states, histories, strict=True)
+            )
         }
         for member in members.values():
             stack.callback(member.close)

@@ -6,16 +6,19 @@ write into temporary folders and receive what the primary reads. All processes r
 values from the devices of others (losses, uploads, accuracies, a checkpoint) at the
 same time.
 
-If a process ends, the next collective operation of the others fails, and they end with
-one line. The run resumes from its last checkpoint, with any number of processes.
+If a process ends, the next collective operation of the others fails; if it hangs or is
+cut off, its heartbeats are missing after `TIMEOUT` seconds. The others end with one
+line. The run resumes from its last checkpoint, with any number of processes.
 """
 
 import contextlib
 import json
 import os
 import re
+import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +31,7 @@ from jax.experimental import multihost_utils
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE
+from jaxproto.io import atomic
 from jaxproto.types import Tree
 
 AUTO = "auto"
@@ -35,9 +39,12 @@ LOST = (
     "another process of this run has ended, or cannot be reached; start all of them "
     "again, and the run goes on from its last checkpoint"
 )
+TWICE = "another process of this run has the same --process; give each its own number"
 PEERS = "Gloo|NCCL|[Cc]onnection|UNAVAILABLE|DEADLINE_EXCEEDED|[Cc]oordination"
 MAX_ERROR_BYTES = 2000  # of an error that is sent to other processes
 TIMEOUT = 30  # seconds without a heartbeat until a process counts as ended
+MEETING = 120  # seconds within which all processes must start
+NOTICE = 10.0  # seconds until a process says for which ones it waits
 
 
 def initialize(coordinator: str, processes: int = 0, process: int = -1):
@@ -60,6 +67,7 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
                 f"--process={process}; say how many processes there are and which one "
                 "this is, from 0."
             )
+        _check_address(coordinator)
         options = {
             "coordinator_address": coordinator,
             "num_processes": processes,
@@ -70,10 +78,17 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
         # Without it, a peer's end aborts this process in C++ with a page of text. Gloo
         # raises an error at once; on other devices JAX must abort, or it would wait.
         jax.config.update("jax_enable_recoverability", True)
+    # JAX's own handler of SIGTERM would replace that of `signals`.
+    jax.config.update("jax_enable_preemption_service", False)
+    where = "" if coordinator == AUTO else f" at {coordinator}"
+    text = f"waiting for the other processes{where} (at most {MEETING} s)\n"
+    notice = threading.Timer(NOTICE, sys.stderr.write, [text])
+    notice.daemon = True
+    notice.start()
     try:
         jax.distributed.initialize(
             **options,
-            initialization_timeout=120,
+            initialization_timeout=MEETING,
             heartbeat_timeout_seconds=TIMEOUT,
             shutdown_timeout_seconds=TIMEOUT,
         )
@@ -82,6 +97,25 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
         hint = " Say HOST:PORT, --processes and --process." if not options else ""
         raise UserError(
             f"--coordinator={coordinator}: the processes did not meet ({why}).{hint}"
+        ) from e
+    finally:
+        notice.cancel()
+
+
+def _check_address(coordinator: str):
+    """Raises UserError unless an address is HOST:PORT and the host is known."""
+    match = re.fullmatch(r"(.+):([0-9]{1,5})", coordinator)
+    if match is None or not 0 < int(match[2]) < 2**16:
+        raise UserError(
+            f"--coordinator={coordinator}; it is HOST:PORT with a port from 1 to "
+            "65535, such as 10.0.0.1:9000."
+        )
+    try:
+        socket.getaddrinfo(match[1].strip("[]"), int(match[2]))
+    except (OSError, UnicodeError) as e:
+        raise UserError(
+            f"--coordinator={coordinator}: the host {match[1]} is not known here "
+            f"({getattr(e, 'strerror', e)}). Say the address of the first process."
         ) from e
 
 
@@ -124,6 +158,7 @@ def locked_workdir(
         if not is_primary():
             scratch = tempfile.TemporaryDirectory(prefix="jaxproto-")
             path = Path(stack.enter_context(scratch), home.name)
+            stack.enter_context(atomic.in_progress(path.parent))  # signals remove it
         lock = raise_everywhere(lambda: stack.enter_context(lock_folder(path)))
         shared = is_multihost() and not any_process(not home.exists())
         yield path, lock, home if shared else None
@@ -237,19 +272,23 @@ def fail_together() -> Iterator[None]:
         why = " ".join(f"{e}".split())[:200]
         if not is_multihost() or not re.search(PEERS, why):
             raise
-        _exit(f"error: {LOST} ({why}).")
+        lost = TWICE if "ALREADY_EXISTS" in why else LOST
+        _exit(f"error: {lost} ({why}).")
+
+
+def outlast_others():
+    """Waits in the first process, whose coordinator the others need, for their end."""
+    if is_multihost():
+        barrier("the run has ended")
+        time.sleep(1.0 if is_primary() else 0.0)
 
 
 def exit_secondary_processes(code: int):
     """Exits all processes but the first, after a final barrier."""
-    if not is_multihost():
-        return
-    barrier("the run has ended")
-    if is_primary():
-        time.sleep(1.0)  # the others still need its coordinator
-        return
-    sys.stdout.flush()
-    os._exit(code)
+    outlast_others()
+    if not is_primary():
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def _exit(line: str):

@@ -32,14 +32,16 @@ import numpy as np
 
 from jaxproto import models, participation
 from jaxproto.config import registries
+from jaxproto.errors import is_own
 from jaxproto.experiment import traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
-from jaxproto.storage import workdir
+from jaxproto.storage import file_lock
 from jaxproto.training import xla_cache
 from jaxproto.training.exported_program import Damaged, digest, pack, unpack
+from jaxproto.training.program_trial import has_survived
 
 ProgramWrapper = Callable[[str, Callable, tuple], Callable]
 ProgramCache = Callable[
@@ -93,12 +95,16 @@ def disk_cache(
 
 
 def compile_lock(
-    compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
+    compiled: Path | None,
+    config: ml_collections.ConfigDict,
+    exp: Experiment,
+    say: Callable[[str], object] = str,
 ) -> contextlib.AbstractContextManager:
     """Locks out other processes that compile equal programs; they read them later.
 
     Args:
       compiled: Folder of JAX's cache; None or a remote one (gs://) locks nothing.
+      say: Prints for which process this one waits.
     """
     if compiled is None or ":/" in str(compiled):
         return contextlib.nullcontext()
@@ -107,14 +113,13 @@ def compile_lock(
         owner_only.owner_only_folder(folder)
     except (owner_only.NotOwnedError, OSError):  # `load_or_trace` warns
         return contextlib.nullcontext()
-    return workdir.exclusive_lock(folder / f"{cache_key(config, exp)}.lock")
+    lock = folder / f"{cache_key(config, exp)}.lock"
+    return file_lock.exclusive_lock(lock, say, "compiles the same programs")
 
 
 def has_user_code(tables: Iterable[Mapping[str, object]]) -> bool:
     """Returns whether an entry of a registry is from outside the package."""
-    entries = (f for table in tables for f in table.values())
-    modules = (getattr(getattr(f, "func", f), "__module__", "") for f in entries)
-    return any(not module.startswith("jaxproto.") for module in modules)
+    return any(is_own(f) for table in tables for f in table.values())
 
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
@@ -160,16 +165,24 @@ def load_or_trace(
         xla_cache.warn_once(f"{KEPT_NOTE} {folder} are not used: {e}.")
         return f
     try:
-        program = unpack(file.name, owner_only.read_owner_only(file), args)
+        content = owner_only.read_owner_only(file)
+        if not has_survived(file):
+            raise Damaged("the process that compiled it has died")
+        program = unpack(file.name, content, args)
         os.utime(file)
         return program.call
     except FileNotFoundError:
         return trace_and_store(file, f, args)
     except (owner_only.NotOwnedError, Damaged, OSError) as e:
-        xla_cache.warn_once(f"{KEPT_NOTE} {folder}: one is made anew: {e}.")
+        discard(file, e)
+    return trace_and_store(file, f, args)
+
+
+def discard(file: Path, why: Exception):
+    """Removes a program, so that it is made anew."""
+    xla_cache.warn_once(f"{KEPT_NOTE} {file.parent}: one is made anew: {why}.")
     with contextlib.suppress(OSError):
         file.unlink()
-    return trace_and_store(file, f, args)
 
 
 def trace_and_store(file: Path, f: Callable, args: tuple) -> Callable:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxproto import mesh
+from jaxproto.errors import first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Broadcast, Model
 from jaxproto.method import Method
@@ -188,7 +189,12 @@ def first_exchange(
 
 
 def check_finite(exp: Experiment, r: int, reports):
-    """Raises Diverged for the first client whose numbers are not finite."""
+    """Raises Diverged for the first client whose numbers are not finite.
+
+    Aggregations that drop such uploads accept them.
+    """
+    if exp.method.aggregation.drops_non_finite:
+        return
     hint = ""
     if exp.formats.up == "float16":
         hint = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
@@ -199,6 +205,13 @@ def check_finite(exp: Experiment, r: int, reports):
                 f"round {r + 1}: client {p.id[k]} of cohort {name!r} has "
                 f"loss {p.loss[k]:g} or an upload or weight that is not finite.{hint}"
             )
+
+
+def dropped_line(r: int, reports: Sequence[Report]) -> str:
+    """Returns a line on uploads of round `r`, from 1, that are not finite, or ""."""
+    ids = sorted(int(i) for p in reports for i in p.id[~p.finite])
+    line = f"round {r}: not finite, so counted as lost: clients {first_few(ids)}"
+    return line if ids else ""
 
 
 def check_wire(exp: Experiment, sent, server: Tree):

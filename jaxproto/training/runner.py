@@ -11,10 +11,10 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, make_callbacks
-from jaxproto.config import check
+from jaxproto.config import check, from_name
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import ONE, parse_devices
+from jaxproto.mesh import ONE, available_devices, describe_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
 from jaxproto.storage.workdir import (
     expected_rounds,
@@ -54,7 +54,7 @@ class PreparedRun(NamedTuple):
 
 
 def run(
-    config: ml_collections.ConfigDict,
+    config: ml_collections.ConfigDict | str,
     workdir: str | Path = "",
     console: Console | None = None,
     *,
@@ -68,7 +68,7 @@ def run(
     A larger `config.rounds` extends a finished run.
 
     Args:
-      config: Configuration; see `jaxproto.config.default`.
+      config: Configuration, or the name of one such as "protonorm:digits".
       workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: Console of progress and tables.
       cache: Cache of traced programs: `program_cache.no_cache`, or `disk_cache` if no
@@ -89,8 +89,10 @@ def run(
         unused folder. Later, if a file cannot be written.
       signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
+    available_devices()
     primary = multihost.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
+    config = from_name(config)
     check(config)
     active = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
@@ -133,6 +135,7 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     build.check_experiment(exp)
     build.check_early_stopping_rule(exp, config.early_stopping.rule)
     multihost.check(exp)
+    say(start.console, describe_devices(layout))
     run_summary.partition(exp, start.path, start.console)
     if layout is ONE:
         wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)

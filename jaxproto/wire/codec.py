@@ -4,8 +4,9 @@ A message is a header of `wire.HEADER` bytes and the payload, little endian:
 
     magic "JP" | version, 1 byte | format, 1 byte | payload length, 4 | CRC-32, 4
 
-The checksum covers the schema that both sides know (the fields with shapes and types),
-the rest of the header and the payload. A message without fields is no bytes at all.
+The checksum covers what both sides know (the fields with shapes and types, and on nodes
+round and sender), the rest of the header and the payload. A message without fields is
+no bytes at all.
 The payload has the parts of the message one after the other:
 - Protos: presence bitmap, counts of the present rows as int32 if disclosed, the scales
   of the present rows if int8, their values.
@@ -41,39 +42,41 @@ class CodecMismatch(AssertionError):
     """The codec and `wire` disagree on values or size."""
 
 
-def encode(packed: Tree, form: str) -> bytes:
+def encode(packed: Tree, form: str, about: bytes = b"") -> bytes:
     """Encodes one sender's packed message.
 
     Args:
       packed: of `wire.pack`, as numpy arrays.
       form: one of `wire.FORMATS`, that of `packed`.
+      about: round and sender, in the checksum only.
     """
     parts = jax.tree.leaves(packed, is_leaf=wire.is_message_node)
     if not parts:
         return b""
     payload = b"".join(map(_write, parts))
     start = START.pack(MAGIC, VERSION, wire.FORMATS.index(form), len(payload))
-    return start + CHECKSUM.pack(_checksum(packed, start, payload)) + payload
+    return start + CHECKSUM.pack(_checksum(packed, start, payload, about)) + payload
 
 
-def decode(data: bytes, like: Tree, form: str) -> Tree:
+def decode(data: bytes, like: Tree, form: str, about: bytes = b"") -> Tree:
     """Decodes a packed message.
 
     Args:
       data: bytes from `encode`.
       like: a packed message's structure, with shapes and types (of `jax.eval_shape`).
       form: one of `wire.FORMATS`.
+      about: round and sender.
 
     Raises:
       WireError: the bytes are damaged, cut off, too many, of another version or format,
-        or of other fields.
+        of other fields, or about something else.
     """
     parts, structure = jax.tree.flatten(like, is_leaf=wire.is_message_node)
     if not parts:
         if data:
             raise WireError(f"{len(data)} bytes came where the message has no fields.")
         return like
-    reader = Reader(_payload(data, like, form))
+    reader = Reader(_payload(data, like, form, about))
     fields = [_read(part, reader) for part in parts]
     if reader.left:
         raise WireError(f"the payload has {reader.left} bytes after its last field.")
@@ -148,7 +151,7 @@ class Reader:
         return bit[:count]
 
 
-def _payload(data, like, form):
+def _payload(data, like, form, about):
     """Returns the payload of a message; raises WireError if it is damaged."""
     if len(data) < wire.HEADER:
         raise WireError(f"{len(data)} bytes are less than the header's {wire.HEADER}.")
@@ -167,16 +170,18 @@ def _payload(data, like, form):
             f"the payload should be {length} bytes, but {len(payload)} are there."
         )
     (checksum,) = CHECKSUM.unpack(data[START.size : wire.HEADER])
-    if checksum != _checksum(like, start, payload):
+    if checksum != _checksum(like, start, payload, about):
         raise WireError(
-            "the checksum is wrong: the message was damaged, or sender and receiver "
-            "differ in method, number of classes or feature dimension."
+            "the checksum is wrong: the message was damaged, is of another round or "
+            "sender, or both sides differ in method, number of classes or feature "
+            "dimension."
         )
     return payload
 
 
-def _checksum(packed, start, payload):
-    return zlib.crc32(payload, zlib.crc32(start, zlib.crc32(_schema(packed))))
+def _checksum(packed, start, payload, about):
+    known = zlib.crc32(_schema(packed), zlib.crc32(about))
+    return zlib.crc32(payload, zlib.crc32(start, known))
 
 
 def _schema(packed) -> bytes:

@@ -139,7 +139,7 @@ def test_a_record_has_every_quantity_in_order_and_its_scores_are_what_a_run_coun
     quantities = [record.BATCHES, record.FIRST, record.STEP, record.WEIGHTS]
     quantities += [record.LOSS, record.LOCAL, record.MEAN]
     quantities += [record.ITERATIONS, record.GLOBAL]
-    for rule in record.RULES:
+    for rule in ("head", "local", "global"):
         quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
         for i, rows in enumerate(start.test):
             scores = made[f"scores, {rule}"][record.client(i)]
@@ -185,6 +185,14 @@ COMPARED = [
     ("protonorm", {}),
     ("fedproto", {"reg": "l2_of_means", "lam": 1.0}),
     ("protonorm", {"group": "cnn4_d,resnet4", "epochs": 2}),
+    ("fedtgp", {}),
+    ("tinyproto_fp", {}),
+    ("tinyproto_ft", {}),
+    ("cps", {}),
+    ("ppa", {}),
+    ("cpkd", {}),
+    ("cpkd", {"reg": "l2_of_means", "lam": 1.0}),
+    ("refprotofl", {}),
 ]
 
 
@@ -212,7 +220,38 @@ MISTAKES = [
     ("fedproto", "aggregate=as_printed", 1, record.MEAN),
     ("protonorm", "iterations=0", 1, record.ITERATIONS),
     ("protonorm", "upscale=10.01", 1, "scores, global"),
+    ("fedtgp", "tau=0.1", 1, record.GENERATOR),
+    ("tinyproto_fp", "scaling=mean", 1, record.GLOBAL),
+    ("cps", "compare=sparse", 2, record.FIRST),
+    ("cpkd", "distill=none", 2, record.FIRST),
+    ("refprotofl", "anchors=own", 1, record.ANCHORS),
+    ("refprotofl", "budget=0.11", 1, record.ADAPTER),
 ]
+
+
+@pytest.mark.parametrize("network", rules.BATCH_NORM)
+def test_networks_with_batch_norm_agree_with_pytorch(network):
+    """And with ResNets at a rate at which their statistics drift in a round."""
+    pytest.importorskip("torch")
+    compared = both("local", group=network, rounds=1, most=20)
+    assert str(compare.first(compared.stages())) == "None"
+    for mistake in parity.MISTAKES["batch_norm"]:
+        assert compare.first(compared.stages([mistake])), mistake
+
+
+def test_statistics_may_drift_by_a_tenth_of_their_size_and_weights_may_not():
+    """After a round; after a single step neither."""
+
+    def found(name, quantity):
+        where = f"client 0, base.bn.{name}"
+        before, *both = ({where: np.asarray([[v]])} for v in (2.3, 2.39, 2.27))
+        ours, theirs = ({quantity: side} for side in both)
+        (one,) = compare.one_round(1, before, ours, theirs, theirs)
+        return one.quantity, one.out
+
+    assert found("running_var", record.WEIGHTS) == (record.STATISTICS, False)
+    assert found("weight", record.WEIGHTS) == (record.WEIGHTS, True)
+    assert found("running_var", record.STEP) == (record.STEP_STATISTICS, True)
 
 
 @every(MISTAKES)
@@ -222,6 +261,15 @@ def test_a_mistake_in_pytorch_is_named_by_what_it_changes_first(
     pytest.importorskip("torch")
     first = compare.first(both(method).stages([mistake]))
     assert (first.round, first.quantity) == (round, quantity)
+
+
+@every([row for row in parity.ROWS if row not in parity.METHODS])
+def test_every_mistake_of_the_table_is_found(row):
+    pytest.importorskip("torch")
+    assert len(parity.MISTAKES[row]) >= 5
+    compared = both(row, most=100, clients=4)  # of different sizes
+    for mistake in parity.MISTAKES[row]:
+        assert compare.first(compared.stages([mistake])), mistake
 
 
 def test_the_command_writes_both_sides_and_ends_with_a_status(tmp_path, capsys):

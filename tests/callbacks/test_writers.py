@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import sys
+import threading
 import time
 
 import pytest
@@ -223,6 +224,48 @@ def test_one_that_is_off_hears_of_nothing_more_and_a_close_that_hangs_is_left_be
     assert time.monotonic() - clock < 5
     assert console.file.getvalue().count("Hanging is left behind") == 2
     assert heard.names() == ["on_end"]
+
+
+class Vandal(Callback):
+    """Damages the records of the run in every evaluation."""
+
+    def __init__(self, damage):
+        self.damage = damage
+
+    def on_start(self, run_info):
+        self.file = run_info.path / "metrics.jsonl"
+
+    def on_evaluation(self, record):
+        self.damage(self.file)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.unlink(),
+        lambda file: file.write_text(""),
+        lambda file: file.write_text(file.read_text() * 2),
+    ],
+)
+def test_records_that_vanish_while_a_run_trains_are_written_anew(
+    plain, tmp_path, damage
+):
+    summary, _ = run(each_round(), tmp_path, Vandal(damage))
+    assert runs.records(tmp_path) == runs.records(plain)
+    assert [summary["rounds"], summary["rules"]["head"]["pooled"]["last_n"]] == [4, 4]
+    assert "nothing to do" in run(each_round(), tmp_path)[1]
+
+
+def test_callbacks_that_hang_are_dropped_after_a_while(plain, tmp_path, monkeypatch):
+    class Hanging(Callback):
+        def on_evaluation(self, record):
+            threading.Event().wait()
+
+    monkeypatch.setattr(callback_list, "EVENT", 1.0)
+    text = run(each_round(), tmp_path, Hanging())[1]
+    (line,) = [x for x in text.splitlines() if "Hanging is switched off: on_eval" in x]
+    assert line.endswith(": TimeoutError: takes over 1 s"), line
+    assert runs.records(tmp_path) == runs.records(plain)
 
 
 @pytest.mark.parametrize(

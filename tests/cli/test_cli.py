@@ -1,5 +1,6 @@
 """The command line: one line of error without a traceback, and the exit code."""
 
+import importlib
 import json
 import os
 import re
@@ -12,10 +13,12 @@ import pytest
 from support.commands import called, ending
 from support.every import check_every
 
+import jaxproto
 from jaxproto import cli, config, sweeps
 from jaxproto.cli import list_names
 from jaxproto.data import registry
 from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
 from jaxproto.training import program_cache, runner, signals
 
 ROOT = Path(__file__).parents[2]
@@ -309,3 +312,80 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
         "method.upscale = 10.0  (configs/protonorm.py)",
         "data.train_share = 0.75  (default)",
     } <= {*lines}
+
+
+MINE = """
+import jaxproto
+from jaxproto.methods.fedavg import fedavg
+jaxproto.METHODS["of_a_file"] = lambda spec, *, share: fedavg(spec)
+"""
+
+
+def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, capsys):
+    file, broken = tmp_path / "mine_of_a_test.py", tmp_path / "broken_of_a_test.py"
+    file.write_text(MINE)
+    broken.write_text("x = 1\ny = x / 0\n")
+    name = "of_a_file"
+    try:
+        code, out = door(capsys, "list", "methods", f"--import={file}")
+        assert not code and name in out.split()
+        made = config.experiment(name, "digits")
+        made.imports = str(file)
+        (tmp_path / "config.json").write_text(made.to_json())
+    finally:
+        METHODS.pop(name, None)
+        sys.modules.pop(file.stem, None)
+    with pytest.raises(UserError, match=rf"'{name}' of {file}.*--import={file}"):
+        jaxproto.load(tmp_path)
+    for path, words in (
+        (tmp_path / "none.py", "no such Python file"),
+        (broken, "ZeroDivisionError: division by zero, line 2 of"),
+    ):
+        assert words in called("list", "methods", f"--import={path}")
+
+
+def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert door(capsys, "new", "written_here")[0] is None
+    try:
+        module = importlib.import_module("written_here")
+        c = module.get_config()
+        c.data.clients, c.model.group = 4, "mlp"
+        jaxproto.check(c)
+        tests = runpy.run_path("test_written_here.py")
+        tests["test_it_fits_the_interface"]()
+    finally:
+        METHODS.pop("written_here", None)
+    for name, words in (
+        ("written_here", "is a method already|exists already"),
+        ("fedavg", "'fedavg' is a method already"),
+        ("2b", "is no name in Python"),
+    ):
+        assert re.search(words, called("new", name))
+
+
+def test_version_and_completion(capsys):
+    assert door(capsys, "--version")[1] == f"jaxproto {jaxproto.__version__}\n"
+    code, script = door(capsys, "completion", "bash")
+    assert not code and " compare " in script and " protonorm " in script
+    ask = 'COMP_WORDS=(jaxproto com); COMP_CWORD=1; _jaxproto; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
+    assert done.stdout.split() == ["compare", "completion"]
+
+
+def test_the_name_of_a_preset_as_data_and_a_platform_that_is_not_here_are_explained():
+    where = "JAX_PLATFORMS=cuda, but JAX finds no such device here.*jaxproto.cuda12"
+    for fields, platform, words in (
+        (["--config.data.name=mnist"], "cpu", "mnist: give it as a preset.*tfds:mnist"),
+        ([], "cuda", where),
+    ):
+        command = [sys.executable, "main.py", PROTONORM, *fields]
+        env = {**os.environ, "JAX_PLATFORMS": platform}
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert re.search(words, done.stderr.splitlines()[-1])

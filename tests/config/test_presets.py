@@ -59,7 +59,9 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     )
     lines = config.differences(config.flatten(paper), config.flatten(code))
     differing = {line.split(":")[0] for line in lines}
-    method = {f"method.{field}" for field in ("collect", "lam", "reg", "upscale")}
+    method = {
+        f"method.{field}" for field in ("collect", "initial", "lam", "reg", "upscale")
+    }
     assert differing == {"local.order", "local.short", "model.group", *method}
     assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
     assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0

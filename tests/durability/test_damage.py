@@ -124,7 +124,10 @@ GOES_ON = [  # what is said of a run that has not ended, and its damage
         "is damaged (manifest.json cannot be read); " + FROM_3,
         lambda run: manifest(run).write_bytes(DEEP),
     ),
-    ("manifest.json: Is a directory); " + FROM_3, lambda run: is_folder(manifest(run))),
+    (
+        "manifest.json: it is a folder, no regular file); " + FROM_3,
+        lambda run: is_folder(manifest(run)),
+    ),
     (AFTER_4, lambda run: (run / "checkpoints/7.partial").write_text("x")),
     (AFTER_4, left_in_cleaning),
     (AFTER_4, lambda run: copy(run, "2", "1")),  # a fourth, left by a kill
@@ -151,11 +154,11 @@ NO_RECORD = "of {run}/metrics.jsonl is no record of a run: "
 REFUSED = [  # what is said of a run that has not ended, and its damage
     ("{run}/metrics.jsonl cannot be rea", lambda run: is_folder(metrics(run))),
     (f"line 1 {NO_RECORD}it holds a lis", lambda run: before(run, b"[1]\n")),
-    (f"line 1 {NO_RECORD}its round is 'absent'", lambda run: before(run, b"{}\n")),
+    (f"line 1 {NO_RECORD}it lacks round", lambda run: before(run, b"{}\n")),
     (f"line 1 {NO_RECORD}it is nested too deep", lambda run: before(run, DEEP, b"\n")),
     (f"line 1 {NO_RECORD}it is not JSON", lambda run: before(run, b'"\xff"\n')),
     (
-        f"line 3 {NO_RECORD}its round is '3'",
+        f"line 3 {NO_RECORD}round is '3'",
         lambda run: put(run, *lines(run), b'{"round": "3"}\n'),
     ),
     (
@@ -181,7 +184,7 @@ BROKEN = [  # content of a file that every command reads -> what is said
     ("config.json", b"", "Expecting value"),
     ("config.json", b'{"method": {"name": [1]}}', "method.name is '[1]'"),
     ("config.json", b'{"method": "fedproto"}', "method is 'fedproto'"),
-    ("config.json", b'{"seed": 0}', "method.name is absent"),
+    ("config.json", b'{"seed": 0}', "it lacks method"),
     ("config.json", b'{"method": {"name": "local"}, "seed": "a"}', "seed is 'a'"),
     ("config.json", DEEP, "it is nested too deep"),
     ("config.json", b'{"\xff": 1}', "codec can't decode"),
@@ -189,8 +192,8 @@ BROKEN = [  # content of a file that every command reads -> what is said
     ("summary.json", ENDED % b"", "it lacks rules"),
     ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
     ("summary.json", ENDED % b', "rules": []', "rules is '[]'"),
-    ("summary.json", ENDED % b', "rules": {"head": 1}', "all of rule head is '1'"),
-    ("summary.json", ENDED % ACCURACY, "pooled of rule head is"),
+    ("summary.json", ENDED % b', "rules": {"head": 1}', "rules.head is '1'"),
+    ("summary.json", ENDED % ACCURACY, "rules.head.pooled.best is 'x'"),
     ("summary.json", DEEP, "it is nested too deep"),
     ("summary.json", b"[]", "it holds a list, no object"),
 ]

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_killed_at_a_call_a_run_goes_on_to_the_same_bits(tmp_path, how, each):
     found, _ = said("killing.py", how, tmp_path, each, **data)  # they are kept decoded
     sys.stdout.write(f"kills {how}: tried {found['tried']}, failed {found['failed']}\n")
     assert found == {"tried": 5 * each, "failed": {}}
+
+
+@pytest.mark.landing
+def test_random_lives_end_with_the_bits_of_undisturbed_runs(tmp_path):
+    """For `JAXPROTO_FUZZ_SECONDS`; `support/lives.py` repeats a life by its seed."""
+    seed = int(time.time() / 86400) * 1000  # others every day
+    seconds = os.environ.get("JAXPROTO_FUZZ_SECONDS", "30")
+    found, _ = said("lives.py", tmp_path, seconds, seed)
+    sys.stdout.write(f"lives: {found}\n")
+    assert found["lives"] and found["failed"] == {}
 
 
 def test_files_that_do_not_fit_are_named_and_with_room_the_run_ends_with_the_same_bits(

@@ -17,7 +17,7 @@ from support.federated import (
 )
 
 from jaxproto.experiment import build
-from jaxproto.flower.server import REFUSED
+from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.server_run import run_server
 from jaxproto.participation import Participation
 

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from support.every import every
 
 pytest.importorskip("flwr")
 
@@ -15,7 +17,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from jaxproto import config
 from jaxproto.contrib.flower_deployment import persistent_client
-from jaxproto.flower.apps import RECORD, REFUSED, GridLink, config_hash
+from jaxproto.flower.accept import REFUSED
+from jaxproto.flower.apps import RECORD, GridLink, config_hash
 
 STAYS = pytest.mark.filterwarnings("ignore:subprocess .* running:ResourceWarning")
 
@@ -59,7 +62,8 @@ class Grid:
                 error.metadata.__dict__["_src_node_id"] = 1  # the SuperLink
                 yield error
             elif said is not None:
-                content = RecordDict({RECORD: ConfigRecord(said)})
+                empty = isinstance(said, RecordDict)
+                content = said if empty else RecordDict({RECORD: ConfigRecord(said)})
                 yield Message(content, reply_to=message)
 
 
@@ -101,6 +105,46 @@ def test_errors_and_silence_are_of_the_client_that_was_asked():
     assert found[2][REFUSED] == "no answer in 0.3 seconds"
 
 
+LIES = [  # what a node says that it is
+    ({"client": "abc"}, "client is 'abc', not int from 0 to 2"),
+    ({"client": -1}, "client is -1"),
+    ({"client": 3}, "client is 3"),
+    ({"client": 1.9}, "client is 1.9"),
+    ({"client": True}, "client is True"),
+    ({"other": 1}, "malformed: KeyError('client')"),
+    (RecordDict(), "an empty reply"),
+    ({REFUSED: "\x1b[2J[red]"}, "\\x1b[2J[red]"),
+]
+
+
+@every(LIES)
+def test_a_node_that_is_no_client_is_refused_with_a_line(reply, words):
+    said = []
+    grid, there = link({7: client(0), 8: lambda _: reply}, said)
+    assert there.members() == there.members() == {0} and len(grid.sent) == 2
+    (line,) = said
+    assert line.startswith("a node is refused: ") and words in line
+    grid.nodes = {7: lambda _: RecordDict()}
+    assert there.ask("train", {0: {}}) == {0: {REFUSED: "an empty reply"}}
+
+
+def test_a_second_node_of_a_client_waits_until_the_first_has_left():
+    said = []
+    grid, there = link({7: client(0), 8: client(1)}, said)
+    assert there.members() == {0, 1}
+    grid.nodes[9] = client(1)
+    for _ in range(3):
+        assert there.members() == {0, 1} and there.nodes[1] == 8
+    assert said == [
+        "a node is refused: client 1 is connected from another node; this one waits "
+        "until that one leaves."
+    ]
+    gone = grid.nodes.pop(8)
+    assert there.members() == {0, 1} and there.nodes[1] == 9
+    grid.nodes[8] = gone  # with the same key
+    assert there.members() == {0, 1} and there.nodes[1] == 8 and len(said) == 1
+
+
 def asked(c, path, number):
     """What a client's process says when it is asked who it is, and its number."""
     told = {"stage": "who", "federation": config_hash(c)}
@@ -119,7 +163,15 @@ def test_a_clients_process_stays_and_is_started_again(tmp_path):
     said, first = asked(c, path, 2)
     assert said == {"client": 2}
     assert asked(c, path, 2) == (said, first)
-    assert (path / persistent_client.FILE).stat().st_mode & 0o077 == 0
+    file = path / persistent_client.FILE
+    socket = Path(persistent_client.worker_address(path)["socket"])
+    for one in (path, file, socket.parent):
+        assert one.stat().st_mode & 0o077 == 0
+    file.chmod(0o666)
+    assert (
+        persistent_client.worker_address(path) is None
+    )  # anyone could have written it
+    file.chmod(0o600)
     os.kill(first, signal.SIGKILL)
     said, second = asked(c, path, 2)
     assert said == {"client": 2} and second != first

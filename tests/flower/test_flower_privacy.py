@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from support.federated import QUIET, Calls, both, faults, simulated, small
 
-from jaxproto.flower.server import REFUSED
+from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.server_run import run_server
 from jaxproto.storage.run_folder import RunFolder
 

@@ -1,12 +1,17 @@
 """The exchange before the first round, with nodes that only describe their data."""
 
+import json
+import tempfile
+from pathlib import Path
+
+from support.every import every
 from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.data import node_schema
 from jaxproto.data.node_schema import NodeDescription
+from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
-from jaxproto.flower.server import REFUSED
 from jaxproto.reporting.analysis import disclosure
 
 
@@ -15,7 +20,7 @@ def described(*labels, shape=(8, 8, 1)):
 
 
 class Nodes:
-    """A link to nodes; `data` are their descriptions, or why they give none."""
+    """A link to nodes; `data` are their descriptions, replies, or refusals."""
 
     def __init__(self, data):
         self.data, self.asked, self.agreed = data, [], {}
@@ -31,6 +36,8 @@ class Nodes:
         own = self.data[i]
         if isinstance(own, str):
             return {REFUSED: own}
+        if isinstance(own, dict):
+            return own
         if stage == "agree":
             self.agreed[i] = node_schema.parse_schema(told["agreement"])
         return {"data": node_schema.to_json(own)} if stage == "describe" else {}
@@ -102,6 +109,51 @@ def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):
         node_schema.read(file)
     with refused("same version of jaxproto"):
         node_schema.parse_description("[]")
+
+
+def lie(text="", **fields):
+    """A reply with another description, or with any text."""
+    told = described("a", "b")._asdict() | fields
+    return {"data": text or json.dumps(told)}
+
+
+LIES = [  # a reply, and the words of its refusal
+    ({}, "malformed: KeyError('data')"),
+    ({"data": 5}, "cannot be read (TypeError"),
+    (lie("no json"), "cannot be read (JSONDecodeError"),
+    (lie("[" * 100_000), "cannot be read (RecursionError"),
+    (lie(train=-5), "describes its train as -5"),
+    (lie(train=10**13), "describes its train as 10000000000000"),
+    (lie(train=1e30), "describes its train as 1e+30"),
+    (lie(test=True), "describes its test as True"),
+    (lie(kind="nonsense"), "has 'nonsense' inputs"),
+    (lie(kind="texts"), "has 'texts' inputs of shape (8, 8, 1)"),
+    (lie(shape=[-1, 8, 1]), "describes its shape as -1"),
+    (lie(shape=[10**4, 10**4]), "describes its shape as 100000000"),
+    (lie(shape=7), "cannot be read (TypeError"),
+    (lie(shape=[9, 9, 1]), "client 2 has inputs of shape (9, 9, 1)"),
+    (lie(labels=["\x1b[2Jb", "a"]), "'\\x1b[2Jb' is among the labels"),
+    (lie(labels=["a", "a"]), "has one label twice"),
+    (lie(labels=[]), "all numbers or all names"),
+    (lie(labels=["a", 1]), "1 is among the labels"),
+    (lie(labels=["a", "1"]), "all numbers or all names"),
+    (lie(labels=["1", "2"]), "client 2 has the labels '1', '2', which the agreement"),
+    (lie(labels=[f"{n}" for n in range(10**4 + 1)]), "has 10,001 labels"),
+    (lie(words={"a": 1}), "words of images"),
+    (lie(kind="texts", shape=[], words={"a": 10**9}), "describes its words as 10000"),
+    (lie(kind="texts", shape=[], words={"a": -1}), "describes its words as -1"),
+    (lie(kind="texts", shape=[], words={"a\nb": 1}), "is among the words"),
+    (lie(kind="texts", shape=[], words=["a"]), "cannot be read (AttributeError"),
+]
+
+
+@every(LIES)
+def test_a_description_that_is_no_such_is_a_fault_of_its_client(reply, words):
+    with tempfile.TemporaryDirectory() as folder:
+        link = Nodes({0: described("a", "b"), 1: described("b"), 2: reply})
+        made, faults = begun(link, Path(folder))
+        assert made.members() == {0, 1} and {*made.schema.clients} == {0, 1}
+    assert {f.client for f in faults} == {2} and words in faults[-1].why
 
 
 def test_fields_says_what_the_first_exchange_discloses(tmp_path):

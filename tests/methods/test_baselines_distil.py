@@ -14,7 +14,7 @@ from support import toys
 from support.every import every
 from support.exchange import KEY, X, Y, client, on_batch
 
-from jaxproto import config, federation, losses, models
+from jaxproto import config, federation, losses, models, transforms
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, shape_checks
 from jaxproto.methods import feddistill as fd
@@ -27,6 +27,7 @@ from jaxproto.methods.local import local
 from jaxproto.methods.nominal import FEDKD_RATIO
 from jaxproto.participation import Participation
 from jaxproto.reporting.analysis import cost
+from jaxproto.storage import checkpoint
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Protos, Spec
 
@@ -205,6 +206,7 @@ def test_fedgh_trains_the_header_on_prototypes():
     """One batch of all (c_ij, j) that are there is one step of SGD on their mean."""
     method, net = toys.method(fedgh, server_rate=0.1, server_batch=100), toys.net(8)
     server, here = method.init_server(net, KEY), RNG.random((3, 5)) < 0.5
+    header, sent = method.broadcast(server), method.broadcast
     proto = np.float32(RNG.normal(size=(3, 5, 8))) * here[..., None]
     label = np.argwhere(here)[:, 1]
 
@@ -212,15 +214,27 @@ def test_fedgh_trains_the_header_on_prototypes():
         logits = net.head(header, proto[here])
         return losses.cross_entropy(logits, label, jnp.ones(len(label)))
 
-    grads = jax.grad(loss)(server)
-    want = jax.tree.map(lambda a, g: a - 0.1 * g, server, grads)
+    grads = jax.grad(loss)(header)
+    want = jax.tree.map(lambda a, g: a - 0.1 * g, header, grads)
     up = Protos(jnp.asarray(proto), jnp.float32(here))
-    assert toys.gap(method.update(net, server, up, KEY), want) < 1e-6
+    after = method.update(net, server, up, KEY)
+    assert toys.gap(sent(after), want) < 1e-6
+    told = transforms.diagnostics_of(after)["server_loss"]
+    assert told == pytest.approx(float(loss(header)), rel=1e-5)
     nobody = up.replace(count=0 * up.count)
-    assert toys.gap(method.update(net, server, nobody, KEY), server) == 0
+    assert toys.gap(sent(method.update(net, server, nobody, KEY)), header) == 0
     options = {"server_rate": 0.5, "server_epochs": 100, "server_batch": 4}
     fitted = toys.method(fedgh, **options).update(net, server, up, KEY)
-    assert loss(fitted) < 0.2 * loss(server)
+    assert loss(sent(fitted)) < 0.2 * loss(header)
+
+
+def test_a_checkpoint_of_fedgh_from_before_its_loss_was_recorded_is_read(tmp_path):
+    method, net = toys.method(fedgh), toys.net(8)
+    server = method.init_server(net, KEY)
+    checkpoint.save(tmp_path, 3, {"server": method.broadcast(server)})
+    read = checkpoint.restore_latest(tmp_path, {"server": server}).state["server"]
+    assert toys.gap(method.broadcast(read), method.broadcast(server)) == 0
+    assert np.isnan(transforms.diagnostics_of(read)["server_loss"])
 
 
 # Costs and configurations

@@ -13,6 +13,7 @@ from jaxproto import config, execution, federation, participation, wire
 from jaxproto.config import registries
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
+from jaxproto.flower import accept
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
 from jaxproto.reporting.analysis import cost, disclosure
@@ -205,9 +206,13 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
     """Real bytes of the messages of a real round, both directions."""
     method = make(name)
     r = toys.run(method)
+    count_KC = np.asarray(toys.counts(*toys.pool_and_rows(), range(6)))
+    sizes_K = count_KC.sum(1)
+    limits = accept.Limits(1e6, sizes_K, sizes_K, count_KC, count_KC > 0)
     for report in (r.report, r.pre_upload):
         for k, size in enumerate(report.bytes):
             one = jax.tree.map(lambda a, k=k: a[k], report.up)
+            accept.check_upload(jax.device_get(wire.unpack(one)), limits, k)
             codec.check_roundtrip(
                 one, int(size) if jax.tree.leaves(one) else 0, "float32"
             )

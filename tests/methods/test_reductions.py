@@ -2,6 +2,8 @@
 
 import functools
 
+import jax
+import numpy as np
 import pytest
 from support import toys
 
@@ -10,7 +12,7 @@ from jaxproto.methods.feddistill import feddistill
 from jaxproto.methods.fedproto import Pull, before_training, fedproto, train_pass
 from jaxproto.methods.fedtgp import ServerTraining, fedtgp
 from jaxproto.methods.local import local
-from jaxproto.methods.protonorm import protonorm
+from jaxproto.methods.protonorm import protonorm, random_unit
 from jaxproto.methods.tinyproto import UNSCALED, Sparsity, tinyproto
 
 
@@ -53,6 +55,19 @@ def test_what_of_protonorm_and_tinyproto_remains_without_their_parts_is_fedproto
     assert toys.gap(scaled, trained(BASE)) > 1e-4
 
 
+def test_initial_prototypes_of_protonorm_are_unit_vectors_that_pull_in_round_1():
+    """Algorithm 2, line 1; without pull they change nothing."""
+    given = {"initial": random_unit, "upscale": 2.0}
+    start = protonorm(toys.SPEC, **given).init_server(None, jax.random.key(0)).protos
+    np.testing.assert_allclose(np.linalg.norm(start.mean, axis=1), 1.0, rtol=1e-6)
+    assert np.all(start.count == 1) and np.ptp(start.mean) > 0.1
+    for lam, moved in ((10.0, True), (0.0, False)):
+        pull = {"pull": Pull(lam=lam), "upscale": 2.0}
+        plain = run(protonorm(toys.SPEC, **pull), rounds=1).params
+        drawn = run(protonorm(toys.SPEC, **pull | given), rounds=1).params
+        assert (toys.gap(plain, drawn) > 1e-4) == moved
+
+
 @pytest.mark.long
 def test_alignment_and_upscaling_each_change_training():
     both = trained(protonorm(toys.SPEC, upscale=5.0))
@@ -81,9 +96,10 @@ def test_every_source_and_pull_differs_and_counts_leave_for_the_weighted_mean_on
     for reg in (losses.l2_of_means, losses.sq_l2_mean):
         other = trained(fedproto(toys.SPEC, pull=Pull(reg=reg)))
         assert toys.gap(base.params, other) > 1e-5
-    shown = fedproto(toys.SPEC, aggregate=kernels.mean_over_examples)
     assert run(BASE).report.up.count.max() == 1
-    assert run(shown).report.up.count.max() > 1
+    for aggregate in kernels.COUNTED:
+        shown = fedproto(toys.SPEC, aggregate=aggregate)
+        assert run(shown).report.up.count.max() > 1
 
 
 def test_prototypes_before_training_in_the_first_round_are_those_of_the_start():

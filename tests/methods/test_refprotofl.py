@@ -1,18 +1,23 @@
 """RefProtoFL: anchors, the choice of entries, their mean, and what leaves a client."""
 
+import dataclasses
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from support import toys
 from support.refusal import refused
 
-from jaxproto import losses, participation
+from jaxproto import config, losses, participation, wire
+from jaxproto.experiment import build
 from jaxproto.methods import refprotofl as ref
+from jaxproto.reporting.analysis import cost
 from jaxproto.types import Batch, Protos, Spec, Top
 
 WIDTH = 6
@@ -187,6 +192,31 @@ def test_a_round_begins_with_the_broadcast_adapter_and_the_own_head_rests():
         before, after = client(i).params["net"], run().params[i]["net"]
         assert toys.gap(before["head"], after["head"]) == 0
         assert toys.gap(before["body"], after["body"]) > 0
+
+
+def test_a_frozen_backbone_keeps_its_bits_under_weight_decay_and_the_adapter_learns():
+    decay = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.05, momentum=0.9))
+    local = dataclasses.replace(toys.LOCAL, opt=decay)
+    given = {"local": local, "public": np.array(PUBLIC, np.int32), "rounds": 2}
+    frozen = toys.run(make(backbone=ref.FROZEN), **given)
+    for i in range(6):
+        before, after = client(i), frozen.clients[i]
+        assert toys.gap(before.params["net"], after.params["net"]) == 0
+        assert toys.gap(before.norm, after.norm) == 0
+    assert toys.gap(flat(start().adapter), flat(frozen.server.adapter)) > 1e-3
+    trained_ = toys.run(make(), **given)
+    assert toys.gap(trained_.server.adapter, frozen.server.adapter) > 1e-3
+
+
+@pytest.mark.parametrize("anchors", ["external", "none"])
+def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
+    """Algorithm 6, line 3: pixels as bytes, labels as integers, 20 clients."""
+    c = config.load("configs/refprotofl.py:digits,frozen")
+    c.method.anchors, c.model.group = anchors, "mlp"
+    assert (c.method.backbone, c.model.init) == ("frozen", "same")
+    exp = build.experiment(c, "cpu")
+    each = len(exp.dataset.public) * (8 * 8 + 4) + wire.HEADER
+    assert cost.cost_of(exp).once == (anchors == "external") * 20 * each
 
 
 def test_rules_take_the_own_or_the_broadcast_adapter():

@@ -13,7 +13,7 @@ from support.every import every
 from support.exchange import COUNT, KEY, MEAN, Y, client
 from support.exchange import exchange as uncached
 
-from jaxproto import config, losses, masks
+from jaxproto import config, losses, masks, participation
 from jaxproto.config import presets
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
@@ -23,6 +23,7 @@ from jaxproto.methods.tinyproto import (
     DENSE,
     SPARSE,
     SUM,
+    SUM_OF_PARTICIPANTS,
     UNSCALED,
     on_fedtgp,
     tinyproto,
@@ -211,3 +212,19 @@ def test_every_row_of_table_4_is_reached_by_flags(row, base):
     up, _ = method.upload(None, None, after, None, None, sums)
     np.testing.assert_allclose(up.mean, np.full((10, length), factor))
     assert hasattr(method.init_server(None, KEY), "network") == (base == "fedtgp")
+
+
+def test_sums_of_participants_are_as_large_as_if_all_examples_took_part():
+    """By n / sum of the participants' n_i, here 5 to 15 examples of six clients."""
+    few = functools.partial(participation.Participation, *[jnp.arange(6) < 4] * 2)
+    both = []
+    for scaling, sampler in product((SUM, SUM_OF_PARTICIPANTS), (None, few)):
+        method = tiny(scaling=scaling, num_examples=60, lam=0.0)
+        law = {"sampler": lambda key, clients, r, s=sampler: s()} if sampler else {}
+        both.append(toys.run(method, rounds=1, **law))
+    every, some, whole, part = (r.server.protos.mean for r in both)
+    assert toys.gap(every, whole) == 0 and np.any(some != 0)
+    np.testing.assert_allclose(part, some * (60 / (5 + 7 + 9 + 11)), rtol=1e-5)
+    assert both[3].report.up.size.tolist()[:4] == [5, 7, 9, 11]
+    with pytest.raises(UserError, match="needs num_examples"):
+        tiny(scaling=SUM_OF_PARTICIPANTS)

@@ -252,6 +252,9 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     assert titles(figure)[:2] == ["training examples", "norm of class weights"]
     told = "Frobenius distance to the data: a"
     assert figure.get_suptitle() == f"{told} 1.12"  # root of 0.25 + 1
+    figure = drawn(plots.head_norms, {"a": norm_KC}, count_KC, axis=0)
+    np.testing.assert_allclose(pixels(figure.axes[1]), [[1, 1, 1], [0, 0, 0]])
+    assert figure.get_suptitle() == f"{told} 1.41"  # the first class alone
     # A choice of heads changes neither their scale nor the distance.
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
     chosen = {"clients": [4, 1], "classes": [0, 3]}

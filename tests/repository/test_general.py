@@ -21,6 +21,7 @@ OF_PAPERS = {  # their tables and settings: the rows are methods
         "config/presets.py",
         "config/paper_variants.py",
     ),
+    "cli/new.py",  # a template for a method of the user
 }
 COMMON = {"local"}  # is a section of configurations and a launcher of sweeps as well
 SHARED = {  # fields of methods that decide what is beside the method

@@ -1,5 +1,6 @@
 """docs/mechanism.md: the round that it shows, and the paths that it follows."""
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -8,7 +9,7 @@ import threading
 
 from support import runs, selection
 
-from jaxproto import federation
+from jaxproto import Method, federation
 
 PAGE = (selection.ROOT / "docs" / "mechanism.md").read_text()
 
@@ -66,3 +67,8 @@ def test_a_run_calls_every_step_of_both_paths(tmp_path):
     called = called_in_a_run(tmp_path)
     wanted = [name for path in paths for name in path]
     assert [name for name in wanted if named(name).__code__ not in called] == []
+
+
+def test_the_table_of_methods_has_every_field():
+    rows = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+    assert {field.name for field in dataclasses.fields(Method)} - {*rows} == {"name"}

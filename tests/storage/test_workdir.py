@@ -1,9 +1,16 @@
-"""The default folder of a run is named after what differs from the plain one."""
+"""The folder of a run: its name, its lock, and what a start may touch in it."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
 
 import pytest
+from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.storage import default_workdir, workdir
+from jaxproto.errors import UserError
+from jaxproto.storage import default_workdir, file_lock, workdir
 
 PLAIN = "runs/protonorm-digits-seed0"
 
@@ -81,3 +88,75 @@ def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatc
     workdir.save_config(old, plain)
     assert default_workdir.resolve_workdir(changed, plain) == named
     assert default_workdir.resolve_workdir(plain, plain) == old
+
+
+def other_run(path):
+    (path / "exp" / "one").mkdir(parents=True)
+    for name in (".lock", "partition.csv"):
+        (path / "exp" / "one" / name).touch()
+
+
+FOREIGN = [  # what is in a folder without a configuration -> what is said
+    (lambda path: (path / "partition.csv").touch(), "has partition.csv, but no run"),
+    (lambda path: (path / "metrics.jsonl").mkdir(), "has metrics.jsonl, but no run"),
+    (lambda path: (path / "plots").symlink_to("gone"), "has plots, but no run"),
+    (other_run, "has the folder of another run inside: "),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), FOREIGN)
+def test_files_and_runs_of_others_are_refused_and_left_alone(tmp_path, make, said):
+    make(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with refused(f"the work directory {tmp_path} {said}"):
+        workdir.lock_workdir(tmp_path).__enter__()
+    assert sorted(tmp_path.rglob("*")) == before
+    with refused("/ is the root"):
+        workdir.lock_workdir(Path("/")).__enter__()
+
+
+def test_a_start_that_was_killed_before_its_configuration_is_no_foreign_folder(
+    tmp_path,
+):
+    for name in (".lock", "partition.csv", "indices.csv", "notes.csv.new"):
+        (tmp_path / name).touch()
+    with workdir.lock_workdir(tmp_path):
+        pass
+    assert (tmp_path / "notes.csv.new").exists()  # of the user
+
+
+def test_a_refused_start_removes_its_own_files_and_no_others(tmp_path):
+    def refuse(path):
+        with workdir.lock_workdir(path):
+            for name in ("partition.csv", "sub/config.json", "notes.txt"):
+                (path / name).parent.mkdir(exist_ok=True)
+                (path / name).touch()  # the last two are of other processes
+            raise UserError("no")
+
+    for path in (tmp_path / "new" / "run", tmp_path):
+        with refused("no"):
+            refuse(path)
+    left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.*"))
+    mine = ["notes.txt", "sub/config.json"]
+    assert left == sorted([*mine, *(f"new/run/{name}" for name in mine)])
+
+
+def test_who_waits_for_a_lock_says_for_whom_and_goes_on_after_a_while(
+    tmp_path, monkeypatch
+):
+    with workdir.lock_workdir(tmp_path):
+        with refused(f"another process ({os.getpid()} on "):
+            workdir.lock_workdir(tmp_path).__enter__()
+        monkeypatch.setattr(file_lock, "NOTICE", 0.2)
+        monkeypatch.setattr(file_lock, "LIMIT", 0.6)
+        said, clock = [], time.monotonic()
+        with file_lock.exclusive_lock(tmp_path / ".lock", said.append, "sleeps"):
+            assert 0.6 < time.monotonic() - clock < 5
+    assert [line.partition("another process (")[0] for line in said] == [
+        "waiting for ",
+        "",
+    ]
+    assert all(str(os.getpid()) in line and "sleeps" in line for line in said)
+    assert (tmp_path / ".lock").read_bytes() == b""
+    with (tmp_path / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

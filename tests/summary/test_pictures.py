@@ -207,7 +207,9 @@ def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeyp
     assert set(calls) == {*DRAWN[:3], "head_norms"}
     said, before = [], runs.snapshot(tmp_path)
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
-    pictures.draw_all(trained, path, SimpleNamespace(print=said.append))
+    pictures.draw_all(
+        trained, path, SimpleNamespace(print=lambda line, **how: said.append(line))
+    )
     told = "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
     assert said == [told] and runs.snapshot(tmp_path) == before
 

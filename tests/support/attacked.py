@@ -62,13 +62,15 @@ now: list[str] = []  # methods of the runs so far
 
 
 def quick():
-    """Has each method's programs compiled once, and no picture rendered."""
+    """Has the programs of equal settings compiled once, and no picture rendered."""
     fit, made = compiler.compile_to_fit, {}
 
-    def compile_to_fit(*args):
-        if now[-1] not in made:
-            made[now[-1]] = fit(*args)
-        return made[now[-1]]
+    def compile_to_fit(exp, *args):
+        parts = [[tuple(map(int, rows)) for rows in part] for part in exp.partition]
+        key = now[-1], exp.store, repr(parts)
+        if key not in made:
+            made[key] = fit(exp, *args)
+        return made[key]
 
     compiler.compile_to_fit = compile_to_fit
     unrendered()

@@ -43,7 +43,10 @@ NPZ = {  # name -> changed arrays, words of the message
     "two_numbers": ({"num_classes": [3, 4]}, "num_classes is [3, 4]"),
     "few_classes": ({"num_classes": 2}, "label 2 in row 2"),
     "many_classes": ({"num_classes": 2**40}, "num_classes is 1099511627776"),
-    "more_classes": ({"num_classes": 2**31 - 1}, "2147483647 classes (num_cl"),
+    "more_classes": ({"num_classes": 2**31 - 1}, "num_classes is 2147483647"),
+    "million_classes": ({"num_classes": 10**6}, "at most 100,000 are supported"),
+    "invisible": (labels("a\u200b"), r"'a\u200b' look the same"),
+    "wide": (labels("\uff41"), r"'\uff41' look the same"),
     "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
     "test_shape": (
         {"x_test": np.zeros((3, 5)), "y_test": np.arange(3)},
@@ -77,6 +80,7 @@ CSV = {  # name -> content, words of the message
     "texts": (b"".join(b"%d,text %d\n" % (i, i) for i in range(20)), "20 different"),
     "one_class": (b"good words,a\nmore words,a\n", "all 2 examples have one label"),
     "escape": (b"a,\x1b[2J\nb,c\n", r"the character \x1b"),
+    "endless": (b"a,b\n" + b"w" * (2**24 + 1) + b",d\n", "line 2: field larger than"),
     "wordless": (b";,a\n:,b\n" * 100, "no training text has a word"),
 }
 PARTITION = {  # name -> content, words of the message
@@ -193,6 +197,8 @@ def make(root: Path):
         (root / kind).mkdir()
     for name, (arrays, _) in NPZ.items():
         np.savez(root / "npz" / f"{name}.npz", **{**GOOD, **arrays})
+    many = {f"x{i}": 0 for i in range(3000)}
+    np.savez(root / "npz" / "crowded.npz", **many)
     for name, (content, _) in CSV.items():
         (root / "csv" / f"{name}.csv").write_bytes(content)
     for kind, table in (("partition", PARTITION), ("config", CONFIGS)):

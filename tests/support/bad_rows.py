@@ -101,6 +101,8 @@ NAMES = [  # field, value, words
     ("wire.down", "", "unknown wire.down ''"),
     ("clients_at_once", "0", "clients_at_once is '0'"),
     ("clients_at_once", "some", "clients_at_once is 'some'"),
+    ("clients_at_once", "\u0663", "clients_at_once is '\u0663'"),
+    ("eval.clients", "\u0663", "eval.clients is '\u0663'"),
     ("name", "a\x07b", r"name is 'a\x07b', with the character \x07"),
     ("seed", "follow", "flag --config.seed=follow"),
     ("rounds", "1.5", "flag --config.rounds=1.5"),
@@ -151,6 +153,9 @@ WORDS = [  # after main.py, words of the message
     (("--config=fednova", "--config.optimizer.name=adam"), "optimizer.name is 'adam'"),
     (("--config=vhl:spiral", "--config.model.group=spiral_mlp"), "virtual images"),
     (("--config=tinyproto", "--config.method.s=65"), "65"),
+    ((LOCAL, "--sweep=seed=0:100000000"), "100,000,000 cells; give at most 10,000"),
+    ((LOCAL, "--sweep=seed=0:200", "--sweep=rounds=1:300"), "59,800 cells"),
+    ((LOCAL, "--sweep=seed=\u0663"), "seed is '\u0663' in the sweep"),
 ]
 WORKDIRS = [  # folder, words of the message
     ("{}/back\\slash", "back\\slash has \\ in its path"),
@@ -164,6 +169,7 @@ WORKDIRS = [  # folder, words of the message
     ("{}/\udcff", r"\udcff has \udcff in its path"),
     ("{}/nul\0", r"nul\x00 has \x00 in its path"),
     ("{}/" + "x" * 300, "File name too long"),
+    ("{}/new/" + "x" * 300, "File name too long"),
     ("{}/folder/file", "cannot write to the work directory"),
     ("{}/folder/file/run", "cannot write to the work directory"),
     ("{}/config/pipe.py", "cannot write to the work directory"),
@@ -185,6 +191,7 @@ def of_files(folders: dict[str, str]) -> list[Row]:
         data(f"npz:{{}}/npz/{name}.npz", words)
     for name in ("cut", "text", "objects"):
         data(f"npz:{{}}/npz/{name}.npz", f"{name}.npz: cannot be read as npz")
+    data("npz:{}/npz/crowded.npz", "(3000 in all)")
     data("npz:{}/npz/keyless.npz", "x_train, y_train, x_test, y_test missing")
     for name, (_, words) in bad_files.CSV.items():
         data(f"csv:{{}}/csv/{name}.csv", words, "fasttext")

@@ -50,6 +50,7 @@ MUTANTS = (
     Mutant("FedTGP margin", "methods/fedtgp.py", "n jnp.minimum(", "n jnp.maximum("),
     Mutant("FedTGP: rows not sent", "methods/fedtgp.py", "(at_B < num)", "(at_B >= 0)"),
     Mutant("who sits out trains", "federation.py", "trains_R, sh", "True, sh"),
+    Mutant("counts of strangers", "flower/accept.py", "count) > most_C", "count) < 0"),
     Mutant("lost uploads arrive", "uploads.py", "(reports, a, ", "(True, a, "),
     Mutant(
         "dropouts stop training too",

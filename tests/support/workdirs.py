@@ -70,7 +70,8 @@ def record(at, accuracy, **metrics):
 
 
 def made(*paths, **how):
-    """Their table."""
+    """Their table, of pooled accuracies unless asked."""
+    how = {"averages": ["pooled"], **how}
     return compare.table(compare.group_by_seed(map(compare.load, paths)), **how)
 
 

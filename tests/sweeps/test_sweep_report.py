@@ -51,6 +51,9 @@ def sweep(tmp_path):
 
 
 HEAD = {"head": 0.5}
+BEST = (
+    "best{} by rule head (the best test round, chosen on test data): {:.2f} % with {}:"
+)
 LOST = ({}, "diverged", 0)  # before its first evaluation
 
 
@@ -83,7 +86,7 @@ def test_rows_are_tidy_and_their_csv_has_diverged_cells_and_quotes_commas(sweep)
     assert quoted == {"model.group": 'mlp,"cnn4_d"', "accuracy": "0.5"}
 
 
-def test_the_main_rule_and_the_best_cell_are_of_finished_cells(sweep):
+def test_the_main_rule_and_the_best_setting_are_of_finished_cells(sweep):
     """A rule that every one of them has."""
     both, one = {"head": 0.5, "local": 0.9}, {"local": 0.7}
     for lam, told, want in (
@@ -94,8 +97,18 @@ def test_the_main_rule_and_the_best_cell_are_of_finished_cells(sweep):
         assert outputs.main_rule(sweep([f"method.lam={lam}"], *told)[1]) == want
     told = ({"head": 0.3},), ({"head": 0.6},), ({"head": 0.9}, "diverged", 1), LOST
     made = sweep(["method.lam=1,2,3,4"], *told)
-    assert outputs.best_cell(*made, "head").changes == {"method.lam": 2.0}
-    assert outputs.best_cell(*made, "global") is None
+    (best,), value = outputs.best_setting(*made, "head")
+    assert best.changes == {"method.lam": 2.0} and value == pytest.approx(60.0)
+    assert outputs.best_setting(*made, "global") is None
+
+
+def test_no_seed_wins_a_sweep(sweep):
+    """Setting 2 has the best run, setting 1 the better mean."""
+    told = [({"head": x},) for x in (0.7, 0.9, 0.7, 0.4)]
+    whole, summaries = sweep(["seed=0,1", "method.lam=1,2"], *told)
+    best, command = outputs.closing_lines(whole, summaries, "c")
+    assert best == BEST.format("", 70.0, "method.lam=1, mean of 2 seeds")
+    assert "--config.seed=0 --config.method.lam=1" in command
 
 
 def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
@@ -104,7 +117,7 @@ def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     best, command, lost = outputs.closing_lines(
         whole, summaries, "python main.py --config=x"
     )
-    assert best == ("best by rule head: 90.00 % with seed=0, model.group=mlp,cnn4_d:")
+    assert best == BEST.format("", 90.0, "seed=0, model.group=mlp,cnn4_d")
     where = whole.cells[0].path
     assert command == (
         "  python main.py --config=x --config.seed=0 --config.model.group=mlp,cnn4_d "
@@ -114,7 +127,7 @@ def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     whole, summaries = sweep(["method.lam=1,2,3"], ({"head": 0.4},))
     assert len(summaries) == 1  # those of a part
     (best, _) = outputs.closing_lines(whole, summaries, "c")
-    assert best == "best so far by rule head: 40.00 % with method.lam=1:"
+    assert best == BEST.format(" so far", 40.0, "method.lam=1")
     assert outputs.closing_lines(whole, {}, "c") == []
 
 
@@ -199,7 +212,7 @@ def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
     )
 
 
-def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
+def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):
     whole, summaries = sweep(["method.lam=1,2"], ({"head": 0.5, "local": 0.25},))
     (one, two), (told, text) = whole.cells, shown(whole)
     told.ended(one, summaries[one.name], 1.25)
@@ -214,8 +227,14 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
         "20 s a round: 0:00:40 for 2 rounds one after the other",
         "method.lam=2: a note",
     ]
-    told.busy(two)
+    told.busy(two, "process 7 is running")
     assert told.row(two).state == "busy elsewhere"
+    assert "process 7" not in text.getvalue()  # it may be for a moment
+    monkeypatch.setattr(live_table.file_lock, "NOTICE", -1.0)
+    for _ in range(2):
+        told.busy(two, "process 7 is running")
+    assert text.getvalue().endswith("method.lam=2: waiting, process 7 is running\n")
+    assert text.getvalue().count("process 7") == 1
     one_cell, _ = sweep(["seed=0"])
     told, text = shown(one_cell)
     with told.progress(one_cell.cells[0], 2, 0, None) as progress:

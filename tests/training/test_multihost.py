@@ -14,7 +14,7 @@ import pytest
 
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards, records
-from jaxproto.training import multihost
+from jaxproto.training import multihost, stderr_filter
 
 ROOT = Path(__file__).parents[2]
 RUN = (
@@ -108,11 +108,7 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(
     alone, tmp_path, victim
 ):
     folder, processes = tmp_path / "run", begin(tmp_path / "run", 3, ROUNDS)
-    until = time.monotonic() + LIMIT
-    while not checkpoint.rounds(folder / "checkpoints")[2:]:
-        assert time.monotonic() < until
-        assert all(p.poll() is None for p in processes), ended(processes)
-        time.sleep(0.05)
+    trained(folder, processes, 3)
     processes[victim].send_signal(signal.SIGKILL)
     said = ended(processes)
     for i, (process, text) in enumerate(zip(processes, said, strict=True)):
@@ -141,6 +137,78 @@ def test_what_one_process_cannot_do_all_say(tmp_path):
 def test_numbers_of_processes_that_do_not_fit_are_refused(processes, process):
     with pytest.raises(UserError, match=f"--processes={processes} and "):
         multihost.initialize("127.0.0.1:1", processes, process)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["nonsense", "127.0.0.1", ":", ":1", "a:", "127.0.0.1:99999", "127.0.0.1:0", "h:٣"],
+)
+def test_what_is_no_address_is_refused_before_connecting(address):
+    with pytest.raises(UserError, match="it is HOST:PORT with a port from 1 to 65535"):
+        multihost.initialize(address, 2, 0)
+
+
+def test_an_unknown_host_is_refused_before_connecting():
+    with pytest.raises(UserError, match=r"host nosuch\.invalid is not known here"):
+        multihost.initialize("nosuch.invalid:1234", 2, 1)
+
+
+PAGES = """warned
+W1125 03:55:01.5 30693 coordination_service.cc:185] Using experimental feature.
+E1125 03:55:02.5 30693 coordination_service_agent.cc:289] Polled an error
+:UNKNOWN:Error received from peer  {grpc_message:"Socket closed", grpc_status:14}
+F1125 03:56:02.9 31073 client.h:80] Terminating process because
+*** Check failure stack trace: ***
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "last"),
+    [("", ""), (PAGES, "lost\n"), ("error: GRPC error\n", "error: GRPC error\n")],
+)
+def test_an_abort_of_jax_is_one_line(end, last):
+    command = [sys.executable, "-I", "-S", stderr_filter.__file__, "lost"]
+    done = subprocess.run(command, input=end, capture_output=True, text=True)
+    assert done.stderr == ("warned\n" if end == PAGES else "") + last
+
+
+def trained(folder, processes, least):
+    """Waits until a run has so many checkpoints."""
+    until = time.monotonic() + LIMIT
+    while not checkpoint.rounds(folder / "checkpoints")[least - 1 :]:
+        assert time.monotonic() < until
+        assert all(p.poll() is None for p in processes), ended(processes)
+        time.sleep(0.05)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [0, 1])
+def test_sigterm_to_one_process_saves_the_round_and_ends_all(tmp_path, victim):
+    processes = begin(tmp_path / "run", 2, 4000)
+    trained(tmp_path / "run", processes, 2)
+    processes[victim].send_signal(signal.SIGTERM)
+    said = ended(processes)
+    last = checkpoint.rounds(tmp_path / "run" / "checkpoints")[-1]
+    assert last < 4000 and [p.returncode for p in processes] == [143, 143], said
+    for text in said:
+        line = f"terminated: round {last} is saved, the same command goes on"
+        assert text.splitlines()[-1] == line
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_frozen_process_ends_the_others_with_one_line(tmp_path, victim):
+    processes = begin(tmp_path / "run", 2, 4000)
+    trained(tmp_path / "run", processes, 2)
+    processes[victim].send_signal(signal.SIGSTOP)
+    clock = time.monotonic()
+    text = processes[1 - victim].communicate(timeout=LIMIT)[0]
+    assert time.monotonic() - clock < 2 * multihost.TIMEOUT
+    processes[victim].kill()
+    ended([processes[victim]])
+    lines = text.splitlines()
+    assert lines[-1].startswith("error: ") and multihost.LOST in lines[-1], text
+    assert not [x for x in lines if "File " in x or "absl" in x], text
 
 
 def test_processes_that_do_not_meet_say_so(monkeypatch):

@@ -3,6 +3,8 @@
 import importlib.resources
 import os
 import pickle
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from jaxproto.training import (
     compiler,
     exported_program,
     program_cache,
+    program_trial,
     programs,
     runner,
     xla_cache,
@@ -228,6 +231,72 @@ def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):
     cache(tmp_path, name="new")
     assert len(list(tmp_path.iterdir())) == 2
     assert cache(tmp_path, name="used")[1] == 0
+
+
+REPACKED = """
+import sys
+from pathlib import Path
+import jax, numpy as np
+from jaxproto.training import compiler, exported_program, program_cache
+from test_program_cache import ARGS, cache, double
+
+folder, share = Path(sys.argv[1]), float(sys.argv[2])
+(file,) = (p for p in folder.iterdir() if p.suffix != ".trial")
+head, _, data = file.read_bytes().partition(b"\\n")
+k = int(share * (len(data) - 1))
+data = data[:k] + bytes([data[k] ^ 1]) + data[k + 1 :]
+head = exported_program.digest(file.name.encode(), data).encode()
+file.write_bytes(head + b"\\n" + data)  # damage under a right checksum
+def compiled():
+    f, traces = cache(folder)
+    return jax.jit(f).lower(*ARGS).compile(), traces
+compiler._compile_all = compiled
+f, traces = compiler.compile_all()
+jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+print(traces)
+"""
+
+
+@pytest.mark.long
+def test_a_program_that_cannot_be_compiled_is_made_anew_whatever_its_checksum(tmp_path):
+    """Also where the compiler crashes: then by the next start."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    for share in np.linspace(0, 1, 12):
+        cache(tmp_path)
+        for attempt in range(2):
+            at = str(share) if not attempt else "0"
+            script = REPACKED if not attempt else REPACKED.replace("k] ^ 1", "k] ^ 0")
+            command = [sys.executable, "-c", script, str(tmp_path), at]
+            done = subprocess.run(command, capture_output=True, text=True, env=env)
+            if done.returncode >= 0:
+                break
+        assert done.returncode == 0, done.stderr
+        assert not list(tmp_path.glob("*.trial"))
+
+
+def test_a_program_of_which_a_process_died_is_made_anew(tmp_path, said):
+    cache(tmp_path)
+    (file,) = tmp_path.iterdir()
+    mark = file.with_name(f"{file.name}.trial")
+    mark.touch()  # and no process has it locked
+    for traces in (1, 0):
+        with program_trial.trial() as loaded:
+            assert cache(tmp_path)[1] == traces
+            assert loaded == [file] and mark.exists()
+            with program_trial.trial():
+                assert cache(tmp_path)[1] == 0  # it is being compiled elsewhere
+        assert not mark.exists()
+    assert len(said) == 1 and "process that compiled it has died" in said[0]
+
+
+@pytest.mark.parametrize(("mode", "said_of"), [(0o755, 0), (0o777, 1), (0o1777, 0)])
+def test_a_folder_that_others_could_replace_is_not_used(tmp_path, said, mode, said_of):
+    cache(tmp_path / "traced")
+    tmp_path.chmod(mode)
+    assert cache(tmp_path / "traced")[1] == 0 and len(said) == said_of
 
 
 def test_what_cannot_be_written_is_traced_each_time(tmp_path):

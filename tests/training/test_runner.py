@@ -103,7 +103,7 @@ def test_summary_json_has_every_field(finished):
     for kinds in summary["rules"].values():
         for kind in ("pooled", "client_mean"):
             told = {"best", "best_round", "final", "mean_last", "last_n"}
-            assert set(kinds[kind]) == told
+            assert set(kinds[kind]) == {*told, "client_best"}
     assert summary["collapsed"] == {}
     assert set(summary["scalars_per_round"]) == {"nominal", "up", "down"}
     assert summary["seconds_per_round"] > 0 and summary["compile_seconds"] > 0
@@ -119,6 +119,26 @@ def test_summary_digests_the_metrics(finished):
     assert digest["mean_last"] == pytest.approx(np.mean(pooled))
     assert digest["last_n"] == len(rows) == 3
     assert digest["best_round"] == rows[pooled.index(max(pooled))]["round"]
+
+
+def test_a_record_has_the_correct_predictions_of_every_client(finished):
+    """Of them are both averages, and the accuracy of each client at its best."""
+    rows = metrics.read(finished.path / "metrics.jsonl")
+    counts = partition_stats.read_csv(finished.path / "partition.csv")
+    size_K = counts.test.sum(1)
+    for rule, kinds in finished.summary["rules"].items():
+        told = [row["by_client"] for row in rows]
+        assert all(x["id"] == [*range(len(size_K))] for x in told)
+        assert all(x["test_examples"] == size_K.tolist() for x in told)
+        hits_RK = np.array([x[f"correct_{rule}"] for x in told])
+        for row, hits_K in zip(rows, hits_RK, strict=True):
+            pooled, mean = hits_K.sum() / size_K.sum(), (hits_K / size_K).mean()
+            assert row["rules"][rule]["pooled"] == pytest.approx(pooled)
+            assert row["rules"][rule]["client_mean"] == pytest.approx(mean)
+        own_K = (hits_RK / size_K).max(0)
+        assert kinds["client_mean"]["client_best"] == pytest.approx(own_K.mean())
+        own = (own_K * size_K).sum() / size_K.sum()
+        assert kinds["pooled"]["client_best"] == pytest.approx(own)
 
 
 def test_what_one_class_is_worth_is_in_the_summary_and_below_the_accuracies(finished):

@@ -1,5 +1,6 @@
 """Clients in host memory or in files: the numbers of clients on the device."""
 
+import io
 import os
 import shutil
 import signal
@@ -90,15 +91,63 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
     assert told(tmp_path) == on_device
 
 
-def test_a_checkpoint_writes_what_changed_and_links_the_rest(disk_run):
-    parts = {
-        r: row_deltas.delta_folders(disk_run / "checkpoints" / str(r)) for r in (1, 2)
-    }
-    names = {r: [p.name for p in parts[r]] for r in parts}
-    assert names[1] == ["1-4"] and names[2] == ["1-4", "2-4"]  # participants
-    files = [file for file in parts[1][0].rglob("*") if file.is_file()]
-    again = [parts[2][0] / file.relative_to(parts[1][0]) for file in files]
-    assert files and all(map(Path.samefile, files, again))
+def row_files(path, r):
+    """Round and inode of every file of rows in a checkpoint."""
+    folders = row_deltas.delta_folders(path / "checkpoints" / str(r))
+    files = [(p.name, f) for p in folders for f in p.rglob("*") if f.is_file()]
+    return {(name, file.stat().st_ino) for name, file in files}
+
+
+def test_a_checkpoint_links_to_the_last_but_one_and_shares_nothing_with_the_last(
+    tmp_path, on_device
+):
+    """So that a flipped byte, in all checkpoints of its inode, costs one save."""
+    jaxproto.run(few(rounds=3, **{"clients.store": "disk"}), tmp_path, QUIET)
+    first, second, third = (row_files(tmp_path, r) for r in (1, 2, 3))
+    assert first < third and not second & third and not first & second
+    assert {name.partition("-")[0] for name, _ in third} == {"1", "3"}
+    (tmp_path / "summary.json").unlink()
+    rows = tmp_path / "checkpoints" / "3" / row_deltas.FOLDER
+    for stray in ("x-y", "3-5"):  # of other programs
+        (rows / stray).mkdir()
+    (rows / "1-1").touch()
+    victim = max((rows / "1-4").rglob("*"), key=lambda p: p.stat().st_size)
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+    console = Console(file=io.StringIO(), soft_wrap=True)
+    jaxproto.run(few(**{"clients.store": "disk"}), tmp_path, console)
+    assert "after round 2" in console.file.getvalue()
+    assert told(tmp_path) == on_device
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "rows"])
+def test_a_checkpoint_that_vanishes_in_training_is_not_linked_to(
+    tmp_path, on_device, monkeypatch, lost
+):
+    """All rows are in memory: they are written anew."""
+    save = checkpoint.save
+
+    def damaged(directory, r, *rest):
+        if r == 3:
+            gone = directory / "1" / lost
+            shutil.rmtree(gone) if gone.is_dir() else gone.write_text("{")
+        save(directory, r, *rest)
+
+    monkeypatch.setattr(checkpoint, "save", damaged)
+    jaxproto.run(few(rounds=3, **{"clients.store": "disk"}), tmp_path, QUIET)
+    assert {name.partition("-")[0] for name, _ in row_files(tmp_path, 3)} == {"3"}
+    assert told(tmp_path) == on_device
+
+
+def test_a_disk_without_room_for_the_rows_is_said_with_the_size_of_all(
+    tmp_path, monkeypatch
+):
+    usage = shutil.disk_usage(tmp_path)._replace(free=79)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UserError, match=r"clients.scratch: No space left .* MiB need"):
+        jaxproto.run(few(**{"clients.store": "disk"}), tmp_path, QUIET)
+    assert not (tmp_path / hosted_store.FOLDER).exists()
 
 
 @pytest.mark.long

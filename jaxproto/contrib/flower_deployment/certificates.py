@@ -1,7 +1,9 @@
-"""Certificates of one machine, with the authority that signs them."""
+"""Certificates of a server, with the authority that signs them, and keys of nodes."""
 
+import contextlib
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
 from jaxproto.io import atomic
+from jaxproto.io.owner_only import owner_only_folder
 
-DAYS = 30  # of validity
+NAMES = ("localhost", HOST)  # of this machine
+DAYS = 30.0  # of validity
 
 
 class Certificates(NamedTuple):
@@ -24,23 +28,47 @@ class Certificates(NamedTuple):
     key: Path  # private key of the server
 
 
-def make(folder: Path) -> Certificates:
-    """Writes certificates for the loopback address; drops the key of the authority."""
-    folder.mkdir(parents=True, exist_ok=True)
+def make(
+    folder: Path, names: Sequence[str] = NAMES, days: float = DAYS
+) -> Certificates:
+    """Writes certificates of a server; drops the key of the authority.
+
+    Args:
+      names: Names and addresses by which nodes reach the server.
+      days: Duration of validity.
+    """
+    owner_only_folder(folder)
     paths = Certificates(*(folder / n for n in ("ca.crt", "server.pem", "server.key")))
     root, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    root_name, name = _name("jaxproto authority"), _name("localhost")
-    ca = _builder(root_name, root_name, root.public_key())
+    root_name, name = _name("jaxproto authority"), _name(names[0])
+    ca = _builder(root_name, root_name, root.public_key(), days)
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    address = x509.IPAddress(ipaddress.ip_address(HOST))
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), address])
-    builder = _builder(name, root_name, key.public_key()).add_extension(names, False)
+    others = x509.SubjectAlternativeName([*map(_alternative_name, names)])
+    builder = _builder(name, root_name, key.public_key(), days)
+    builder = builder.add_extension(others, False)
     write = partial(atomic.write, private=True)
     write(paths.authority, _pem(ca.sign(root, hashes.SHA256())))
     write(paths.certificate, _pem(builder.sign(root, hashes.SHA256())))
     key_format = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     write(paths.key, key.private_bytes(serialization.Encoding.PEM, *key_format))
     return paths
+
+
+def make_node_key(file: Path) -> Path:
+    """Writes the private key of a node; returns the file of its public key."""
+    key, public = ec.generate_private_key(ec.SECP384R1()), file.with_suffix(".pub")
+    openssh = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    content = key.private_bytes(serialization.Encoding.PEM, *openssh)
+    atomic.write(file, content, private=True)
+    formats = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    atomic.write(public, key.public_key().public_bytes(*formats))
+    return public
+
+
+def _alternative_name(name: str) -> x509.GeneralName:
+    with contextlib.suppress(ValueError):
+        return x509.IPAddress(ipaddress.ip_address(name))
+    return x509.DNSName(name)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
@@ -51,9 +79,11 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key, days: float
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer)
     builder = builder.public_key(key).serial_number(x509.random_serial_number())
     before = builder.not_valid_before(now - datetime.timedelta(minutes=5))
-    return before.not_valid_after(now + datetime.timedelta(days=DAYS))
+    return before.not_valid_after(now + datetime.timedelta(days=days))

@@ -1,9 +1,10 @@
 """Persistent process of a client, beside the short ones that Flower starts.
 
-It listens on the loopback address and requires a key from the folder of the client,
-readable by its user only. It ends with its node, or when another process replaces it.
+It listens on a socket in a folder of its user only, and requires a key from the folder
+of the client. It ends with its node, or when another process replaces it.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -20,7 +21,6 @@ import psutil
 from jaxproto.contrib.flower_deployment.persistent_client import (
     CONNECTION_ERRORS,
     FILE,
-    HOST,
     config_digest,
 )
 from jaxproto.flower import apps
@@ -34,12 +34,14 @@ def main():
     arguments = json.load(sys.stdin)
     path, text = Path(arguments["path"]), arguments["text"]
     key = secrets.token_bytes(32)
-    with Listener((HOST, 0), authkey=key) as listener:
-        address = {"pid": os.getpid(), "port": listener.address[1], "key": key.hex()}
-        content = json.dumps(address | {"of": config_digest(text)}).encode()
+    with Listener(family="AF_UNIX", authkey=key) as listener:
+        address = {"pid": os.getpid(), "socket": listener.address, "key": key.hex()}
+        content = json.dumps(address | {"config": config_digest(text)}).encode()
         atomic.write(path / FILE, content, private=True)
         watch = threading.Thread(
-            target=_watch, args=(path / FILE, content, arguments["parent"]), daemon=True
+            target=_watch,
+            args=(path / FILE, content, arguments["parent"], Path(listener.address)),
+            daemon=True,
         )
         watch.start()
         while True:
@@ -61,7 +63,7 @@ def _answer(text: str, folder: Path, connection: Connection):
     connection.send({"reply": reply, "state": context.state})
 
 
-def _watch(file: Path, content: bytes, parent: int):
+def _watch(file: Path, content: bytes, parent: int, socket: Path):
     """Ends the process when its node ends or another process replaces it."""
     try:
         node = psutil.Process(parent)
@@ -71,6 +73,9 @@ def _watch(file: Path, content: bytes, parent: int):
             time.sleep(POLL_SECONDS)
     except (psutil.Error, OSError):
         pass
+    with contextlib.suppress(OSError):
+        socket.unlink()
+        socket.parent.rmdir()
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """Deployment on this machine: a SuperLink, and a SuperNode for every client.
 
 All processes listen on the loopback address only. SuperLink and SuperNodes use TLS with
-certificates made for the run. The folder holds the app for `flwr run` in `app/`, and
-the files of Flower in `flower/`.
+certificates made for the run. The SuperLink admits SuperNodes whose key is registered.
+The folder holds the app for `flwr run` in `app/`, and the files of Flower in `flower/`.
 """
 
 import contextlib
@@ -20,11 +20,16 @@ from pathlib import Path
 import ml_collections
 import psutil
 
-from jaxproto.contrib.flower_deployment.certificates import Certificates, make
+from jaxproto.contrib.flower_deployment.certificates import (
+    Certificates,
+    make,
+    make_node_key,
+)
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
 from jaxproto.errors import UserError
 from jaxproto.flower.private_data_node import parse_node_data
 from jaxproto.io import atomic
+from jaxproto.io.owner_only import owner_only_folder
 from jaxproto.storage.run_folder import RunFolder
 
 PROJECT = """[project]
@@ -107,6 +112,7 @@ class Deployment:
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
         self.app = write_app(config, self.path, **times)
+        owner_only_folder(self.home)
         self.certificates: Certificates = make(self.home / "certificates")
         self.port = free_port()
         self.database = self.home / "superlink.db"  # of known nodes
@@ -147,6 +153,7 @@ class Deployment:
             *("--ssl-ca-certfile", str(self.certificates.authority)),
             *("--ssl-certfile", certificate, "--ssl-keyfile", key),
             *("--database", str(self.database)),
+            "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
         )
         deadline = time.monotonic() + START_TIMEOUT
@@ -174,6 +181,7 @@ class Deployment:
 
     def start_node(self, client: int, **options: int):
         """Starts the SuperNode of a client; `options` extend its node configuration."""
+        key = self._register(client)
         folder = self.path / "nodes" / str(client)
         node_config = f"client={client} folder={json.dumps(str(folder))}"
         if source := self.sources[client]:
@@ -184,8 +192,25 @@ class Deployment:
             *("flower-supernode", "--superlink", self.address),
             *("--node-config", node_config),
             *("--root-certificates", str(self.certificates.authority)),
+            *("--auth-supernode-private-key", str(key)),
             *("--host", HOST, "--port", str(free_port())),
         )
+
+    def _register(self, client: int) -> Path:
+        """Makes the key of a node and registers it with the SuperLink.
+
+        The key is new at each start, because the SuperLink admits the key of a killed
+        node only after a minute.
+
+        Raises:
+          UserError: the SuperLink does not register the key.
+        """
+        key = self.home / f"node-{client}.key"
+        public, name = str(make_node_key(key)), f"register-{client}"
+        command = "flwr", "supernode", "register", public, "here"
+        if self._start(name, *command).wait():
+            raise UserError(f"a node's key is not registered; see {self.log(name)}.")
+        return key
 
     def run(self) -> subprocess.Popen:
         """Submits the app; the process ends with the run."""

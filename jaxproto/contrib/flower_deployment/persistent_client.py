@@ -21,6 +21,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from jaxproto.flower.node_context import folder_of
+from jaxproto.io.owner_only import owner_only_folder, read_owner_only
 
 HOST = "127.0.0.1"  # the only address that is listened on
 FILE = "worker.json"  # address and key of the process, in the folder of the client
@@ -75,18 +76,21 @@ def _ask(path: Path, text: str, message: Message, context: Context) -> dict:
       OSError, EOFError: no process runs, or it was killed meanwhile.
     """
     address = worker_address(path)
-    if address is None or address["of"] != config_digest(text):
+    if address is None or address.get("config") != config_digest(text):
         raise FileNotFoundError(path / FILE)
     key = bytes.fromhex(address["key"])
-    with Client((HOST, address["port"]), authkey=key) as connection:
+    with Client(address["socket"], authkey=key) as connection:
         connection.send((message, context))
         return connection.recv()
 
 
 def worker_address(path: Path) -> dict | None:
-    """Reads the address of the process of a client; None without one."""
+    """Reads the address of the process of a client; None without one.
+
+    A file that another user could have written does not count.
+    """
     try:
-        return json.loads((path / FILE).read_text())
+        return json.loads(read_owner_only(path / FILE))
     except (OSError, ValueError):
         return None
 
@@ -97,7 +101,7 @@ def _start(path: Path, text: str, folder: Path):
     Raises:
       RuntimeError: the process does not listen.
     """
-    path.mkdir(parents=True, exist_ok=True)
+    owner_only_folder(path)
     (path / FILE).unlink(missing_ok=True)
     arguments = {"text": text, "home": str(folder), "path": str(path)}
     module = "jaxproto.contrib.flower_deployment.client_process"

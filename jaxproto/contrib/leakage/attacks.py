@@ -34,7 +34,7 @@ from jaxproto.contrib.leakage.attack_cases import (
 from jaxproto.contrib.leakage.next_upload import NextRound
 from jaxproto.errors import UserError, choose_from
 from jaxproto.privacy import OFF
-from jaxproto.reporting import compare
+from jaxproto.reporting import compare, leave_out
 from jaxproto.summary.table_formats import TableView
 from jaxproto.training import privacy_ledger
 
@@ -191,18 +191,29 @@ def run_attack(
         raise UserError(f"noise is {request.noises}; give numbers, at least 0.")
     rows: list[dict] = []
     notes, images = _notes(attack, request), None
-    groups = compare.group_by_seed(map(compare.load, request.workdirs))
+    runs = leave_out.read_all(request.workdirs, compare.load)
+    groups = compare.group_by_seed(runs)
     some_private = any(g.config["privacy.unit"] != OFF for g in groups)
+
+    def attack_run(run):
+        report(f"{name} of {run.path}")
+        next = next_upload.next_round(run.path, request.data_dir)
+        ids = request.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
+        if request.broadcast == "crafted":
+            next = crafted_broadcast.with_crafted(next, request.seed)
+        columns = _privacy_columns(next) if some_private else {}
+        return run.path, (attack.run(next, request, ids), columns)
+
+    every = [run for group in groups for run in group.runs]
+    attacked = dict(leave_out.read_all(every, attack_run))
     for group in groups:
+        parts = [attacked[run.path] for run in group.runs if run.path in attacked]
+        if not parts:
+            continue
         results, columns = [], {"method": group.method}
-        for run in group.runs:
-            report(f"{name} of {run.path}")
-            next = next_upload.next_round(run.path, request.data_dir)
-            ids = request.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
-            if request.broadcast == "crafted":
-                next = crafted_broadcast.with_crafted(next, request.seed)
-            results += attack.run(next, request, ids)
-            columns |= _privacy_columns(next) if some_private else {}
+        for some, more in parts:
+            results += some
+            columns |= more
         if not results:
             notes.append(f"{group.method}: sends {attack.lacking}.")
             continue

@@ -95,7 +95,10 @@ def _dense_layers(node: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
 def invert_first_layer(layer: FirstLayer, before: Tree, after: Tree) -> np.ndarray:
     """Returns dW_j / db_j of every unit that moved, as flat inputs [J, F]."""
     old, new = layer.of(before), layer.of(after)
-    kernel, bias = (np.float64(new[k]) - np.float64(old[k]) for k in ("kernel", "bias"))
+    kernel, bias = (
+        np.asarray(new[k], float) - np.asarray(old[k], float)
+        for k in ("kernel", "bias")
+    )
     moved = bias != 0
     found = np.empty((moved.sum(), len(kernel)))
     found[:, layer.order_F] = (kernel[:, moved] / bias[moved]).T

@@ -111,7 +111,7 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
 
     shards, counts = zip(*(tables(cohort.ids) for cohort in exp.cohorts), strict=True)
     whole, floats = build.federation(exp), dict(exp.floats)
-    client_key, server_key, _ = programs.keys(next.run.config.seed)
+    start_keys = programs.keys(next.run.config.seed)[:2]  # of clients and server
 
     def train(s: Array, shards, counts) -> Model:
         shadow = whole._replace(shards=shards, counts=counts)
@@ -121,7 +121,7 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
             round_key = jax.random.fold_in(key, r)
             return federation.one_round(shadow, floats, round_key, model, r)[0], ()
 
-        model = federation.init_model(shadow, floats, (client_key, server_key))
+        model = federation.init_model(shadow, floats, start_keys)
         return lax.scan(one_round, model, jnp.arange(next.run.round))[0]
 
     models = jax.jit(jax.vmap(train))(jnp.arange(count), shards, counts)

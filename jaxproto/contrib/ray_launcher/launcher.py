@@ -131,7 +131,7 @@ def _keep_signal_handlers() -> Iterator[None]:
 def _check_address(address: str):
     """Raises UserError if no cluster listens; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or not (port.isascii() and port.isdecimal()):
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT).close()

@@ -15,6 +15,7 @@ client.
 import csv
 import dataclasses
 import os
+import re
 
 import numpy as np
 
@@ -164,7 +165,7 @@ def _parse(path, number, row, place):
         )
     value = {name: row[at].strip() for name, at in place.items()}
     for name in NEEDED:
-        if not value[name].isdecimal() or len(value[name]) > 15:
+        if not re.fullmatch("[0-9]{1,15}", value[name]):
             raise UserError(
                 f"file:{path}, line {number}: {name} is {value[name]!r}. Give a whole "
                 "number from 0 on."

@@ -14,7 +14,7 @@ from jaxproto.io import atomic
 
 COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
-LONGEST = 2**31 - 1  # characters of a field
+LONGEST = 2**24  # characters of a field
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
 MANY = 10  # rows from which labels that hardly repeat are taken for texts
 

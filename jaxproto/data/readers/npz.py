@@ -61,7 +61,7 @@ def _load(name, path, pixels, begin):
     if missing:
         raise errors.UserError(
             f"{name}: {', '.join(missing)} missing; the file has "
-            f"{', '.join(sorted(present)) or 'no arrays'}. "
+            f"{errors.first_few(sorted(present)) or 'no arrays'}. "
             f"Save it with np.savez(path, {', '.join(f'{k}=...' for k in needed)})."
         )
     train = arrays["x_train"], arrays["y_train"]

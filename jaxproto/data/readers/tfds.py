@@ -107,7 +107,8 @@ def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathli
         raise errors.UserError(
             f"tfds:{name}: no prepared data set in {root}"
             f"{'' if root.is_dir() else ', which is not a directory'}. Point data_dir "
-            "(or TFDS_DATA_DIR) at the directory that holds NAME/VERSION."
+            "(or TFDS_DATA_DIR) at the directory that holds NAME/VERSION, or make it: "
+            f"python -m jaxproto prepare {name}"
         )
     configs = [there for there in sorted(sets) if there.startswith(f"{name}/")]
     name = configs[0] if name not in sets and len(configs) == 1 else name

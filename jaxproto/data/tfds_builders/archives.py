@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from jaxproto.data import image_files
 from jaxproto.errors import UserError
 
 Examples = Iterator[tuple[str, dict[str, Any]]]  # key, {"image": bytes, "label": int}
@@ -140,7 +141,7 @@ def check_rgb(
     """
     content = files.read(name)
     with _explained(files.where, f", image {name},"):
-        image = Image.open(io.BytesIO(content))
+        image = Image.open(io.BytesIO(content), formats=image_files.FORMATS)
         image.load()
     if size not in (None, image.size):
         raise UserError(

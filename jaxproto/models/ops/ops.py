@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.models.ops import channel_sums, conv, pool
+from jaxproto.models.ops import channel_sums, conv, forms, pool
 from jaxproto.models.ops.channel_shuffle import interleave, interleave_by_product
 from jaxproto.models.ops.matmul_cpu import product
 from jaxproto.models.ops.trim_padding import no_trim, trim_by_switch
@@ -52,14 +52,14 @@ LAX = Ops(
     interleave,
 )
 TPU = LAX._replace(sums=channel_sums.ONE_PASS, shuffle=interleave_by_product)
-GPU = LAX._replace(conv=conv.conv_gemm, sums=channel_sums.ONE_PASS)
+GPU = LAX._replace(sums=channel_sums.ONE_PASS, **forms.chosen("gpu"))
 PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 
 
 def ops_for(platform: str | None = None) -> Ops:
     """Returns the operations for a platform; by default the one of JAX.
 
-    Those of TPU and GPU are chosen by what XLA compiles for them (`benchmarks.tpu`,
-    `benchmarks.cuda`); their times are not known.
+    Those of TPU are chosen by what XLA compiles for it (`benchmarks.tpu`), those of GPU
+    by `forms.json`.
     """
     return PLATFORMS.get(platform or jax.default_backend(), LAX)

@@ -162,7 +162,7 @@ def cost_of(exp: Experiment) -> Cost:
     net = exp.cohorts[0].net
     inputs = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
     sizes = message_sizes(exp.method, net, exp.spec, train_KC, exp.formats, **inputs)
-    setup = wire.pack(exp.method.setup, exp.formats.down)
+    setup = wire.pack(sent_once(exp), exp.formats.down)
     return Cost(
         nominal=nominal(exp.method, net, classes_K),
         scalars_up=int(sizes.scalars[0].sum()),
@@ -171,6 +171,15 @@ def cost_of(exp: Experiment) -> Cost:
         bytes_down=int(sizes.bytes[1]) * clients,
         once=int(wire.message_bytes(setup)) * clients,
     )
+
+
+def sent_once(exp: Experiment) -> Tree:
+    """Returns what clients get before the first round, public examples included."""
+    rows = exp.dataset.public if exp.method.sends_public else None
+    if rows is None:
+        return exp.method.setup
+    public = {"x": exp.dataset.x[rows], "y": exp.dataset.y[rows]}
+    return {"setup": exp.method.setup, "public": public}
 
 
 def public_classes(exp: Experiment) -> list[int]:

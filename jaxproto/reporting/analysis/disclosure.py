@@ -35,7 +35,7 @@ NUMBERS, BITS = "whole numbers", "bits"  # their name says of what
 MEANS, VALUES, ENTRIES = "class means", "trained values", "chosen entries"
 FEATURES = "feature means and variances"  # of every channel before a BatchNorm
 KNOWN = {  # what a field reveals -> what is known of it
-    NOTHING: "made before training, without data.",
+    NOTHING: "made before training without private data, or public examples.",
     PRESENCE: "exactly which classes the client holds in its training data (down: "
     "which any client holds).",
     COUNTS: "exactly how many training examples of each class the client has.",
@@ -180,8 +180,15 @@ def message_fields(
     formats: Wire = EXACT,
     public_C=(),
     like: np.ndarray = cost.ONE_NUMBER,
+    *,
+    once: Tree = None,
 ) -> list[Field]:
-    """Returns every field of the messages of a client's round."""
+    """Returns every field of the messages of a client's round.
+
+    Args:
+      once: message before the first round (`cost.sent_once`); by default `setup`.
+    """
+    once = method.setup if once is None else once
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
     def one(count_KC):
@@ -189,7 +196,7 @@ def message_fields(
         traffic = cost.round_messages(method, net, spec, count_KC, formats, **inputs)
         first = traffic.pre_uploads if method.pre_upload is not no_pre_upload else ()
         up = jax.tree.map(lambda a: a[0], (first, traffic.up))
-        return wire.pack(method.setup, formats.down), *up, traffic.down
+        return wire.pack(once, formats.down), *up, traffic.down
 
     ways = ("once", "up first", "up", "down")
     messages = jax.eval_shape(one, count_KC)
@@ -288,7 +295,8 @@ def _guaranteed(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
 def _fields_of(exp: Experiment) -> list[Field]:
     net, public_C = exp.cohorts[0].net, cost.public_classes(exp)
     like = exp.dataset.x[0]
-    return message_fields(exp.method, net, exp.spec, exp.formats, public_C, like)
+    sizes = exp.spec, exp.formats, public_C, like
+    return message_fields(exp.method, net, *sizes, once=cost.sent_once(exp))
 
 
 def table(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import MajorityShare
+from jaxproto.errors import UserError
 from jaxproto.methods import REFERENCE
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
@@ -38,14 +39,15 @@ def _data(group: SeedGroup) -> tuple:
 def majority_share(run: RunFolder) -> MajorityShare | None:
     """Returns the share of the commonest class, of older runs by `partition.csv`.
 
-    None without either.
+    None without either, or where that file is damaged.
     """
     if entry := (run.summary or {}).get("commonest_class"):
-        return MajorityShare(**entry)
+        return MajorityShare(*(entry[name] for name in MajorityShare._fields))
     file = run.path / "partition.csv"
-    if not file.exists():
+    try:
+        return partition_stats.majority_share(partition_stats.read_csv(file))
+    except UserError:
         return None
-    return partition_stats.majority_share(partition_stats.read_csv(file))
 
 
 def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, int]:
@@ -58,11 +60,11 @@ def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, in
 
 
 def _local(rows: Sequence[Row]) -> Iterable[str]:
-    datasets = dict.fromkeys(g.dataset for _, g in rows)
-    with_local = {g.dataset for _, g in rows if g.method == REFERENCE}
+    blocks = dict.fromkeys(g.block for _, g in rows)
+    with_local = {g.block for _, g in rows if g.method == REFERENCE}
     if with_local:
         yield f"Reference: {REFERENCE}, clients that never exchange anything."
-    if missing := [d for d in datasets if d not in with_local]:
+    if missing := [b for b in blocks if b not in with_local]:
         yield (
             f"No run of {REFERENCE} on {', '.join(missing)}: what clients reach alone, "
             f"the reference, is not in this table (configs/{REFERENCE}.py)."
@@ -84,7 +86,8 @@ def _shares(rows: Sequence[Row], shares: Known) -> Iterable[str]:
 
 def _share(alone: MajorityShare | None) -> str:
     if alone is None:
-        return "unknown (no partition.csv: older runs, or nodes with their own data)"
+        where = "older runs, or nodes with their own data"
+        return f"unknown (no usable partition.csv: {where})"
     mean = f"mean over clients {100 * alone.client_mean:.2f} %"
     return f"{100 * alone.pooled:.2f} %, {mean}"
 
@@ -99,4 +102,4 @@ def _collapses(rows: Sequence[Row], shares: Known) -> Iterable[str]:
         ]
         if texts:
             collapses = ", ".join(texts) + f" {reference_accuracy.MEANS}"
-            yield f"{g.dataset}: {name} collapsed: {collapses}."
+            yield f"{g.block}: {name} collapsed: {collapses}."

@@ -76,9 +76,9 @@ class TableRequest(NamedTuple):
 
     rules: Sequence[str]
     statistics: Sequence[str]
-    measure: Measure
+    measures: Sequence[Measure]  # one per average
     kinds: Sequence[str] = KINDS
-    target: float | None = None  # in the unit of the measure
+    target: float | None = None  # in the unit of the measures
 
 
 Fill = Callable[[SeedGroup], CellValue]
@@ -117,21 +117,22 @@ def dataset_columns(
 
 
 def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Returns a column per rule and statistic; titles name the statistic if several."""
-    measure, many = asked.measure, len(asked.statistics) > 1
+    """Returns a column per rule, statistic and average; titles name what differs."""
+    many = len(asked.statistics) > 1
     return {
-        f"{rule}{measure.name}{f' {name}' * many}{measure.unit}": (
+        f"{rule}{measure.name}{f' {name}' * many}{measure.word}{measure.unit}": (
             measure.better,
             partial(measured, rule=rule, statistic=name, measure=measure),
         )
         for rule in _rules(groups, asked)
         for name in asked.statistics
+        for measure in asked.measures
     }
 
 
 def _rules(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
     """Returns the rules of the table that a run on this data set has."""
-    metric = asked.measure.metric
+    metric = asked.measures[0].metric
     have = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
     return [rule for rule in asked.rules if rule in have]
 
@@ -156,28 +157,30 @@ def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     if asked.target is None:
         return {}
     return {
-        targets.column_title(rule, name, asked.target, asked.measure): (
+        targets.column_title(rule, name, asked.target, measure): (
             -1,
-            partial(_until, rule=rule, asked=asked, count=count, form=form),
+            partial(
+                _until, reach=(rule, measure, asked.target), count=count, form=form
+            ),
         )
         for rule in _rules(groups, asked)
+        for measure in asked.measures
         for name, form, count in targets.COUNTS
     }
 
 
 def _until(
-    group: SeedGroup, rule: str, asked: TableRequest, count: Callable, form: str
+    group: SeedGroup, reach: tuple[str, Measure, float], count: Callable, form: str
 ) -> CellValue:
     """Returns rounds or bytes until the target; empty unless every seed reached it."""
-    assert asked.target is not None
     values = {}
     for run in group.finished:
-        record = targets.first_reaching(run, rule, asked.measure, asked.target)
+        record = targets.first_reaching(run, *reach)
         number = None if record is None else count(record)
         if number is None:
             return CellValue()
         values[run.config["seed"]] = number
-    return _over_seeds(values, form, asked.measure.ddof)
+    return _over_seeds(values, form, reach[1].ddof)
 
 
 PRIVACY_COLUMNS = {  # title -> entry of the summary, format
@@ -212,7 +215,7 @@ def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
             0,
             lambda g: CellValue(tuple(Part(str(r)) for r in _judged(g))),
         ),
-        "best by it %": (0, partial(_best, ddof=asked.measure.ddof)),
+        "best by it %": (0, partial(_best, ddof=asked.measures[0].ddof)),
         "published %": (0, _printed),
     }
 

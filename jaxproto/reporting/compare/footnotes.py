@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from jaxproto.config.fields import FOLLOW
 from jaxproto.reporting.compare import baselines, measures, paper_averages, paper_cells
-from jaxproto.reporting.compare.measures import Measure
+from jaxproto.reporting.compare.columns import PUBLISHED, TableRequest
 from jaxproto.reporting.compare.paper_numbers import PAPERS
 from jaxproto.reporting.compare.run_groups import (
     CLIENTS,
@@ -18,6 +18,7 @@ WORDING = {  # statistic or average -> wording
     "final": "final evaluation",
     "best": "best evaluation",
     "last10": "mean of the last 10 evaluations or all if fewer",
+    "client_best": "each client's best evaluation",
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
@@ -27,28 +28,26 @@ Row = tuple[str, SeedGroup]  # with its label, which is one per data set
 def footnotes(
     groups: Sequence[SeedGroup],
     rows: Sequence[Row],
-    statistics: Sequence[str],
-    measure: Measure,
-    published: bool = True,
+    asked: TableRequest,
 ) -> list[str]:
     """Returns the notes, one sentence each.
 
     Args:
       groups: all groups, finished or not.
       rows: labels and groups with a finished run.
-      statistics: as in `tables.table`.
-      measure: the metric of the table.
-      published: whether the table has the papers' numbers.
+      asked: the options of the table.
     """
+    measure, published = asked.measures[0], PUBLISHED in asked.kinds
+    averages = " and ".join(WORDING[one.average] for one in asked.measures)
     number = sorted({len(g.seeds) for _, g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
     plain = measure.metric == measures.ACCURACY
     metric = f"{'Accuracy' if plain else measure.metric}{' in %' * bool(measure.unit)}"
     return [
-        f"{metric}, {' and '.join(WORDING[s] for s in statistics)}, "
-        f"{WORDING[measure.average]}; mean ± standard deviation "
+        f"{metric}, {' and '.join(WORDING[s] for s in asked.statistics)}, "
+        f"{averages}; mean ± standard deviation "
         f"(ddof {measure.ddof}) of {count}.",
-        *(_last(rows) if "last10" in statistics else []),
+        *(_last(rows) if "last10" in asked.statistics else []),
         *_seeds(rows),
         *_partitions(rows),
         *baselines.footnotes(rows),
@@ -58,6 +57,7 @@ def footnotes(
         *_left_out(groups),
         *_within(rows),
         *_between(rows),
+        *_sources(rows),
     ]
 
 
@@ -138,11 +138,13 @@ def _published(rows: Sequence[Row]) -> list[str]:
             if texts:
                 variant = f" (reading={reading})" if reading else ""
                 whose = f"{PAPERS[row.source]}'s setting{variant} in brackets"
-                departures[f"{g.dataset}: {name}, {whose}: {', '.join(texts)}."] = None
+                departures[f"{g.block}: {name}, {whose}: {', '.join(texts)}."] = None
     rule = (
         "Published: best of 300 rounds (RefProtoFL: of 50), by the rule that released "
         "code evaluates, pooled (the texts of TinyProto and ProtoNorm say local, "
-        "CPS+PPA+CPKD global; RefProtoFL states none, head fits it best)."
+        "CPS+PPA+CPKD global; RefProtoFL states none, head fits it best). HtFLlib's "
+        "server, which that code is, pools; TinyProto's and CPS+PPA+CPKD's texts say "
+        "the mean over clients, ProtoNorm's the mean of each client's best round."
     )
     return [rule, *departures]
 
@@ -157,10 +159,10 @@ def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
 
 
 def _within(rows: Sequence[Row]) -> list[str]:
-    """Returns fields outside `method` in which rows of one data set differ."""
+    """Returns fields outside `method` in which rows of one block differ."""
     notes = []
-    for dataset in dict.fromkeys(g.dataset for _, g in rows):
-        configs = [(name, g.config) for name, g in rows if g.dataset == dataset]
+    for dataset in dict.fromkeys(g.block for _, g in rows):
+        configs = [(name, g.config) for name, g in rows if g.block == dataset]
         for key in _differing(config for _, config in configs):
             values = _shared((config.get(key), name) for name, config in configs)
             notes.append(f"{dataset}: {key} differs: {values}.")
@@ -168,17 +170,26 @@ def _within(rows: Sequence[Row]) -> list[str]:
 
 
 def _between(rows: Sequence[Row]) -> list[str]:
-    """Returns fields that differ between data sets but not on any of them."""
+    """Returns fields that differ between blocks, but not within any, nor in titles."""
     per: dict[str, list[dict]] = {}
     for _, g in rows:
-        per.setdefault(g.dataset, []).append(g.config)
+        per.setdefault(g.block, []).append(g.config)
     mixed = {key for configs in per.values() for key in _differing(configs)}
     firsts = {dataset: configs[0] for dataset, configs in per.items()}
     return [
         f"{key} differs: {_shared((c.get(key), d) for d, c in firsts.items())}."
         for key in _differing(firsts.values())
         if key not in mixed and not key.startswith("data.")
+        if key != "rounds" or not any(g.length for _, g in rows)
     ]
+
+
+def _sources(rows: Sequence[Row]) -> Iterable[str]:
+    """Yields reading and commit of records, where rows differ in them."""
+    for key in ("reading", "commit"):
+        told = [(r.results.get(key, "unknown"), n) for n, g in rows for r in g.finished]
+        if len({value for value, _ in told}) > 1:
+            yield f"{key} differs: {_shared(told)}."
 
 
 def _differing(configs: Iterable[dict]) -> list[str]:

@@ -106,7 +106,8 @@ def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
         return []
     cells, rules, at = [""], [], 2
     for name, number in groups:
-        text = escaped(paper_tables.display_dataset(name)) if name else ""
+        data, comma, length = name.partition(", ")
+        text = escaped(paper_tables.display_dataset(data) + comma + length)
         cells.append(f"\\multicolumn{{{number}}}{{c}}{{{text}}}")
         rules += [f"\\cmidrule(lr){{{at}-{at + number - 1}}}"] if name else []
         at += number

@@ -16,6 +16,7 @@ STATISTICS = {  # option -> number of a digest
     "best": lambda digest: digest["best"],
     "final": lambda digest: digest["final"],
     "last10": lambda digest: records.mean_last(digest)[0],
+    "client_best": lambda digest: digest.get("client_best"),
 }
 AVERAGES = {"pooled": "pooled", "client": "client_mean"}  # option -> key of accuracies
 OF_METRICS = {"pooled": "pooled", "client": "mean"}  # the same -> key of other metrics
@@ -29,6 +30,7 @@ class Measure(NamedTuple):
     average: str = "pooled"  # of `AVERAGES`
     ddof: int = 0  # of the standard deviation over seeds: its divisor is n - ddof
     least: bool = False  # the smallest value is the best
+    several: bool = False  # titles name the average, as there are others
 
     @property
     def unit(self) -> str:
@@ -49,6 +51,11 @@ class Measure(NamedTuple):
     def better(self) -> int:
         """1 if larger is better, -1 if smaller is."""
         return -1 if self.least else 1
+
+    @property
+    def word(self) -> str:
+        """The average as titles have it: " mean"; "" where it is the only one."""
+        return f" {OF_METRICS[self.average]}" * self.several
 
     @property
     def name(self) -> str:

@@ -3,10 +3,11 @@
 `papers` has the printed numbers and explains T, S, N and R. Hyper-parameters are those
 of Sections T 5.1, S 5.1, N 5.1 and R 5.1. Where a text and its released code differ, a
 cell has several readings: "" keeps the defaults of the methods, "paper" and "code" are
-those of `readings.READINGS`. A reading never changes the identity of a cell.
+those of `paper_variants.in_table`. A reading never changes the identity of a cell.
 """
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -113,7 +114,7 @@ def _method(row: PublishedNumber) -> PaperCell:
         return PaperCell(
             {"method.name": "refprotofl", **identity}, {"data.public_share": 0.01}
         )
-    if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
+    if re.search("CPS|PPA|CPKD", row.variant):
         return _components(row)
     name = method_of_title(row.method)
     scaled = name in ("fedproto", "fedtgp")
@@ -166,9 +167,11 @@ def _components(row: PublishedNumber) -> PaperCell:
 
 
 def _read(row: PublishedNumber, name: str, reading: str) -> dict:
-    """Returns fields of a reading of a row."""
+    """Returns fields of a reading of a row; R's protocol is of no released code."""
     own = PAPER_VALUES.get((row.source, name), {}) if reading == "paper" else {}
-    return paper_variants.READINGS.get(name, {}).get(reading, {}) | own
+    fields = paper_variants.in_table(name, reading) | own
+    of_r = row.source == "refprotofl"
+    return {k: v for k, v in fields.items() if not of_r or k.startswith("method.")}
 
 
 def _plain(value):

@@ -6,7 +6,7 @@ the other settings that the table varies: `cifar10-fedproto-cps-s50-ppa-cpkd`,
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import ml_collections
 
@@ -33,6 +33,9 @@ TABLES = {  # name -> source and table in `published.csv`
     for (prefix, source), number in NUMBER_OF_TABLES.items()
     for table in range(1, number + 1)
 }
+ALL_OF_S = "CPS s=50;PPA;CPKD"
+PAIRS = ("CPS s=50;PPA", "CPS s=50;CPKD", "PPA;CPKD")  # S 5.2 compares, without numbers
+TABLES["cps_pairs"] = ("cps_ppa_cpkd_iclr_sub", "5.2")
 # field -> part of a name if the table varies it
 VARIED_FIELDS: dict[str, Callable[[PublishedNumber], str]] = {
     "partition": lambda row: row.partition,
@@ -58,13 +61,22 @@ def cells_of_table(table: str) -> dict[str, PublishedNumber]:
     source, number = TABLES[choose_from("table", table, TABLES)]
     numbers = [
         row
-        for row in published_numbers()
+        for row in table_rows()
         if (row.source, row.table) == (source, number)
         and row.metric in ACCURACY
         and paper_cell(row) is not None
     ]
     varied = [k for k in VARIED_FIELDS if len({getattr(row, k) for row in numbers}) > 1]
     return {_name(row, varied): row for row in numbers}
+
+
+def table_rows() -> Iterator[PublishedNumber]:
+    """Yields the printed numbers, and S's pairs of components without their numbers."""
+    yield from published_numbers()
+    for row in published_numbers():
+        if (row.table, row.variant) == ("1", ALL_OF_S):
+            for pair in PAIRS:
+                yield row._replace(table="5.2", variant=pair, mean="", std="")
 
 
 def _name(row: PublishedNumber, varied: list[str]) -> str:

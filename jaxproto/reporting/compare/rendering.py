@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import latex
-from jaxproto.reporting.compare.columns import CellValue, Part
+from jaxproto.reporting.compare.columns import MISSING, CellValue, Part
 from jaxproto.reporting.compare.ranks import BEST, SECOND, best_and_second
 from jaxproto.reporting.compare.tables import Table
 from jaxproto.summary import table_formats
@@ -26,7 +26,8 @@ def render(
 
     In csv and json every number has a field of its own, standard deviations in columns
     named `... std` and papers in `... source`; csv is plain and has no notes. In
-    markdown and latex the best of a column is bold, the second underlined.
+    markdown and latex the best of a column is bold, the second underlined. In text and
+    markdown runs of unequal length have tables of their own.
 
     Args:
       made: of `tables.table`.
@@ -60,9 +61,28 @@ def render(
             for pair in zip(rows, signs, strict=True)
         )
         notes = (*notes, MARKING_NOTE) if any(map(any, signs)) else notes
-    grid = [made.head, *rows]
-    head, *lines = zip(*grid, strict=True) if transpose else grid
-    return table_formats.render(TableView("", head, tuple(lines), notes), form)
+    drawn = []
+    for title, head, *lines in _blocks(made, rows):
+        grid = [head, *lines]
+        first, *others = zip(*grid, strict=True) if transpose else grid
+        drawn.append(TableView(title, tuple(first), tuple(others)))
+    drawn[-1] = drawn[-1]._replace(notes=notes)
+    return "\n".join(table_formats.render(view, form) for view in drawn)
+
+
+def _blocks(made: Table, rows: Sequence[Sequence[str]]) -> list[list]:
+    """Returns title, head and rows of each table: one per length, if there are some."""
+    blocks = list(dict.fromkeys(c.dataset for c in made.columns))
+    if len({name.partition(", ")[0] for name in blocks}) == len(blocks):
+        return [["", made.head, *rows]]
+    tables = []
+    for block in blocks:
+        places = [i for i, c in enumerate(made.columns, 1) if c.dataset == block]
+        head = (made.head[0], *(made.columns[i - 1].title for i in places))
+        lines = [[row[0], *(row[i] for i in places)] for row in rows]
+        known = [line for line in lines if {*line[1:]} != {MISSING}]
+        tables.append([block or "all", head, *known])
+    return tables
 
 
 def _one_number_per_field(made: Table) -> TableView:

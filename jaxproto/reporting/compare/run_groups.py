@@ -1,12 +1,17 @@
 """Groups of runs that differ in the seed alone, and differences of settings."""
 
+import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.config.fields import fields_where
+from jaxproto.config.registries import needs_rounds
 from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
+from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
 CLIENTS = "clients"  # key of a group's config: SIMULATED or ON_NODES
@@ -18,6 +23,7 @@ class SeedGroup(NamedTuple):
 
     config: dict  # flat fields that are compared, and CLIENTS
     runs: tuple[RunFolder, ...]
+    length: str = ""  # such as ", 20 rounds", if a table has other lengths on the data
 
     @property
     def method(self) -> str:
@@ -44,6 +50,11 @@ class SeedGroup(NamedTuple):
         """Name of the data set without its source."""
         return dataset(self.config["data.name"])
 
+    @property
+    def block(self) -> str:
+        """Name of the columns that the runs share with others of their length."""
+        return self.dataset + self.length
+
 
 def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
     """Returns runs grouped by settings, in the order of the first run of each.
@@ -62,6 +73,46 @@ def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
                 )
         by_setting[key].append(run)
     return tuple(SeedGroup(_setting(g[0]), tuple(g)) for g in by_setting.values())
+
+
+def with_lengths(groups: Iterable[SeedGroup]) -> list[SeedGroup]:
+    """Returns the groups with their length, where groups on a data set differ in it."""
+    named = [(g, g.dataset, g.config["rounds"]) for g in groups]
+    several = Counter(data for data, _ in {row[1:] for row in named})
+    return [
+        g._replace(length=f", {rounds} rounds" * (several[data] > 1))
+        for g, data, rounds in named
+    ]
+
+
+def until(run: RunFolder, rounds: int) -> RunFolder:
+    """Returns a longer run as it was after fewer rounds.
+
+    Raises:
+      UserError: it was not evaluated then, or its rounds depend on their number.
+    """
+    if not run.finished or run.config["rounds"] <= rounds:
+        return run
+    seen = [record for record in run.evaluations() if record["round"] <= rounds]
+    if not seen or seen[-1]["round"] != rounds:
+        raise UserError(
+            f"{run.path} was not evaluated after {rounds} rounds: give --rounds a "
+            f"multiple of its eval_every, {run.config['eval_every']}."
+        )
+    method, schedule = run.config["method.name"], run.config["optimizer.schedule"]
+    if method in METHODS and needs_rounds(method, schedule):
+        raise UserError(
+            f"{run.path} is no beginning of a shorter run: its rounds depend on "
+            f"their number, {run.config['rounds']}. Leave it or --rounds out."
+        )
+    rest = {k: v for k, v in run.results.items() if k not in ("metrics", "collapsed")}
+    short = dataclasses.replace(
+        run,
+        config=run.config | {"rounds": rounds},
+        summary=rest | {"rounds": rounds, "rules": records.rule_summary(seen)},
+    )
+    vars(short)["records"] = seen  # the cached property
+    return short
 
 
 def _setting(run: RunFolder) -> dict:

@@ -18,7 +18,11 @@ from jaxproto.reporting.compare.columns import (
 )
 from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS, Measure
-from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
+from jaxproto.reporting.compare.run_groups import (
+    SeedGroup,
+    differing_fields,
+    with_lengths,
+)
 
 
 class Table(NamedTuple):
@@ -32,16 +36,16 @@ class Table(NamedTuple):
 
 
 class TableRows(NamedTuple):
-    """The groups with a finished run and their labels."""
+    """The groups with a finished run, their labels, and what is shown of them."""
 
     groups: tuple[SeedGroup, ...]  # local first
     labels: tuple[str, ...]  # of each group
     rules: tuple[str, ...]  # shown
-    measure: Measure
+    measures: tuple[Measure, ...]  # one per average
 
     @property
     def names(self) -> list[str]:
-        """The labels of the rows; a row has a group per data set."""
+        """The labels of the rows; a row has a group per block."""
         return list(dict.fromkeys(self.labels))
 
     @property
@@ -49,16 +53,16 @@ class TableRows(NamedTuple):
         """Labels and groups."""
         return [*zip(self.labels, self.groups, strict=True)]
 
-    def of(self, dataset: str) -> list[SeedGroup | None]:
-        """Returns the group of every row on a data set, or None."""
-        by_label = {n: g for n, g in self.pairs if g.dataset == dataset}
+    def of(self, block: str) -> list[SeedGroup | None]:
+        """Returns the group of every row in a block, or None."""
+        by_label = {n: g for n, g in self.pairs if g.block == block}
         return [by_label.get(name) for name in self.names]
 
 
 def rows(
     groups: Sequence[SeedGroup],
     *,
-    average: str = "pooled",
+    averages: Sequence[str] = tuple(AVERAGES),
     rules: Sequence[str] = (),
     metric: str = measures.ACCURACY,
     ddof: int = 0,
@@ -66,27 +70,28 @@ def rows(
     """Returns the rows of a table; see `table` for the arguments."""
     if ddof not in (0, 1):
         raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
-    finished = [g for g in groups if g.finished]
+    finished = with_lengths(g for g in groups if g.finished)
     finished.sort(key=lambda g: g.method != REFERENCE)
     if not finished:
         raise UserError("none of these runs is finished: there is nothing to compare.")
     runs = [run for g in finished for run in g.finished]
     measures.check_metric(runs, metric)
     least = measures.is_smaller_better(runs, metric)
-    measure = Measure(metric, choose_from("average", average, AVERAGES), ddof, least)
+    names = [choose_from("average", a, AVERAGES) for a in dict.fromkeys(averages)]
+    each = [Measure(metric, a, ddof, least, several=len(names) > 1) for a in names]
     known = sorted({rule for run in runs for rule in measures.rules(run, metric)})
     for rule in rules:
         if rule not in known:
             raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
     shown = tuple(dict.fromkeys(rules)) or tuple(known)
-    return TableRows(tuple(finished), tuple(row_labels(finished)), shown, measure)
+    return TableRows(tuple(finished), tuple(row_labels(finished)), shown, tuple(each))
 
 
 def table(
     groups: Sequence[SeedGroup],
     *,
     statistics: Sequence[str] = ("best", "final"),
-    average: str = "pooled",
+    averages: Sequence[str] = tuple(AVERAGES),
     rules: Sequence[str] = (),
     metric: str = measures.ACCURACY,
     ddof: int = 0,
@@ -98,10 +103,12 @@ def table(
 ) -> Table:
     """Returns the comparison.
 
+    Runs on a data set that differ in their number of rounds have columns of their own.
+
     Args:
       groups: of `runs.groups`; a cell never mixes two of them.
-      statistics: of the rounds, each a column: best, final or last10.
-      average: of the clients: pooled over test examples, or their mean.
+      statistics: of the rounds, each a column: best, final, last10 or client_best.
+      averages: of the clients, each a column: pooled over test examples, their mean.
       rules: only these; all by default.
       metric: of the records.
       ddof: of standard deviations over seeds, 0 or 1.
@@ -116,17 +123,18 @@ def table(
     """
     for name in statistics:
         choose_from("statistic", name, STATISTICS)
-    methods = rows(groups, average=average, rules=rules, metric=metric, ddof=ddof)
-    measure = methods.measure
+    methods = rows(groups, averages=averages, rules=rules, metric=metric, ddof=ddof)
+    measure = methods.measures[0]
     kinds = _kinds(columns, measure, bool(against or rank))
     shown = list(dict.fromkeys(statistics))
-    cols = _columns(methods, TableRequest(methods.rules, shown, measure, kinds, target))
+    asked = TableRequest(methods.rules, shown, methods.measures, kinds, target)
+    cols = _columns(methods, asked)
     runs = [run for g in methods.groups for run in g.finished]
     captions, lacking = [], measures.runs_without(runs, metric)
     if target is not None:
         captions.append(targets.caption(target, measure))
         lacking += targets.runs_below_target(
-            methods.pairs, methods.rules, measure, target
+            methods.pairs, methods.rules, methods.measures, target
         )
     if against:
         choose_from("test", test, significance.TESTS)
@@ -135,7 +143,7 @@ def table(
     if rank:
         cols = ranks.with_ranks(cols, choose_from("ranks", rank, ranks.SHOWN))
         captions.append(ranks.caption(cols, methods.names))
-    first, *notes = footnotes(groups, methods.pairs, shown, measure, PUBLISHED in kinds)
+    first, *notes = footnotes(groups, methods.pairs, asked)
     head = ("method", *(column.name for column in cols))
     texts = ([entry.text for entry in column.entries] for column in cols)
     return Table(
@@ -148,13 +156,13 @@ def table(
 
 
 def _columns(methods: TableRows, asked: TableRequest) -> list[Column]:
-    """Returns the columns of all data sets."""
+    """Returns the columns of all blocks."""
     if asked.target is not None:
-        targets.check(asked.target, asked.measure)
-    datasets = list(dict.fromkeys(g.dataset for g in methods.groups))
-    several = len(datasets) > 1
+        targets.check(asked.target, asked.measures[0])
+    blocks = list(dict.fromkeys(g.block for g in methods.groups))
+    several = len(blocks) > 1
     columns = [
-        c for d in datasets for c in dataset_columns(d, methods.of(d), asked, several)
+        c for b in blocks for c in dataset_columns(b, methods.of(b), asked, several)
     ]
     if not columns:
         raise UserError(
@@ -199,7 +207,7 @@ def _against(
 
 
 def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
-    """Returns printed names with the fields in which groups on a data set differ.
+    """Returns printed names with the fields in which groups of a block differ.
 
     Local is marked as the reference.
     """
@@ -209,7 +217,7 @@ def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
         alike = [
             h.config
             for h, other in zip(groups, printed, strict=True)
-            if (other, h.dataset) == (name, g.dataset)
+            if (other, h.block) == (name, g.block)
         ]
         details = ["reference"] * (g.method == REFERENCE)
         details += [

@@ -1,5 +1,6 @@
 """Rounds and bytes until the first evaluation that reaches a target."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from jaxproto.errors import UserError
@@ -22,8 +23,8 @@ COUNTS = (  # title, format of the number, number of a record
 
 
 def column_title(rule: str, count: str, target: float, measure: Measure) -> str:
-    """Returns such as `head rounds to 90 %`."""
-    return f"{rule}{measure.name} {count} to {target:g}{measure.unit}"
+    """Returns such as `head rounds to 90 % pooled`."""
+    return f"{rule}{measure.name} {count} to {target:g}{measure.unit}{measure.word}"
 
 
 def check(target: float, measure: Measure):
@@ -59,13 +60,13 @@ def caption(target: float, measure: Measure) -> str:
 def runs_below_target(
     rows: Sequence[tuple[str, SeedGroup]],
     rules: Sequence[str],
-    measure: Measure,
+    measures_: Sequence[Measure],
     target: float,
 ) -> list[str]:
-    """Returns a sentence per row and rule about the seeds below the target."""
+    """Returns a sentence per row, rule and average on the seeds below the target."""
     notes = []
     for name, group in rows:
-        for rule in rules:
+        for rule, measure in itertools.product(rules, measures_):
             metric = measure.metric
             runs = [r for r in group.finished if rule in measures.rules(r, metric)]
             below = [
@@ -74,8 +75,8 @@ def runs_below_target(
             if below:
                 seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
                 notes.append(
-                    f"{group.dataset}: {name}, {rule}: {target:g}{measure.unit} not "
-                    f"reached by {len(below)} of {len(runs)} "
-                    f"(seed{'s' * (len(below) > 1)} {seeds})."
+                    f"{group.block}: {name}, {rule}{measure.word}: "
+                    f"{target:g}{measure.unit} not reached by {len(below)} "
+                    f"of {len(runs)} (seed{'s' * (len(below) > 1)} {seeds})."
                 )
     return notes

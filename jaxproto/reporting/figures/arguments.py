@@ -8,6 +8,7 @@ from pathlib import Path
 from jaxproto.config.fields import fields_where
 from jaxproto.errors import UserError, choose_from, first_few
 from jaxproto.experiment.display_names import display_name
+from jaxproto.reporting import leave_out
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
     dataset,
@@ -71,13 +72,13 @@ def by_label(workdirs: Sequence[Path]) -> dict[str, Path]:
     settings = [
         {k: v for k, v in run.config.items() if k not in silent} for run in runs
     ]
-    return dict(zip(labels(settings, [r.name for r in runs]), workdirs, strict=True))
+    names = labels(settings, [run.name for run in runs])
+    return {name: run.path for name, run in zip(names, runs, strict=True)}
 
 
 def _read(workdirs: Sequence[Path]) -> list[RunFolder]:
-    return [
-        RunFolder.read(path, name) for name, path in by_folder_name(workdirs).items()
-    ]
+    named = {path: name for name, path in by_folder_name(workdirs).items()}
+    return leave_out.read_all(named, lambda p: leave_out.read_run(p, named[p]))
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:

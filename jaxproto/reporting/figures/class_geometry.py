@@ -59,6 +59,9 @@ def margin(protos: HostProtos) -> np.ndarray:
     return least_C / largest if largest > 0 else least_C
 
 
+SCALES = {"client": 1, "class": 0}  # what has a minimum and maximum of its own -> axis
+
+
 def class_weight_norms(args):
     """Draws norms of class weights beside the data of up to two runs (CPS Figure 3)."""
     runs = selected_runs.selected_runs(args)
@@ -73,7 +76,7 @@ def class_weight_norms(args):
             "of their methods; give runs of the same data and clients."
         )
     shown = {"clients": first.clients, "classes": first.classes}
-    plots.head_norms(args.out, norms, count_KC, **shown)
+    plots.head_norms(args.out, norms, count_KC, axis=SCALES[args.scale_by], **shown)
 
 
 def _norms(run: RestoredRun) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import gather, kernels, wire
+from jaxproto import federation, gather, kernels, wire
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.saved_runs.restore import RestoredRun
@@ -41,6 +41,23 @@ def before_alignment(run: RestoredRun) -> Protos:
     )
     up = received_prototypes(run, reports_K)
     return method.update(exp.cohorts[0].net, unaligned, up, context.key).protos
+
+
+def after_first_round(run: RestoredRun) -> RestoredRun:
+    """Trains the first round again; returns the run with the state after it."""
+    exp, seed = run.exp, run.config.seed
+    made, key = build.federation(exp), programs.round_context(seed, 0).key
+
+    @jax.jit
+    def train(keys, floats, examples, shards):
+        whole = made._replace(examples=examples, shards=shards)
+        start = federation.init_model(whole, floats, keys)
+        return federation.one_round(whole, floats, key, start, jnp.int32(0))[0]
+
+    floats = {path: jnp.float32(value) for path, value in exp.floats.items()}
+    after = train(programs.keys(seed)[:2], floats, made.examples, made.shards)
+    state = run.state._replace(server=after.server, clients=after.clients)
+    return run._replace(round=1, state=state)
 
 
 def received_prototypes(run: RestoredRun, reports_K) -> Protos:

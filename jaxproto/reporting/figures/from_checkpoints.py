@@ -54,10 +54,11 @@ def features(args):
 
 
 def alignment_trace(args):
-    """Draws the iterations of the last alignment (ProtoNorm Figure 4)."""
+    """Draws the iterations of the last or first alignment (ProtoNorm Figure 4)."""
     traces, shapes = {}, {}
     for name, path in arguments.by_label(args.workdirs).items():
         run = load(path, args.data_dir)
+        run = derived.after_first_round(run) if args.first else run
         before = derived.before_alignment(run)
         label = f"{name}, round {run.round}"
         traces[label] = derived.alignment_trace(before)

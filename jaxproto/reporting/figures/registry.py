@@ -16,15 +16,18 @@ from jaxproto.reporting.figures import (
     tsne,
 )
 from jaxproto.reporting.figures.arguments import parse_numbers
+from jaxproto.reporting.figures.class_geometry import SCALES
 
 OPTIONS: dict[str, dict[str, Any]] = {  # option -> arguments of argparse
     "rule": {"help": "draw this one only"},
     "average": {"choices": list(AVERAGES), "default": "pooled", "help": "of clients"},
-    "statistic": {"choices": list(STATISTICS), "default": "final", "help": "of rounds"},
+    "statistic": {"choices": list(STATISTICS), "default": "best", "help": "of rounds"},
     "field": {"required": True, "help": "of the configuration: method.s"},
     "clients": {"type": parse_numbers, "metavar": "2,5", "help": "these only"},
     "classes": {"type": parse_numbers, "metavar": "0,1", "help": "these only"},
     "data_dir": {"default": "", "help": "where the data set is now"},
+    "first": {"action": "store_true", "help": "the first; its round is trained again"},
+    "scale_by": {"choices": list(SCALES), "default": "client", "help": "0 to 1 in it"},
     "binary": {"action": "store_true", "help": "also what is above 0"},
     "in_order": {"action": "store_true", "help": "dimensions as they are numbered"},
     "target": {"type": float, "required": True, "help": "accuracy in %%"},
@@ -81,9 +84,9 @@ FIGURES = {
     "angles": Figure(_b.angles, "one", CLASS),
     "cosine_by_class": Figure(_b.cosine_by_class, "some", CLASS),
     "margins": Figure(_b.margins, "some", CLASS),
-    "heads": Figure(_b.class_weight_norms, "some", BOTH),
+    "heads": Figure(_b.class_weight_norms, "some", (*BOTH, "scale_by")),
     "iterations": Figure(_r.iterations, "some", ()),
-    "alignment_trace": Figure(_c.alignment_trace, "some", ("data_dir",)),
+    "alignment_trace": Figure(_c.alignment_trace, "some", ("data_dir", "first")),
     "communication_cost": Figure(
         from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
     ),

@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
+from jaxproto.reporting import leave_out
 from jaxproto.reporting.figures import arguments
 from jaxproto.saved_runs.restore import RestoredRun, load
 from jaxproto.summary import pictures
@@ -54,8 +55,8 @@ def _require(protos: HostProtos | None, run: RestoredRun, what: str) -> HostProt
 
 def selected_runs(args) -> dict[str, SelectedRun]:
     """Returns the runs of a command by printed name, read one after the other."""
-    runs = {}
-    for name, path in arguments.by_label(args.workdirs).items():
+
+    def select(name, path):
         run = load(path, args.data_dir)
         clients = arguments.select(
             getattr(args, "clients", None), len(run.exp.partition.train), "clients"
@@ -64,7 +65,10 @@ def selected_runs(args) -> dict[str, SelectedRun]:
             getattr(args, "classes", None), run.exp.spec.num_classes, "classes"
         )
         learnt = learnt_prototypes(run.exp, run.state.server, run.state.clients)
-        runs[name] = SelectedRun(run, learnt, clients, classes)
+        return name, SelectedRun(run, learnt, clients, classes)
+
+    named = {path: name for name, path in arguments.by_label(args.workdirs).items()}
+    runs = dict(leave_out.read_all(named, lambda path: select(named[path], path)))
     _check_classes(runs)
     return runs
 

@@ -2,8 +2,8 @@
 
 import contextlib
 import statistics
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from jaxproto.reporting.compare.paper_cells import published_for
 from jaxproto.reporting.compare.paper_numbers import PAPERS
@@ -54,19 +54,14 @@ def curve(line: SeedGroupView) -> Curve:
 def record_values(record: Mapping) -> Iterator[tuple[Key, float]]:
     """Yields the numbers of a record: accuracies in %, other measures as they are."""
     measured = [(ACCURACY, rule, of) for rule, of in record["rules"].items()]
-    for rule, metrics in _items(record.get("metrics")):
-        measured += [(name, rule, averages) for name, averages in _items(metrics)]
+    for rule, metrics in record.get("metrics", {}).items():
+        measured += [(name, rule, averages) for name, averages in metrics.items()]
     for measure, rule, averages in measured:
         for name, average in AVERAGES.items():
-            value = number(dict(_items(averages)).get(name))
+            value = number(averages.get(name))
             if value is not None:
                 scale = 100 if measure == ACCURACY else 1
                 yield (measure, rule, average), scale * value
-
-
-def _items(entry: Any) -> ItemsView:
-    """Returns the items of an entry of a record; none where it is no mapping."""
-    return (entry if isinstance(entry, dict) else {}).items()
 
 
 def _over_seeds(rounds: Sequence[int], numbers: Mapping[int, list[float]]) -> dict:

@@ -1,61 +1,44 @@
-"""Accuracy of each client against its size, where an evaluation has kept it."""
+"""Accuracy of each client against its size, in the last evaluation."""
 
-import io
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jaxproto.data import partition_stats
-from jaxproto.errors import UserError, first_few
-from jaxproto.io import atomic
+from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.reporting.html.table import Table, per_cent
 from jaxproto.storage.run_folder import RunFolder
 
-MAX_CLIENTS = 2000  # clients of a run that are drawn
 PREFIX = "correct_"
-KEEP = "--config.eval.per_client=True"
 HOVER = (
     "%{fullData.name}, client %{customdata[0]}: %{y:.2f} %<br>"
     "%{x} training, %{customdata[1]} test examples, round "
 )
-UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+UNREADABLE = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError)
 SPREAD = ("client_mean", "client_std", "client_min", "client_max")
 
 
 def client_accuracy(lines: Sequence[SeedGroupView]) -> dict:
-    """Returns the figure of the newest table of clients of every run, and notes.
+    """Returns the figure of the clients in the last record of every run, and notes.
 
-    The figure is "" if no run has such a table; `spread` is a table over the clients.
+    The figure is "" if no record lists them; `spread` is a table over the clients.
     """
     traces, without, notes = list[dict](), list[str](), list[str]()
     for line, run in [(one, run) for one in lines for run in one.runs]:
-        folder = run.path / "per_client"
-        newest = folder / f"{run.round:06}.npz"
-        file = newest if newest.is_file() else max(folder.glob("*.npz"), default=None)
-        if file is None:
+        if not (run.last and run.last.get("by_client")):
             without.append(run.name)
             continue
         try:
-            with np.load(io.BytesIO(atomic.read(file)), allow_pickle=False) as columns:
-                table = {name: np.asarray(columns[name]) for name in columns.files}
-            round_ = int(file.stem) if file.stem.isdecimal() else run.round
-            traces += _traces(line, run, table, round_)
+            traces += _traces(line, run, run.last["by_client"])
         except UNREADABLE as e:
-            notes.append(f"{run.name}: its tables of clients cannot be read ({e}).")
-        except UserError as e:
-            notes.append(f"{run.name}: {e}")
-        else:
-            if (num := len(table["id"])) > MAX_CLIENTS:
-                share = f"{MAX_CLIENTS} of {num:,} clients, drawn at random"
-                notes.append(f"{run.name}: {share}.")
+            why = escape_unprintable(str(e))
+            notes.append(f"{run.name}: its clients cannot be read ({why}).")
     if without:
         notes.append(
-            f"No accuracies of single clients in {first_few(without)}: runs keep them "
-            f"with {KEEP}. What the last evaluation says of all clients is below."
+            f"No accuracies of single clients in {first_few(without)}: records list "
+            "up to 1,000 clients. What the last evaluation says of all is below."
         )
     x = {"title_text": "training examples of the client", "type": "log"}
     layout = {
@@ -66,33 +49,26 @@ def client_accuracy(lines: Sequence[SeedGroupView]) -> dict:
     return {"html": html, "notes": notes, "spread": spread(lines)}
 
 
-def _traces(
-    line: SeedGroupView, run: RunFolder, table: dict[str, np.ndarray], round_: int
-) -> Iterator[dict]:
+def _traces(line: SeedGroupView, run: RunFolder, listed: dict) -> Iterator[dict]:
     """Yields the marks of the clients of a run, one trace per rule."""
-    id_K, test_K = table["id"].astype(int), table["test_examples"].astype(float)
+    table = {name: np.asarray(column, float) for name, column in listed.items()}
+    id_K, test_K = table["id"].astype(int), table["test_examples"]
     train_K = partition_stats.read_csv(run.path / "partition.csv").train.sum(1)
     if (id_K < 0).any() or (id_K >= len(train_K)).any() or id_K.shape != test_K.shape:
         raise ValueError("they have other clients than partition.csv")
-    shown = np.arange(len(id_K))
-    if len(shown) > MAX_CLIENTS:
-        rng = np.random.default_rng(0)
-        shown = np.sort(rng.choice(shown, MAX_CLIENTS, replace=False))
-    customdata = list(zip(id_K[shown].tolist(), test_K[shown].tolist(), strict=True))
     safe_K = np.where(test_K > 0, test_K, np.nan)
     marker = {"color": figure.colour(line.position), "symbol": line.position % 30}
     for name in (name for name in table if name.startswith(PREFIX)):
-        share_K = 100 * table[name].astype(float) / safe_K
         yield figure.trace(
             "scatter",
             line.when | {"rule": name.removeprefix(PREFIX)},
             mode="markers",
             name=figure.text(run.name),
-            x=train_K[id_K][shown].tolist(),
-            y=share_K[shown].round(3).tolist(),
-            customdata=customdata,
+            x=train_K[id_K].tolist(),
+            y=(100 * table[name] / safe_K).round(3).tolist(),
+            customdata=list(zip(id_K.tolist(), test_K.tolist(), strict=True)),
             marker=marker | {"size": 8, "opacity": 0.75},
-            hovertemplate=f"{HOVER}{round_}<extra></extra>",
+            hovertemplate=f"{HOVER}{run.round}<extra></extra>",
         )
 
 

@@ -1,13 +1,16 @@
 """Runs that a command names: their folders, a folder of them, a sweep."""
 
 import csv
+import io
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.errors import UserError, escape_unprintable
-from jaxproto.reporting import compare
+from jaxproto.io import atomic
+from jaxproto.reporting import compare, leave_out
 from jaxproto.reporting.figures import arguments
 from jaxproto.storage.run_folder import RunFolder, is_run
 
@@ -52,8 +55,7 @@ def discover_runs(
     by_settings: dict[str, RunFolder] = {}
     for name, path in arguments.by_folder_name(list(paths.values())).items():
         try:
-            run = RunFolder.read(path, escape_unprintable(name))
-            _ = run.records  # read here, where a damaged one can be left out
+            run = leave_out.read_run(path, escape_unprintable(name))
         except (UserError, OSError) as e:
             skipped.append(SkippedRun.of(path, e))
             continue
@@ -93,12 +95,14 @@ def _listed(folder: Path) -> list[Path]:
     Their paths are as the sweep saw them, or begin where `sweeps/` is.
     """
     file = folder / TABLE
-    if not file.is_file():
+    if not os.path.lexists(file):
         return []
     try:
-        with file.open(newline="") as lines:
-            names = dict.fromkeys(row.get("workdir") for row in csv.DictReader(lines))
-    except (ValueError, csv.Error) as e:
+        rows = csv.DictReader(io.StringIO(atomic.read(file).decode(), newline=""))
+        names = dict.fromkeys(row.get("workdir") for row in rows)
+        if any("\0" in name for name in names if name):
+            raise ValueError("a path has a NUL byte")
+    except (OSError, ValueError, csv.Error) as e:
         raise UserError(
             f"{file} is no table of a sweep ({e}): give the folders of its cells."
         ) from e

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxproto.data import partition_stats
 from jaxproto.errors import UserError, escape_unprintable, first_few
-from jaxproto.io import json_files
+from jaxproto.io import atomic, json_files
 from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.figure import Option
 from jaxproto.storage.run_folder import RunFolder
@@ -33,9 +33,11 @@ def partitions(runs: Sequence[RunFolder]) -> dict:
     without, notes = [], []
     for run in runs:
         try:
-            counts = (run.path / "partition.csv").read_bytes()
-        except OSError:
+            counts = atomic.read(run.path / "partition.csv")
+        except FileNotFoundError:
             without.append(run.name)
+        except OSError as e:
+            notes.append(f"{run.name}: partition.csv cannot be read: {e.strerror}")
         else:  # the data set names the classes
             key = counts + repr(run.config["data.name"]).encode()
             owners.setdefault(key, []).append(run)

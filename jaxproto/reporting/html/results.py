@@ -71,7 +71,4 @@ def alerts(
 
 def collapsed(run: RunFolder) -> dict[str, int]:
     """Returns the collapsed rules of a run, finished or not, and since which round."""
-    try:
-        return dict(baselines.collapsed_rules(run, baselines.majority_share(run)))
-    except (UserError, TypeError, AttributeError, ValueError):  # of other versions
-        return {}
+    return baselines.collapsed_rules(run, baselines.majority_share(run))

@@ -1,7 +1,6 @@
 """Runs that differ in the seed alone, the progress of a run, numbers of its records."""
 
 import datetime
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -44,17 +43,14 @@ def group_views(runs: Sequence[RunFolder]) -> list[SeedGroupView]:
 
 
 def number(value) -> float | None:
-    """Returns a finite number of a record or summary; None if it is something else."""
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if good and math.isfinite(value) else None
+    """Returns a number of a record or summary; None if it has another kind of value."""
+    return float(value) if isinstance(value, int | float) else None
 
 
 def bytes_until(record: Mapping) -> float | None:
     """Returns the bytes in both directions until a record, from the first round on."""
-    total = record.get("bytes_total")
-    parts = [number(v) for v in total.values()] if isinstance(total, dict) else []
-    known = [v for v in parts if v is not None]
-    return sum(known) if known and len(known) == len(parts) else None
+    parts = [*record.get("bytes_total", {}).values()]
+    return float(sum(parts)) if parts and None not in parts else None
 
 
 def seconds_until(run: RunFolder) -> dict[int, float]:

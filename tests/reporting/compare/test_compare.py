@@ -3,6 +3,7 @@
 import csv
 import inspect
 import io
+import itertools
 import json
 import re
 import runpy
@@ -19,10 +20,10 @@ from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 from jaxproto import config, models
 from jaxproto.cli import compare as command
 from jaxproto.config import presets
-from jaxproto.config.paper_variants import READINGS
+from jaxproto.config.paper_variants import READINGS, in_table
 from jaxproto.methods import METHODS
 from jaxproto.reporting import compare
-from jaxproto.reporting.compare import latex
+from jaxproto.reporting.compare import latex, run_groups
 from jaxproto.reporting.compare import paper_cells as cells
 from jaxproto.reporting.compare import paper_tables as names
 from jaxproto.reporting.compare.paper_rules import published_rule
@@ -69,13 +70,99 @@ def test_the_first_note_says_what_an_accuracy_is(tmp_path):
     path = folder(tmp_path / "a")
     first = "Accuracy in %, best evaluation and final evaluation, pooled over test "
     assert made(path).notes[0].startswith(first)
-    table = made(path, statistics=["best"], average="client")
+    table = made(path, statistics=["best"], averages=["client"])
     assert cells_of(table)["head %"] == "60.00"
     assert "best evaluation, mean over clients" in table.notes[0]
     last = "Accuracy in %, mean of the last 10 evaluations or all if fewer, mean over "
-    notes = made(path, statistics=["last10"], average="client").notes
+    notes = made(path, statistics=["last10"], averages=["client"]).notes
     assert notes[0].startswith(last)
     assert not any(note.startswith("Last evaluations") for note in notes)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv", "json"])
+def test_both_averages_stand_side_by_side_unless_one_is_asked(tmp_path, form, capsys):
+    """In every format; p is that of each, and the first note names both."""
+    mean = {"final": 0.4, "best": 0.45, "mean_last": 0.4}
+    for method, seed in itertools.product(("fedproto", "fedtgp"), (0, 1)):
+        pooled = {**mean, "best": 0.6 + seed / 10 + 0.1 * (method == "fedtgp")}
+        rules = {"head": {"pooled": pooled, "client_mean": mean}}
+        folder(tmp_path / f"{method}{seed}", method, seed, more={"rules": rules})
+    runs = [*map(str, sorted(tmp_path.iterdir())), "--format", form]
+    command.main("compare", [*runs, "--against", "fedproto"])
+    text = capsys.readouterr().out.replace("\\", "")
+    titles = ["best pooled %", "best mean %", "final pooled %", "final mean %"]
+    places = [text.index(f"head {title}") for title in titles]
+    assert places == sorted(places) and text.count("head best mean % p") >= 1
+    assert "45.0" in text and "65.0" in text
+    if form != "csv":
+        assert "pooled over test examples and mean over clients" in text
+    command.main("compare", [*runs, "--average", "client"])
+    text = capsys.readouterr().out.replace("\\", "")
+    assert "head best %" in text and "65.0" not in text and "45.0" in text
+
+
+def test_unequal_rounds_have_columns_of_their_own(tmp_path):
+    """No mark, rank, p or reference reaches from one to the other."""
+    paths = [
+        folder(tmp_path / f"{method}{rounds}", method, 0, accuracy, rounds=rounds)
+        for method, rounds, accuracy in (
+            ("fedproto", 20, 0.5),
+            ("fedtgp", 20, 0.4),
+            ("fedproto", 50, 0.9),
+            ("local", 50, 0.8),
+        )
+    ]
+    table = made(*paths, statistics=["final"], rank="all")
+    short, long = "cifar10, 20 rounds head %", "cifar10, 50 rounds head %"
+    got = {name: cells_of(table, name) for name in ("FedProto", "FedTGP")}
+    assert (got["FedProto"][short], got["FedProto"][long]) == ("50.00", "90.00")
+    assert (got["FedTGP"][short], got["FedTGP"][long]) == ("40.00", "-")
+    assert cells_of(table, "Local (reference)")[short] == "-"
+    assert got["FedTGP"][f"{short} rank"] == "2.0"
+    missing = "No run of local on cifar10, 20 rounds: what clients reach alone"
+    assert any(note.startswith(missing) for note in table.notes)
+    assert not any("rounds differs" in note for note in table.notes)
+    latex_head = compare.render(table, "latex")
+    assert "{c}{CIFAR-10, 20 rounds}" in latex_head
+    assert "{c}{CIFAR-10, 50 rounds}" in latex_head
+    text = compare.render(made(*paths, statistics=["final"]), "markdown")
+    longer, shorter = text.split("cifar10, 20 rounds\n\n")  # that of Local first
+    assert longer.startswith("cifar10, 50 rounds\n\n| method")
+    assert "**90.00**" in longer and "FedTGP" not in longer and "50.00" not in longer
+    table, *notes = shorter.split("\n\n")
+    assert "**50.00**" in table and "90.00" not in table and "Local" not in table
+    assert notes[0].startswith("Accuracy in %")
+
+
+def by_client(at, hits):
+    """A record with the correct predictions of two clients of 10 and 30 examples."""
+    kinds = {"pooled": sum(hits) / 40, "client_mean": (hits[0] / 10 + hits[1] / 30) / 2}
+    told = {"id": [0, 1], "test_examples": [10, 30], "correct_head": hits}
+    return {"round": at, "rules": {"head": kinds}, "by_client": told}
+
+
+def test_a_longer_run_can_be_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
+    hits = {5: [9, 3], 10: [1, 27], 15: [10, 30]}
+    rows = [by_client(*item) for item in hits.items()]
+    long = folder(tmp_path / "long", rounds=15, eval_every=5, history=rows)
+    short = folder(tmp_path / "short", "fedtgp", rounds=10, eval_every=5)
+    cut = run_groups.until(compare.load(long), 10)
+    groups = compare.group_by_seed([cut, compare.load(short)])
+    table = compare.table(groups, statistics=["best", "final", "client_best"])
+    got = cells_of(table)
+    assert got["head best pooled %"] == got["head final pooled %"] == "70.00"
+    assert got["head best mean %"] == "50.00"
+    assert got["head client_best pooled %"] == "90.00"  # (9 + 27) / 40
+    assert got["head client_best mean %"] == "90.00"
+    assert cells_of(table, "FedTGP")["head client_best mean %"] == "-"
+    command.main("compare", [str(long), str(short), "--rounds=10"])
+    assert "rounds head" not in capsys.readouterr().out
+    with refused("was not evaluated after 7 rounds: give --rounds a multiple of its"):
+        run_groups.until(compare.load(long), 7)
+    cosine = {"optimizer__schedule": "cosine", "rounds": 15}
+    other = compare.load(folder(tmp_path / "cosine", history=rows, **cosine))
+    with refused("its rounds depend on their number, 15"):
+        run_groups.until(other, 10)
 
 
 def test_a_run_on_nodes_stands_beside_its_simulation(tmp_path):
@@ -110,6 +197,16 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     assert "rounds differs: 5 in cifar10; 300 in cifar100." in table.notes
 
 
+def test_records_of_several_commits_and_readings_are_told_apart(tmp_path):
+    a = folder(tmp_path / "a", more={"commit": "aa", "reading": "code"})
+    b = folder(tmp_path / "b", "fedtgp", more={"commit": "bb", "reading": "code"})
+    notes = made(a, b).notes
+    assert "commit differs: aa in FedProto; bb in FedTGP." in notes
+    assert not any(note.startswith("reading differs") for note in notes)
+    notes = made(a, folder(tmp_path / "c", "fedtgp")).notes
+    assert "reading differs: code in FedProto; unknown in FedTGP." in notes
+
+
 def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
     good = folder(tmp_path / "good")
     bad = folder(tmp_path / "bad", seed=1, status="diverged", accuracy=0.0)
@@ -134,7 +231,7 @@ def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
         folder(
             tmp_path / method,
             method,
-            more={"rules": {"head": {"pooled": digest}}},
+            more={"rules": {"head": {"pooled": digest, "client_mean": digest}}},
             history=history,
         )
         for method, digest, history in (
@@ -165,7 +262,9 @@ def test_what_one_class_is_worth_stands_below_the_table(tmp_path):
     a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
     c = folder(tmp_path / "c", "fedgh", data__clients=3)
     (b / "partition.csv").write_text("c,s,0,1\n0,train,2,1\n0,test,3,1\n")
-    unknown = "unknown (no partition.csv: older runs, or nodes with their own data)"
+    unknown = (
+        "unknown (no usable partition.csv: older runs, or nodes with their own data)"
+    )
     assert SHARE + f"{unknown}." in made(a, c).notes
     here = "75.00 %, mean over clients 75.00 % in FedProto, FedTGP"
     assert SHARE + f"{here}; {unknown} in FedGH." in made(a, b, c).notes
@@ -213,7 +312,7 @@ def test_the_best_by_the_rule_of_the_published_number_stands_beside_it(tmp_path)
         summary = json.loads((paths[n] / "summary.json").read_text())
         summary["rules"][rule]["pooled"]["best"] = 0.9 + n / 100
         (paths[n] / "summary.json").write_text(json.dumps(summary))
-    table = made(*paths, statistics=["final"], average="client", rules=["local"])
+    table = made(*paths, statistics=["final"], averages=["client"], rules=["local"])
     columns = ("method", "published by", "best by it %")
     rows = [tuple(cells_of(table, row[0])[c] for c in columns) for row in table.rows]
     assert rows == [
@@ -372,7 +471,7 @@ def test_every_cell_of_a_table_has_its_own_name_and_is_found_again(table):
     """Its configuration stands in the cell in any reading; networks read its data."""
     of_table = [
         r
-        for r in cells.published_numbers()
+        for r in names.table_rows()
         if (r.source, r.table) == names.TABLES[table] and r.metric in cells.ACCURACY
     ]
     there = names.cells_of_table(table)
@@ -396,12 +495,50 @@ def test_every_cell_of_a_table_has_its_own_name_and_is_found_again(table):
             )
             if reading:
                 assert made.name == f"{table}-{name}-{reading}"
-            wanted = READINGS.get(fields["method.name"], {}).get(reading, {})
+            wanted = in_table(fields["method.name"], reading)
+            if row.source == "refprotofl":
+                wanted = {k: v for k, v in wanted.items() if k.startswith("method.")}
             stated = cells.PAPER_VALUES.get((row.source, fields["method.name"]), {})
             wanted = wanted | (stated if reading == "paper" else {})
             for key, value in config.resolve_callables(plain, wanted).items():
                 kept = identity.get(key, value)  # gamma where the table varies it
                 assert fields[key] in (value, kept), key
+
+
+STATED = {  # fields outside `method` that a paper or release states for one method
+    **presets.RUN_FIELDS,
+    "refprotofl": {"data.public_share": 0.01},
+}
+
+
+def protocol_of(made):
+    """What a configuration has besides its method and what is stated for that alone."""
+    fields, stated = config.flatten(made), STATED.get(made.method.name, {})
+    assert stated.items() <= fields.items()
+    plain = config.flatten(config.default())
+    fields |= {k: plain[k] for k in stated}
+    rest = {k: v for k, v in fields.items() if not k.startswith("method.")}
+    return {k: v for k, v in rest.items() if k != "name"}
+
+
+@pytest.mark.parametrize("reading", cells.READINGS)
+@pytest.mark.parametrize("table", sorted(names.TABLES))
+def test_all_rows_of_a_table_have_one_protocol_in_every_reading(table, reading):
+    """One initialisation, partition, number of rounds and optimiser."""
+    by_column = {}
+    for name, row in names.cells_of_table(table).items():
+        rest = protocol_of(names.configuration(table, name, reading))
+        column = row.dataset, *(getattr(row, k) for k in names.VARIED_FIELDS)
+        by_column.setdefault(column, []).append(rest)
+    for column, rows in by_column.items():
+        assert run_groups.differing_fields(rows) == [], column
+    assert max(map(len, by_column.values())) > 1
+
+
+def test_cells_of_the_comparison_have_one_protocol_in_the_reading_of_the_code():
+    cases = [n for n in READINGS if "code" in READINGS[n]]
+    loaded = [config.load(f"configs/comparison.py:{name},code") for name in cases]
+    assert run_groups.differing_fields([*map(protocol_of, loaded)]) == []
 
 
 def table_file():
@@ -418,6 +555,15 @@ def test_the_commands_of_the_table_file_are_cells():
     examples = re.findall("`([a-z0-9]+-[a-z0-9.-]+)`", names.__doc__)
     every = {name for table in names.TABLES for name in names.cells_of_table(table)}
     assert examples and every >= set(examples)
+
+
+def test_pairs_of_components_are_cells_without_printed_numbers():
+    """Section 5.2 of S, on three data sets and both bases."""
+    lines = table_file()["main"](["cps_pairs"]).splitlines()
+    assert len(lines) == 18 and all(x.endswith("  # not printed") for x in lines)
+    made = names.configuration("cps_pairs", "cifar10-fedtgp-ppa-cpkd").method
+    assert (made.base, made.scaling, made.distill) == ("fedtgp", "sum", "cpkd")
+    assert (made.masks, made.lam) == ("none", 10.0)
 
 
 def test_a_whole_table_is_commands_that_a_shell_reads():

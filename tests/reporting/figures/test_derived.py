@@ -102,6 +102,20 @@ def test_a_trace_shows_distances_angles_energy_and_force(drawn, path):
     assert legend(figure)[0] == "ProtoNorm, round 3"
 
 
+def test_the_first_alignment_is_that_of_the_first_round(drawn, path, run):
+    told = records.read(path / "metrics.jsonl")[0]["every_round"]
+    first = derived.after_first_round(run)
+    angle = kernels.smallest_angle(run.exp.method.broadcast(first.state.server))
+    assert float(angle) == pytest.approx(told["smallest_angle"][0], rel=1e-5)
+    figure = drawn("alignment_trace", path, "--first")
+    assert legend(figure)[0] == "ProtoNorm, round 1"
+    energy = figure.axes[2].lines[0].get_ydata()
+    for name, at in (("alignment_energy_before", 0), ("alignment_energy_after", -1)):
+        assert energy[at] == pytest.approx(told[name][0], rel=1e-4)
+    last = told["alignment_energy_before"][2]
+    assert energy[0] != pytest.approx(last, rel=1e-4)
+
+
 def test_planes_are_of_the_chosen_clients_and_classes(drawn, path, run):
     axes = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2").axes[0]
     ends = np.array([line.get_xydata()[1] for line in dashed(axes)])
@@ -174,7 +188,11 @@ def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, 
 
 
 def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
-    assert len(drawn("heads", path, "--clients", "2,3").axes) == 3
+    figure = drawn("heads", path, "--clients", "2,3")
+    assert len(figure.axes) == 3
+    turned = drawn("heads", path, "--clients", "2,3", "--scale_by", "class")
+    for shown, each in ((figure, "client"), (turned, "class")):
+        assert shown.axes[2].get_ylabel() == f"of each {each}, 0 to 1"
     other = shutil.copytree(path, tmp_path / "other")
     gap = drawn("heads", path, other).axes[3]
     assert gap.get_title() == "second - first"

@@ -225,7 +225,7 @@ def test_accuracy_against_a_field_has_a_line_per_series(make, draw, bands):
     runs.append(make("other", "tinyproto", 0.7, method__s=5, method__mu=0.5))
     runs.append(make("all", "fedproto", 0.9))
     arguments = ["--field", "method.s", "--rule", "head"]
-    draw("accuracy_against_field", *runs, *arguments)
+    draw("accuracy_against_field", *runs, *arguments, "--statistic", "final")
     first, other, across = bands[0][0]["rule head"]
     assert (first.x, first.kind) == ([5, 50], "points")
     np.testing.assert_allclose(first.mean, [10, 55])
@@ -233,7 +233,7 @@ def test_accuracy_against_a_field_has_a_line_per_series(make, draw, bands):
     assert other.label == "TinyProto-FP (mu 0.5)" and other.x == [5]
     assert (across.label, across.kind) == ("FedProto", "across")
     np.testing.assert_allclose(across.mean, [90])
-    draw("accuracy_against_field", *runs, *arguments, "--statistic", "best")
+    draw("accuracy_against_field", *runs, *arguments)  # as the figures of a sweep
     np.testing.assert_allclose(bands[1][0]["rule head"][0].mean, [20, 65])
 
 

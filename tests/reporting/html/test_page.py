@@ -162,18 +162,21 @@ def test_a_damaged_run_is_named_and_left_out(tmp_path):
     check_every(cases, check)
 
 
-def test_odd_entries_of_records_do_no_harm_and_damage_of_a_part_is_said(tmp_path):
+def test_odd_entries_of_records_are_named_and_damage_of_a_part_is_said(tmp_path):
     path = run(tmp_path / "a", per_client=True)
     whole = (path / "metrics.jsonl").read_text()
-    for entry in ("bytes_total", "seconds", "bytes_up", "metrics"):
+    for entry in ("bytes_total", "seconds", "bytes_up", "metrics", "by_client"):
         odd = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
         (path / "metrics.jsonl").write_text("".join(f"{json.dumps(o)}\n" for o in odd))
-        first, *_ = traces(html_of(path), "plot-curves")
-        assert first["x"] == [1, 2, 3, 4], entry
+        with pytest.raises(UserError, match=f"record of a run: {entry} is 'odd'"):
+            html_of(path)
     (path / "metrics.jsonl").write_text(whole)
-    for part in ("partition.csv", "per_client/000004.npz"):
+    for part, damage in (
+        ("partition.csv", "PK damaged"),
+        ("metrics.jsonl", whole.replace('"id": [0, 1, 2]', '"id": [0, 1, 7]')),
+    ):
         before = (path / part).read_bytes()
-        (path / part).write_bytes(b"PK\x03\x04 damaged")
+        (path / part).write_text(damage)
         html = html_of(path)
         assert "plot-clients" not in figures_of(html)
         assert traces(html, "plot-curves"), part
@@ -232,7 +235,7 @@ def test_texts_of_users_stay_texts(tmp_path):
     assert (tmp_path / "x.html").read_text("utf-8") == made.html
 
 
-def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatch):
+def test_clients_have_their_accuracies_where_records_list_them(tmp_path):
     kept = run(tmp_path / "kept", per_client=True)
     other = run(tmp_path / "other", "local", rules=("head",))
     html = html_of(kept, other)
@@ -243,14 +246,7 @@ def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatc
     assert head["customdata"] == [[0, 10], [1, 4], [2, 20]]  # id, test examples
     said = texts(html)
     assert "No accuracies of single clients in other" in said
-    assert "--config.eval.per_client=True" in said
     assert "other 4 head 40.00 10.00 0.00 100.00" in said
-    monkeypatch.setattr(
-        "jaxproto.reporting.html.client_accuracy.MAX_CLIENTS", 2
-    )  # of many some are drawn
-    html = html_of(kept)
-    assert len(traces(html, "plot-clients", rule="head")[0]["x"]) == 2
-    assert "kept: 2 of 3 clients, drawn at random." in texts(html)
 
 
 def test_a_partition_is_there_once_for_all_runs_that_have_it(tmp_path):

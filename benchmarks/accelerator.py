@@ -1,0 +1,329 @@
+"""All measurements for an accelerator, in one call of at most nine minutes.
+
+    python -m benchmarks.accelerator
+    python -m benchmarks.accelerator --dry       # tiny sizes, on a CPU too
+
+Stages run in processes of their own, most important first, each within its share of
+`--seconds`. Every line is written as it is measured, so that an interrupted call loses
+nothing. It needs jax, flax, optax and the other packages of jaxproto except
+tensorflow-datasets, and no data set.
+
+`roofline` is the share of the speed that the measured matrix product and memory
+bandwidth allow. `--choose` writes the fastest forms of operations to the file that
+`models.ops.ops_for` reads on this platform.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from absl import flags
+
+from benchmarks import local_training, measure, operations, sweep, synthetic
+from benchmarks import round as round_
+from benchmarks.peers import ours, prepare
+from jaxproto import models
+from jaxproto.experiment import build
+from jaxproto.models.ops import forms
+from jaxproto.training import rounds
+
+PRECISIONS = {  # name -> matmul precision of float32, dtype of the networks' bodies
+    "float32": ("highest", "float32"),
+    "tf32": ("default", "float32"),
+    "bfloat16": ("default", "bfloat16"),
+}
+NETWORKS = (
+    "cnn4",
+    "resnet8",
+    "mobilenet_v2",
+    "shufflenet_v2_x1_0",
+    "efficientnet_b0",
+    "resnet4",
+    "resnet10",
+    "resnet18",
+)
+FULL = {
+    "products": 8192,
+    "networks": NETWORKS,
+    "cases": tuple(operations.CASES),
+    "clients": (5, 20),
+    "batch": 32,
+    "pixels": 32,
+    "steps": 10,
+    "train": 320,
+    "federation": {},
+    "federations": 16,
+    "rounds": 5,
+}
+DRY = FULL | {
+    "products": 256,
+    "networks": ("cnn4",),
+    "cases": ("conv3x3_64", "depthwise3x3_192", "grouped3x3_128", "max_pool2", "sums"),
+    "clients": (2,),
+    "batch": 4,
+    "pixels": 28,
+    "steps": 2,
+    "train": 8,
+    "federation": {"clients": 8, "cohort": 2, "images": 10, "test": 16},
+    "federations": 2,
+    "rounds": 1,
+}
+
+FLAGS = measure.flag_values()
+flags.DEFINE_bool("dry", False, "tiny sizes", flag_values=FLAGS)
+flags.DEFINE_bool("choose", False, "write the fastest forms", flag_values=FLAGS)
+flags.DEFINE_float("seconds", 540.0, "time limit of all stages", flag_values=FLAGS)
+flags.DEFINE_string("stage", "", "one stage alone", flag_values=FLAGS)
+
+Lines = Iterator[dict]
+
+
+def products(size: dict) -> Lines:
+    """Yields operations per second of a product, and bytes per second of a copy."""
+    n = size["products"]
+    for name, (precision, dtype) in PRECISIONS.items():
+        a = jnp.ones((n, n), dtype)
+        f = jax.jit(partial(jnp.matmul, precision=precision))
+        seconds = _seconds(lambda f=f, a=a: f(a, a), size)
+        yield {"precision": name, "flops_per_second": 2 * n**3 / seconds}
+    a = jnp.ones((n, n))
+    copy = jax.jit(lambda a: a + 1)
+    seconds = _seconds(lambda: copy(a), size)
+    yield {"bytes_per_second": 2 * a.nbytes / seconds}
+
+
+def _seconds(run: Callable, size: dict) -> float:
+    """Returns the least seconds of a call."""
+    timing = measure.alternate({"": lambda: _wait(run)}, 2 * size["rounds"])
+    return min(timing[""].seconds)
+
+
+def _wait(run: Callable):
+    jax.block_until_ready(run())
+
+
+def operation_forms(size: dict) -> Lines:
+    """Yields milliseconds of every form of every operation."""
+    s = {"clients": max(size["clients"]), "batch": size["batch"], "steps": 5}
+    s |= {"repeats": size["rounds"], "maps": ["all"]}
+    for case in size["cases"]:
+        for row in operations.one_case(case, s):
+            kind, form = operations.CASES[case].kind, row["form"].partition(":")[2]
+            yield {"case": case, "kind": kind, "form": form, "ms": row["ms"]}
+
+
+def networks(size: dict) -> Lines:
+    """Yields samples per second of local training by network, clients and precision."""
+    for name in size["networks"]:
+        for clients in size["clients"]:
+            for precision in PRECISIONS:
+                yield _local_training(name, clients, precision, size)
+
+
+def _local_training(name: str, clients: int, precision: str, size: dict) -> dict:
+    matmul, dtype = PRECISIONS[precision]
+    s = {"classes": 10, "dim": 512, "pixels": size["pixels"], "batch": size["batch"]}
+    s |= {"clients": clients, "steps": size["steps"], "naive_steps": 1}
+    with jax.default_matmul_precision(matmul):
+        task = local_training.make_task(name, s)
+        net = partial(_network, name=name, dtype=dtype)
+        made = local_training.ours(task, "auto", "auto", s["steps"], net)
+        timing = measure.alternate({"": made.run}, size["rounds"])[""]
+    flops = local_training.ceiling_.training_flops(name, task.shape, *task.spec)
+    return {
+        "network": name,
+        "clients": clients,
+        "precision": precision,
+        "samples_per_second": made.samples / timing.median,
+        "flops_per_second": flops and flops * made.samples / timing.median,
+        "compile_seconds": made.compile_seconds,
+    }
+
+
+def _network(task, kind, *, name, dtype):
+    classes, dim = task.spec
+    return models.build(
+        name,
+        input_shape=task.shape,
+        num_classes=classes,
+        feat_dim=dim,
+        compute_dtype=dtype,
+    )
+
+
+def whole_round(size: dict) -> Lines:
+    """Yields seconds of a ProtoNorm round of Ht0, with evaluation and its memory."""
+    for precision, (matmul, dtype) in PRECISIONS.items():
+        with jax.default_matmul_precision(matmul):
+            _, exp = synthetic.equal_clients(
+                clients=8,
+                train=size["train"],
+                test=96 * size["train"] // 320 or 2,
+                shape=(size["pixels"], size["pixels"], 3),
+                classes=10,
+                model__group=",".join(size["networks"][:5][-4:]),
+                model__feat_dim=512,
+                model__compute_dtype=dtype,
+                local__batch_size=min(32, size["train"]),
+            )
+            run = round_.ours(exp)
+            timing = measure.alternate({"": run}, size["rounds"])[""]
+        yield {"precision": precision, "peak_bytes": _peak(), **timing.record()}
+
+
+def _peak() -> int | None:
+    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
+
+def federated_averaging(size: dict) -> Lines:
+    """Yields seconds of a round in pfl-research's CIFAR10-IID settings."""
+    work = prepare.WORKLOADS["cifar"]._asdict() | {"images": 50} | size["federation"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "federation.npz"
+        prepare.images(file, {**work, "rounds": 1, "data": ""})
+        exp = build.experiment(ours.config(str(file), work), jax.default_backend())
+    start = synthetic.start(exp)
+    state, r = start.state, 0
+
+    def run():
+        nonlocal state, r
+        state, _ = rounds.one_round(start.work, r, state)
+        r += 1
+
+    timing = measure.alternate({"": run}, 4 * size["rounds"])[""]
+    yield {
+        "compile_seconds": start.compile_seconds,
+        "peak_bytes": _peak(),
+        **timing.record(),
+    }
+
+
+def batched_sweep(size: dict) -> Lines:
+    """Yields seconds of a round of federations in one program, and one by one."""
+    s = {"config": "protonorm:digits", "clients_at_once": "auto"}
+    s |= {"sizes": [1, size["federations"]], "repeats": size["rounds"]}
+    results, _ = sweep.scaling(s | {"forms": ["all", "one"]})
+    for name, result in results.items():
+        yield {"federations": name, **result}
+
+
+STAGES = {  # name -> measurement, share of the time
+    "products": (products, 0.05),
+    "round": (whole_round, 0.25),
+    "averaging": (federated_averaging, 0.1),
+    "sweep": (batched_sweep, 0.1),
+    "operations": (operation_forms, 0.2),
+    "networks": (networks, 0.3),
+}
+
+
+def run_stage(name: str, size: dict, file: Path):
+    """Runs a stage in this process; appends a line per measurement."""
+    measured, _ = STAGES[name]
+    with file.open("a") as lines:
+        for line in measured(size):
+            lines.write(json.dumps({"stage": name, **line}) + "\n")
+            lines.flush()
+
+
+def run_all(s: dict, file: Path):
+    """Runs all stages in processes of their own, within the time limit."""
+    began, spent = time.monotonic(), 0.0
+    for name, (_, share) in STAGES.items():
+        spent += share * s["seconds"] * (8 if s["dry"] else 1)
+        left = spent - (time.monotonic() - began)  # what earlier stages left, too
+        program = [sys.executable, "-m", "benchmarks.accelerator", f"--stage={name}"]
+        program += [f"--out={file}", "--dry"] if s["dry"] else [f"--out={file}"]
+        clock, status = time.monotonic(), "complete"
+        try:
+            subprocess.run(program, cwd=measure.ROOT, check=True, timeout=left)
+        except subprocess.TimeoutExpired:
+            status = "cut off by the time limit"
+        except subprocess.CalledProcessError as e:
+            status = f"failed with exit code {e.returncode}"
+        note = {"stage": name, "seconds": time.monotonic() - clock, "status": status}
+        with file.open("a") as lines:
+            lines.write(json.dumps(note) + "\n")
+        print(f"{name}: {status}, {note['seconds']:.0f} s", flush=True)
+
+
+def fastest_forms(lines: list[dict]) -> dict[str, str]:
+    """Returns the form of each kind of operation with the least total time."""
+    total: dict[str, dict[str, float]] = {}
+    for line in lines:
+        if "ms" in line:
+            times = total.setdefault(line["kind"], {})
+            times[line["form"]] = times.get(line["form"], 0.0) + line["ms"]
+    return {kind: min(times, key=times.__getitem__) for kind, times in total.items()}
+
+
+def write_forms(
+    platform: str, names: Mapping[str, str], source: str, file: Path = forms.FILE
+):
+    """Writes the forms of a platform.
+
+    Args:
+      names: Field of `Ops` -> name in `FORMS`; other fields are left out.
+      source: Origin of the choice, such as the device that was measured.
+    """
+    known = {kind: name for kind, name in names.items() if kind in forms.FORMS}
+    entry = {"source": source, "forms": known}
+    table = json.loads(file.read_text()) | {platform: entry}
+    file.write_text(json.dumps(table, indent=2) + "\n")
+
+
+def with_roofline(lines: list[dict]) -> list[dict]:
+    """Adds to training speeds their share of the fastest product of the precision."""
+    peak = {
+        line["precision"]: line["flops_per_second"]
+        for line in lines
+        if line["stage"] == "products" and "precision" in line
+    }
+
+    def one(line):
+        top, own = peak.get(line.get("precision", "")), line.get("flops_per_second")
+        known = line["stage"] == "networks" and top and own
+        return {**line, "roofline": own / top} if known else line
+
+    return [one(line) for line in lines]
+
+
+def main(argv):
+    """Measures one stage, or all."""
+    s = measure.parse(FLAGS, argv, __doc__)
+    size = DRY if s["dry"] else FULL
+    if s["stage"]:
+        run_stage(s["stage"], size, Path(s["out"]))
+        return
+    name = "accelerator-dry" if s["dry"] else "accelerator"
+    out = Path(s["out"] or measure.ROOT / "benchmarks" / "results" / f"{name}.json")
+    file = out.with_suffix(".jsonl")
+    file.unlink(missing_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    run_all(s, file)
+    lines = with_roofline([json.loads(line) for line in file.read_text().splitlines()])
+    chosen = fastest_forms(lines)
+    if s["choose"]:
+        machine = measure.machine()
+        source = f"{machine['accelerator'] or machine['cpu']}, benchmarks.accelerator"
+        write_forms(jax.default_backend(), chosen, source)
+    rows = [[line["stage"], _text(line)] for line in lines]
+    view = measure.table("Measurements of this accelerator", ("stage", "result"), rows)
+    results = {"lines": lines, "fastest_forms": chosen}
+    measure.finish(name, {**s, "out": str(out)}, results, [view])
+
+
+def _text(line: dict) -> str:
+    kept = {k: v for k, v in line.items() if k not in ("stage", "seconds", "parts")}
+    return ", ".join(f"{k} {measure.cell(v)}" for k, v in kept.items())
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,80 @@
+"""Seconds of the server's step of a round, by method, clients and classes.
+
+    python -m benchmarks.server
+
+The server gets random non-negative prototypes of half of the classes of each client,
+and computes its next state: FedProto the mean, ProtoNorm the mean and its alignment,
+FedTGP and FedGH train on the uploads. ProtoNorm, Section 6.2: FedTGP's server works
+more the more clients there are, the alignment's does not.
+"""
+
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from absl import flags
+
+from benchmarks import measure
+from jaxproto import models
+from jaxproto.methods import METHODS
+from jaxproto.types import Protos, Spec
+
+FLAGS = measure.flag_values()
+flags.DEFINE_list(
+    "methods", "fedproto,protonorm,fedtgp,fedgh", "names", flag_values=FLAGS
+)
+flags.DEFINE_list("clients", "10,20,50,100", "M, all with every K", flag_values=FLAGS)
+flags.DEFINE_list("classes", "10,100", "K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 3, "steps that count", flag_values=FLAGS)
+
+
+def uploads(clients: int, spec: Spec) -> Protos:
+    """Prototypes [M, K, d] of half of the classes of each client, without counts."""
+    mean_key, held_key = jax.random.split(jax.random.key(0))
+    mean = jnp.abs(jax.random.normal(mean_key, (clients, *spec)))
+    order_MK = jax.random.permutation(
+        held_key,
+        jnp.tile(jnp.arange(spec.num_classes), (clients, 1)),
+        axis=1,
+        independent=True,
+    )
+    held_MK = order_MK < spec.num_classes / 2
+    return Protos(mean * held_MK[..., None], held_MK.astype(jnp.float32))
+
+
+def one(name: str, clients: int, spec: Spec, repeats: int) -> dict:
+    """Time of one size."""
+    method, key = METHODS[name](spec), jax.random.key(1)
+    net = models.build(
+        "mlp", input_shape=(8, 8, 1), num_classes=spec[0], feat_dim=spec[1]
+    )
+    given = method.init_server(net, key), uploads(clients, spec), key
+    step = jax.jit(partial(method.aggregation, net)).lower(*given).compile()
+
+    def call():
+        jax.block_until_ready(step(*given))
+
+    time = measure.alternate({name: call}, repeats)[name]
+    return {"method": name, "M": clients, "K": spec[0], "d": spec[1], **time.record()}
+
+
+def main(argv):
+    """Measures every method and size."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    measured = [
+        one(name, clients, Spec(classes, settings["dim"]), settings["repeats"])
+        for name in settings["methods"]
+        for classes in measure.whole(settings["classes"])
+        for clients in measure.whole(settings["clients"])
+    ]
+    columns = ("method", "K", "M", "s", "min", "max")
+    shown = ("method", "K", "M", "median", "min", "max")
+    cells = [[row[k] for k in shown] for row in measured]
+    view = measure.table("The server's step of a round", columns, cells)
+    measure.finish("server", settings, measured, [view])
+
+
+if __name__ == "__main__":
+    main(sys.argv)

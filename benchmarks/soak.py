@@ -1,0 +1,103 @@
+"""Memory, files and threads of a long run with many clients: they must not grow.
+
+    python -m benchmarks.soak
+
+One run of FedProto on random data, with clients in files, a small MLP, a checkpoint in
+every 10th round, and an evaluation of 50 clients in every 10th. After every 10th round
+it reads resident memory, open files and threads of its process. The exit code is 1 if
+the last quarter has more than the second: 2% or 5 MiB of memory, or any file or thread.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+from rich.console import Console
+
+import jaxproto
+from benchmarks import measure
+from jaxproto import config as config_
+from jaxproto.callbacks import Callback
+
+FLAGS = measure.flag_values()
+flags.DEFINE_integer("clients", 1000, "how many", 1, flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 1000, "how many", 40, flag_values=FLAGS)
+flags.DEFINE_string("store", "disk", "see clients.store", flag_values=FLAGS)
+flags.DEFINE_float("fraction", 0.05, "clients of a round", flag_values=FLAGS)
+
+EVERY = 10  # rounds between two samples
+PER_CLIENT = 12  # examples, of which a quarter are for tests
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Sampler(Callback):
+    """Reads what the process uses."""
+
+    def __init__(self):
+        """Starts without samples."""
+        self.samples, self._start = [], time.perf_counter()
+
+    def on_round(self, record):
+        """Adds a sample."""
+        if record["round"] % EVERY == 0:
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+            files = len(os.listdir("/proc/self/fd"))
+            seconds = time.perf_counter() - self._start
+            sample = [record["round"], resident, files, threading.active_count()]
+            self.samples.append([*sample, seconds])
+
+
+def data(path: Path, clients: int):
+    """Writes random examples of ten classes."""
+    rng, count = np.random.default_rng(0), clients * PER_CLIENT
+    y = np.arange(count) % 10
+    x = (rng.normal(size=(count, 32)) + 3 * np.eye(10, 32)[y]).astype(np.float32)
+    np.savez(path, x_train=x, y_train=y, x_test=x[:100], y_test=y[:100])
+
+
+def soak(s: dict) -> dict:
+    """Trains, and returns the samples."""
+    c = config_.experiment("fedproto", "neutral")
+    c.rounds, c.data.clients = s["rounds"], s["clients"]
+    c.eval_every, c.eval.clients = EVERY, "50"
+    c.model.group, c.model.feat_dim, c.checkpoint_every = "mlp", 16, 10
+    c.participation.law, c.participation.fraction = "uniform", s["fraction"]
+    c.clients.store, c.data.partition, c.local.batch_size = s["store"], "iid", 4
+    sampler = Sampler()
+    with tempfile.TemporaryDirectory() as folder:
+        data(Path(folder) / "toy.npz", s["clients"])
+        c.data.name = f"npz:{folder}/toy.npz"
+        quiet = Console(quiet=True)
+        jaxproto.run(c, Path(folder) / "run", quiet, callbacks=[sampler])
+    return {"samples": sampler.samples}
+
+
+def grown(samples: list) -> list[str]:
+    """Returns what the last quarter has more of than the second, by medians."""
+    rows, n = np.array(samples), len(samples)
+    second, last = (np.median(rows[k * n // 4 : (k + 1) * n // 4], 0) for k in (1, 3))
+    room = [0, max(0.02 * second[1], 5 * 2**20), 0, 0]
+    names = ("", "memory", "files", "threads")
+    return [names[k] for k in (1, 2, 3) if last[k] > second[k] + room[k]]
+
+
+def main():
+    """Prints the table and writes the JSON file."""
+    s = measure.parse(FLAGS, sys.argv, __doc__)
+    found = soak(s)
+    rows = found["samples"][:: max(1, len(found["samples"]) // 10)]
+    shown = [(r, m / 2**20, files, n, t) for r, m, files, n, t in rows]
+    columns = ("round", "MiB", "files", "threads", "seconds")
+    found["grown"] = grown(found["samples"])
+    view = measure.table(f"{s['clients']} clients", columns, shown)
+    measure.finish("soak", s, found, [view])
+    sys.exit(f"grown: {', '.join(found['grown'])}" if found["grown"] else 0)
+
+
+if __name__ == "__main__":
+    main()

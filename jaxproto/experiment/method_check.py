@@ -1,0 +1,249 @@
+"""Check of a method by shapes: every function, in the order of a round.
+
+Nothing is computed. A message names the method, the function, what was expected and
+found, and the line of the author's file.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto import batches
+from jaxproto.client import LocalTraining
+from jaxproto.errors import UserError, describe_failure, place_of, shorten
+from jaxproto.experiment import statelessness
+from jaxproto.method import Aggregation, Method, no_pre_upload
+from jaxproto.methods import METHODS
+from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe
+
+EXAMPLES, CLIENTS = 3, 2  # of the check
+BRANCH = (
+    "needs the value of a traced array in Python, as in an `if`; use jnp.where or "
+    "jax.lax.cond"
+)
+
+
+def make_method(name: str, spec: Spec, arguments: Mapping) -> Method:
+    """Returns the method that the factory of a registered name makes.
+
+    Raises:
+      UserError: The factory fails, or returns something else.
+    """
+    factory = METHODS[name]
+    place = f"({place_of(factory)})."
+    needed = list(inspect.signature(factory).parameters.values())[1:]
+    for p in needed:
+        variadic = p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if p.default is p.empty and p.name not in arguments and not variadic:
+            raise UserError(
+                f"method {name!r}: argument {p.name!r} of its factory has no default; "
+                f"give it one, which becomes that of the field method.{p.name} {place}"
+            )
+    try:
+        method = factory(spec, **arguments)
+    except (UserError, jax.errors.ConcretizationTypeError):
+        raise
+    except Exception as e:  # an author's factory may raise anything
+        why = describe_failure(e)
+        raise UserError(f"method {name!r}: its factory fails: {why}.") from e
+    if not isinstance(method, Method):
+        kind = type(method).__name__
+        raise UserError(
+            f"method {name!r}: its factory returns {kind}; it must return a "
+            f"jaxproto.Method {place}"
+        )
+    return method
+
+
+def check_method(
+    method: Method, net: Net, local: LocalTraining, spec: Spec, examples: Examples
+):
+    """Traces every function of a method with the shapes of one round.
+
+    Args:
+      net: Network of the clients and of the server's state.
+      examples: Examples of the data set, at least one.
+
+    Raises:
+      UserError: A function fails, or its result does not fit the others.
+    """
+    trace = partial(_trace, method)
+    key = jax.eval_shape(jax.random.key, 0)
+
+    server = trace("init_server", key, net=net)
+    down = trace("broadcast", server)
+    new = trace("init_client", key, net=net, kind=_tuple("params, norm, memory"))
+    params, norm, _ = new
+    _same(method, "receive", trace("receive", params, down), params, "init_client")
+    _same(method, "receive_stats", trace("receive_stats", norm, down), norm, "norm")
+    shapes = statelessness.client_shapes(
+        method, net, local, spec.num_classes, examples, EXAMPLES
+    )
+    client, data = shapes.client, Data(shapes.examples, shapes.shard)
+    batch = jax.eval_shape(_batch, data, key)
+
+    loss = partial(_loss, method.loss, net)
+    value, aux = trace("loss", params, norm, batch, down, client, f=loss)
+    if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise _error(
+            method, "loss", f"returns {describe(value)}; it must return a float scalar"
+        )
+    _same(method, "loss", aux.norm, norm, "LossAux.norm, the statistics `norm`,")
+    grads = trace("transform_grads", params)
+    _same(method, "transform_grads", grads, params, "the parameters")
+
+    if method.pre_upload is not no_pre_upload:
+        message = trace("pre_upload", client, data, down, net=net)
+        after = trace("pre_aggregate", server, _of_clients(message), key)
+        _same(method, "pre_aggregate", after, server, "init_server")
+    sent = client, client, data, down, aux.sums
+    up, memory = trace("upload", *sent, net=net, kind=_tuple("message, memory"))
+    _same(method, "upload", memory, client.memory, "the memory of init_client")
+    if method.release is not None:
+        up = trace("release", client, data, up, down, key, net=net)
+    update = method.aggregation
+    ups = trace("update", _of_clients(up), f=update.reduced)
+    after = trace("update", server, ups, key, f=partial(update.finish, net))
+    _same(method, "update", after, server, "init_server")
+
+    features = trace("features", client, batch.x, net=net)
+    if features.ndim != 2 or len(features) != EXAMPLES:
+        what = f"returns {describe(features)}; it must return features [{EXAMPLES},D]"
+        raise _error(method, "features", what)
+    by_rule = trace("predict", client, batch.x, down, net=net, kind=_rules)
+    for rule, scores in by_rule.items():
+        _check_scores(method, rule, scores, features, spec.num_classes)
+
+
+def _batch(data: Data, key):
+    position = jnp.arange(EXAMPLES)
+    return batches.gather_examples(data, position, jnp.ones(EXAMPLES), key)
+
+
+def _loss(loss: Callable, *args):
+    """Returns value and auxiliary output of a loss, or a UserError in their place."""
+    out = loss(*args)
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], LossAux)):
+        raise _WrongKind(out, "(scalar, LossAux(norm, sums))")
+    return out
+
+
+def _of_clients(tree: Tree) -> Tree:
+    """Returns the shapes of messages with an axis of clients."""
+
+    def one(a):
+        return jax.ShapeDtypeStruct((CLIENTS, *a.shape), a.dtype)
+
+    return jax.tree.map(one, tree)
+
+
+class _WrongKind(Exception):
+    """Result of a function that is no tree of the expected kind."""
+
+    def __init__(self, found: Any, expected: str):
+        kind = type(found).__name__
+        if isinstance(found, tuple):
+            kind = f"a {kind} of {len(found)}"
+        super().__init__(f"returns {kind}; it must return {expected}")
+
+
+def _any(out: Any):
+    """Accepts every result."""
+
+
+def _tuple(names: str) -> Callable:
+    """Returns a check that a result is a tuple with these entries."""
+
+    def check(out):
+        if not (isinstance(out, tuple) and len(out) == len(names.split(", "))):
+            raise _WrongKind(out, f"({names})")
+
+    return check
+
+
+def _rules(out: Any):
+    if not (isinstance(out, Mapping) and out):
+        raise _WrongKind(out, "{rule: scores [B, C]}")
+
+
+def _trace(
+    method: Method,
+    slot: str,
+    *args: Tree,
+    net: Net | None = None,
+    f: Callable | None = None,
+    kind: Callable = _any,
+) -> Any:
+    """Returns the shapes of what a function of a method returns.
+
+    Args:
+      slot: Field of the method.
+      args: Shapes of its arguments after `net`.
+      net: First argument, if the function has one.
+      f: Function, if it is not the field itself.
+      kind: Raises `_WrongKind` for a wrong result.
+    """
+    f = f or getattr(method, slot)
+    f = f if net is None else partial(f, net)
+
+    def call(*args):
+        out = f(*args)
+        kind(out)
+        return out
+
+    try:
+        return jax.eval_shape(call, *args)
+    except UserError:
+        raise
+    except _WrongKind as e:
+        raise _error(method, slot, f"{e}") from e
+    except jax.errors.ConcretizationTypeError as e:
+        raise _error(method, slot, f"{BRANCH} ({describe_failure(e)})") from e
+    except Exception as e:  # an author's function may raise anything
+        raise _error(method, slot, f"fails: {describe_failure(e)}") from e
+
+
+def _error(method: Method, slot: str, what: str) -> UserError:
+    f = getattr(method, slot)
+    f = f.finish if isinstance(f, Aggregation) else f
+    return UserError(f"method {method.name!r}: {slot} {what} ({place_of(f)}).")
+
+
+def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
+    """Raises UserError if a tree has not the structure, shapes and types of another.
+
+    Args:
+      source: Origin of the expected tree, for the message.
+    """
+    trees = (dict(jax.tree_util.tree_leaves_with_path(t)) for t in (expected, found))
+    want, have = trees
+    for path in {**want, **have}:
+        a, b = (
+            describe(tree[path]) if path in tree else "nothing" for tree in (want, have)
+        )
+        if a != b:
+            name = jax.tree_util.keystr(path)
+            at = f" at {name}" if name else ""
+            raise _error(method, slot, f"returns {b}{at}; {source} has {a} there")
+    a, b = (repr(jax.tree.structure(tree)) for tree in (expected, found))
+    if a != b:
+        what = f"returns the tree {shorten(b)}; {source} has {shorten(a)}"
+        raise _error(method, slot, what)
+
+
+def _check_scores(method: Method, rule: str, scores, features, classes: int):
+    """Raises UserError for predictions that are no scores of the classes [B, C].
+
+    More than C columns are allowed, such as those of virtual classes, but not features.
+    """
+    columns = scores.shape[-1] if scores.ndim == 2 else 0
+    if columns < classes or classes != columns == features.shape[-1]:
+        what = (
+            f"returns {describe(scores)} for the rule {rule!r}; it must return a score "
+            f"for every class, [{EXAMPLES},{classes}] for {EXAMPLES} examples"
+        )
+        raise _error(method, "predict", what)

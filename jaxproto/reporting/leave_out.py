@@ -1,0 +1,42 @@
+"""Runs that a command names, without those that cannot be read."""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from jaxproto.errors import UserError, escape_unprintable
+from jaxproto.storage.run_folder import RunFolder
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def read_all(runs: Iterable[T], read: Callable[[T], R]) -> list[R]:
+    """Returns what `read` makes of each run; prints why it leaves one out.
+
+    Raises:
+      UserError: none of the runs can be read; the error is that of the first.
+    """
+    results, errors = list[R](), list[tuple[T, UserError]]()
+    for run in runs:
+        try:
+            results.append(read(run))
+        except UserError as e:
+            errors.append((run, e))
+    if errors and not results:
+        raise errors[0][1]
+    for run, error in errors:
+        line = escape_unprintable(f"{getattr(run, 'path', run)}: {error}")
+        sys.stderr.write(f"left out: {line}\n")
+    return results
+
+
+def read_run(path, name: str = "") -> RunFolder:
+    """Reads configuration, summary and records of a run.
+
+    Raises:
+      UserError: one of these files is damaged, or the folder is not that of a run.
+    """
+    run = RunFolder.read(path, name)
+    _ = run.records
+    return run

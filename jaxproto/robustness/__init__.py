@@ -1,0 +1,7 @@
+"""Hostile clients, and aggregation that withstands some of them."""
+
+from jaxproto.robustness.attacks import ATTACKS, Attack, attacked
+from jaxproto.robustness.centres import CENTRES
+from jaxproto.robustness.robust import robust
+
+__all__ = ["ATTACKS", "CENTRES", "Attack", "attacked", "robust"]

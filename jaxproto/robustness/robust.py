@@ -1,0 +1,94 @@
+"""Robust aggregation as a wrapper of any method.
+
+The server replaces the values of every upload by their centre over the clients, and
+then aggregates as the method does: every mean of equal uploads is the centre, whatever
+weights clients claim. Prototypes have a centre per class, over the clients that sent
+it. All arrays together are one vector; single numbers have a centre each. Whole numbers
+such as n_i stay. An upload with a value that is not finite counts as lost.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from jaxproto import gather, kernels
+from jaxproto.errors import UserError
+from jaxproto.hyperparameters import Real
+from jaxproto.method import Aggregation, Method, no_pre_upload
+from jaxproto.robustness.centres import Centre, median
+from jaxproto.types import Array, Protos, Top, Tree
+from jaxproto.uploads import all_finite
+from jaxproto.wire import is_message_node
+
+
+def robust(method: Method, centre: Centre, share: Real) -> Method:
+    """Returns a method whose server takes a robust centre of the uploads.
+
+    Args:
+      centre: One of `CENTRES`.
+      share: Share of the clients that may be hostile.
+    """
+
+    def finish(net, server, up, key):
+        return method.aggregation(net, server, centred(up, centre, share), key)
+
+    def pre_aggregate(server, ups, key):
+        return method.pre_aggregate(server, centred(ups, centre, share), key)
+
+    if method.pre_upload is no_pre_upload:
+        pre_aggregate = method.pre_aggregate
+    update = Aggregation(finish, drops_non_finite=True)
+    return dataclasses.replace(method, update=update, pre_aggregate=pre_aggregate)
+
+
+def arrived(up: Tree) -> Array:
+    """Returns whether uploads [K, ...] arrived with finite values [K]."""
+    return (kernels.are_present(up) > 0) & jax.vmap(all_finite)(up)
+
+
+@kernels.float32_matmuls
+def centred(up: Tree, centre: Centre, share: Real) -> Tree:
+    """Replaces the values of uploads [K, ...] by their centre; lost ones are zero.
+
+    Raises:
+      UserError: clients choose which of their values they send.
+    """
+    if not jax.tree.leaves(up):
+        return up
+    sent_K = arrived(up)
+    up = gather.where_rows(sent_K, up, jax.tree.map(jnp.zeros_like, up))
+    nodes, structure = jax.tree.flatten(up, is_leaf=is_message_node)
+    if any(isinstance(node, Top) for node in nodes):
+        raise UserError(
+            "robust.aggregate compares equal entries of uploads, but clients of this "
+            "method choose the entries that they send; set robust.aggregate to off, or "
+            "take another method."
+        )
+
+    def of_arrays(arrays: list[Array]) -> list[Array]:
+        """Returns the centre of values without a natural zero, such as weights."""
+        _, unravel = ravel_pytree([a[0] for a in arrays])
+        x_KN = jax.vmap(lambda row: ravel_pytree(row)[0])(arrays)
+        middle_N = median(x_KN, sent_K)
+        away_KN = jnp.where(sent_K[:, None], x_KN - middle_N, 0.0)
+        one = unravel(middle_N + centre(away_KN, sent_K, share))
+        return [sent_K.reshape(-1, *[1] * a.ndim) * a for a in one]
+
+    def of_class(x_KD, held_K):
+        return jnp.where(held_K[:, None], centre(x_KD, held_K, share), 0.0)
+
+    joint = []
+    for i, node in enumerate(nodes):
+        if isinstance(node, Protos):
+            mean = jax.vmap(of_class, (1, 1), 1)(node.mean, node.count > 0)
+            nodes[i] = node.replace(mean=mean)
+        elif jnp.issubdtype(node.dtype, jnp.floating) and node.ndim == 1:
+            (nodes[i],) = of_arrays([node])
+        elif jnp.issubdtype(node.dtype, jnp.floating):
+            joint.append(i)
+    together = of_arrays([nodes[i] for i in joint]) if joint else []
+    for i, value in zip(joint, together, strict=True):
+        nodes[i] = value
+    return jax.tree.unflatten(structure, nodes)

@@ -1,0 +1,98 @@
+"""File locks between processes.
+
+The file of a lock has process id and host of its holder, so that a process that waits
+can say for which one. The end of a process releases its locks.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+NOTICE = 5.0  # seconds until a waiting process says for which one it waits
+LIMIT = 60.0  # seconds until it goes on without the lock
+POLL = 0.1  # seconds between two attempts
+
+
+class Held(Exception):
+    """A lock of another process, which the message names."""
+
+
+@contextlib.contextmanager
+def locked(file: IO[bytes]) -> Iterator[None]:
+    """Locks an open file, without waiting, until the block ends.
+
+    A file system without locks, such as Drive on Colab, locks nothing. The file keeps
+    its time of change.
+
+    Raises:
+      Held: another process has the lock.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        raise Held(_holder(file)) from e
+    except OSError:
+        yield
+        return
+    try:
+        _write(file, f"{os.getpid()} on {socket.gethostname()}")
+        yield
+    finally:
+        _write(file, "")
+
+
+@contextlib.contextmanager
+def exclusive_lock(
+    path: Path, say: Callable[[str], object], why: str
+) -> Iterator[None]:
+    """Waits for a lock, but not for ever: after `LIMIT` seconds it goes on without.
+
+    It does not wait if the file cannot be made.
+
+    Args:
+      say: function that prints a line.
+      why: what the holder of the lock does, such as "writes the table".
+    """
+    begin, notice = time.monotonic(), NOTICE
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(locked(stack.enter_context(path.open("a+b"))))
+                break
+            except OSError:
+                break
+            except Held as e:
+                waited = time.monotonic() - begin
+                if waited > LIMIT:
+                    say(f"{e} still {why}: going on without waiting")
+                    break
+                if waited > notice:
+                    say(f"waiting for {e}, which {why} (at most {LIMIT:g} s)")
+                    notice = LIMIT
+            stack.close()
+            time.sleep(POLL)
+        yield
+
+
+def _holder(file: IO[bytes]) -> str:
+    """Returns the words for the holder of a lock."""
+    with contextlib.suppress(OSError):
+        file.seek(0)
+        if holder := file.read(200).decode("utf8", "replace").strip():
+            return f"another process ({holder})"
+    return "another process"
+
+
+def _write(file: IO[bytes], holder: str):
+    """Writes the holder into the file of a lock, or clears it."""
+    with contextlib.suppress(OSError):  # a full disk
+        status = os.fstat(file.fileno())
+        file.truncate(0)
+        file.write(holder.encode())
+        file.flush()
+        os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))

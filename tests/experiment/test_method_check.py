@@ -1,0 +1,242 @@
+"""Mistakes in methods and networks of users: each is one line with its place."""
+
+import dataclasses
+import re
+
+import flax.linen
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+import jaxproto
+from jaxproto import METHODS, UserError, config, losses
+from jaxproto.method import Aggregation
+from jaxproto.methods.fedavg import fedavg
+from jaxproto.models import NETS, from_linen, from_nnx
+from jaxproto.types import LossAux, NetOutput
+
+HERE = re.escape(__file__)
+
+
+def head_average(spec, **changes):
+    """A correct method, averaging heads, with some functions replaced."""
+    del spec
+
+    def loss(net, params, norm, batch, down, client):
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        return losses.cross_entropy(out.logits, batch.y, batch.mask), LossAux(
+            {"net": out.norm}
+        )
+
+    def upload(net, before, after, data, down, sums):
+        return (after.params["net"]["head"], jnp.ones(())), after.memory
+
+    def update(net, server, up, key):
+        heads, sent_K = up
+        total = jnp.maximum(sent_K.sum(), 1)
+        return jax.tree.map(lambda a: a.sum(0) / total, heads)
+
+    slots = {
+        "init_server": lambda net, key: net.init(key)[0]["head"],
+        "receive": lambda own, head: {"net": {**own["net"], "head": head}},
+        "loss": loss,
+        "upload": upload,
+        "update": update,
+    }
+    return jaxproto.Method(**{**slots, **changes})
+
+
+def slots(**changes):
+    return lambda spec: head_average(spec, **changes)
+
+
+def branch(net, params, norm, batch, down, client):
+    if batch.y.sum() > 0:
+        return 0.0, LossAux(norm)
+
+
+def wrong_key(net, server, up, key):
+    return up["body"]
+
+
+def other(out):
+    """A function of any slot that returns a constant."""
+    return lambda *args: out
+
+
+def required(spec, *, rate):
+    return head_average(spec)
+
+
+def failing(spec):
+    return head_average(spec, colour="red")
+
+
+FEATURES = lambda net, client, x, down: {  # noqa: E731
+    "head": net.apply(client.params["net"], client.norm["net"], x, False).feat
+}
+MISTAKES = {  # name -> factory, part of the message
+    "predict: features": (slots(predict=FEATURES), r"predict returns float32\[3,64\]"),
+    "predict: no dict": (slots(predict=other(1.0)), r"predict returns float; .*rule"),
+    "predict: vector": (
+        slots(predict=lambda net, client, x, down: {"mine": jnp.ones(len(x))}),
+        r"predict returns float32\[3\] for the rule 'mine'.*\[3,10\]",
+    ),
+    "update: axis left": (
+        slots(update=lambda net, server, up, key: up[0]),
+        r"update returns float32\[2,10\] at \['bias'\]; init_server has float32\[10\]",
+    ),
+    "update: None": (
+        slots(update=other(None)),
+        r"update returns nothing at \['bias'\]",
+    ),
+    "update: other tree": (
+        slots(update=lambda net, server, up, key: {**server, "extra": jnp.ones(2)}),
+        r"update returns float32\[2\] at \['extra'\]; init_server has nothing",
+    ),
+    "update: other type": (
+        slots(
+            update=lambda net, server, up, key: jax.tree.map(
+                lambda a: a.astype(jnp.int32), server
+            )
+        ),
+        r"update returns int32\[10\] at \['bias'\]; init_server has float32\[10\]",
+    ),
+    "update: list for tuple": (
+        slots(
+            init_server=lambda net, key: (net.init(key)[0]["head"],),
+            receive=lambda own, down: own,
+            update=lambda net, server, up, key: list(server),
+        ),
+        r"update returns the tree .*\[.*; init_server has",
+    ),
+    "update: wrong key": (
+        slots(update=wrong_key),
+        rf"update fails: TypeError: tuple indices .*, line \d+ of {HERE}",
+    ),
+    "summand: no array": (
+        slots(update=Aggregation(other(None), summand=other("text"))),
+        r"update fails: TypeError: .*'text'",
+    ),
+    "upload: no pair": (
+        slots(upload=lambda *args: jnp.ones(3)),
+        r"upload returns \w+; it must return \(message, memory\)",
+    ),
+    "upload: text": (slots(upload=other(("a", ()))), r"upload fails: TypeError"),
+    "upload: memory": (
+        slots(upload=other((0.0, {"last": jnp.ones(2)}))),
+        r"upload returns float32\[2\] at \['last'\]; the memory of init_client has n",
+    ),
+    "loss: no LossAux": (
+        slots(loss=other(0.0)),
+        r"loss returns float; it must return \(scalar, LossAux\(norm, sums\)\)",
+    ),
+    "loss: vector": (
+        slots(loss=lambda net, params, norm, *rest: (jnp.ones(3), LossAux(norm))),
+        r"loss returns float32\[3\]; it must return a float scalar",
+    ),
+    "loss: no statistics": (
+        slots(loss=other((0.0, LossAux({"net": {"mean": jnp.ones(1)}})))),
+        r"loss returns float32\[1\] at \['net'\]\['mean'\]; LossAux.norm.* nothing",
+    ),
+    "loss: a branch": (
+        slots(loss=branch),
+        rf"loss needs the value of a traced array.*, line \d+ of {HERE}",
+    ),
+    "receive: a part": (
+        slots(receive=lambda own, down: {"net": {"head": down}}),
+        r"receive returns nothing at \['net'\]\['body'\].*init_client has float32",
+    ),
+    "receive: missing key": (
+        slots(receive=lambda own, down: {"net": down["body"]}),
+        r"receive fails: KeyError: 'body', line",
+    ),
+    "init_client: a pair": (
+        slots(init_client=lambda net, key: net.init(key)),
+        r"init_client returns a tuple of 2; it must return \(params, norm, memory\)",
+    ),
+    "transform_grads: a part": (
+        slots(transform_grads=lambda grads: grads["net"]),
+        r"transform_grads returns .*; the parameters has",
+    ),
+    "features: of an example": (
+        slots(features=lambda net, client, x: x[0]),
+        r"features returns float32\[.*; it must return features \[3,D\]",
+    ),
+    "factory: a dict": (lambda spec: {}, r"factory returns dict; .*jaxproto.Method"),
+    "factory: no default": (required, r"argument 'rate' of its factory has no default"),
+    "factory: fails": (failing, r"its factory fails: TypeError: .*'colour'"),
+    "factory: the method": (head_average(None), r"METHODS has .*no function: enter"),
+}
+
+
+class Width(nnx.Module):
+    def __init__(self, input_shape, rngs):
+        self.layer = nnx.Linear(7, 3, rngs=rngs)  # whatever the input has
+
+    def __call__(self, x):
+        return self.layer(x.reshape(len(x), -1))
+
+
+class NoShape(Width):
+    def __init__(self, rngs):
+        super().__init__((8, 8, 1), rngs)
+
+
+def no_outputs(input_shape, num_classes, feat_dim, ops=None):
+    net = NETS["mlp"](input_shape, num_classes, feat_dim, ops)
+    return net._replace(apply=lambda params, norm, x, train, key=None: x)
+
+
+def net(name):
+    return NETS[name]((8, 8, 1), 10, 64)
+
+
+NETWORKS = {
+    "a class": (Width, "factory (fails|returns)"),
+    "a network": (net("mlp"), r"is an instance of Net; .*from_nnx"),
+    "a linen module": (flax.linen.Dense(3), r"its factory fails.*from_nnx"),
+    "a wrong width": (from_nnx(Width), "apply fails for inputs .*line .*"),
+    "no input_shape": (from_nnx(NoShape), "its factory fails.*input_shape"),
+    "no NetOutput": (no_outputs, f"apply returns .*, not {NetOutput.__name__}"),
+    "a linen class": (flax.linen.Dense, "factory (fails|returns)"),
+}
+
+
+def experiment(method="fedavg", network="mlp"):
+    made = config.experiment(method, "digits")
+    made.model.group, made.data.clients, made.rounds = network, 3, 1
+    return made
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_a_method_is_named_with_function_and_shapes(name, monkeypatch):
+    factory, message = MISTAKES[name]
+    monkeypatch.setitem(METHODS, "mine", factory)
+    with pytest.raises(UserError, match=message) as e:
+        jaxproto.check(experiment("mine"))
+    assert "\n" not in f"{e.value}"
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_mistake_in_a_network_is_named(name, monkeypatch):
+    factory, message = NETWORKS[name]
+    monkeypatch.setitem(NETS, "mine", factory)
+    with pytest.raises(UserError, match=f"network 'mine'.*{message}"):
+        jaxproto.check(experiment(network="mine"))
+
+
+def test_a_run_checks_before_it_writes_anything(monkeypatch, tmp_path):
+    monkeypatch.setitem(METHODS, "mine", slots(update=other(None)))
+    with pytest.raises(UserError, match="update returns nothing"):
+        jaxproto.run(experiment("mine"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_correct_methods_and_networks_pass(monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", slots())
+    monkeypatch.setitem(METHODS, "sums", lambda spec: dataclasses.replace(fedavg(spec)))
+    monkeypatch.setitem(NETS, "linen", from_linen(flax.linen.Dense(3)))
+    jaxproto.check(experiment("mine"))
+    jaxproto.check(experiment("sums"))

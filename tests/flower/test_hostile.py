@@ -1,0 +1,139 @@
+"""Every lie of one client is a line of faults, and its round is one without it."""
+
+from pathlib import Path
+
+import pytest
+from support import federated, hostile
+from support.federated import QUIET, Calls, metrics, small
+
+from jaxproto.flower import stack_uploads
+from jaxproto.flower.accept import REFUSED
+from jaxproto.flower.protocol import Messages, experiment
+from jaxproto.flower.server_run import run_server
+from jaxproto.storage import records
+from jaxproto.wire import codec
+
+
+def write_schemas(c, folder):
+    """What a client knows of the fields of its messages, in a file for each stage."""
+    folder.mkdir()
+    exp = experiment(c)
+    messages = Messages(exp, exp.cohorts)
+    shapes = stack_uploads.upload_shapes(exp, messages.down_shapes)
+    like = {"first": shapes.first, "train": shapes.up, "evaluate": shapes.sums[0]}
+    for stage, tree in like.items():
+        (folder / f"{stage}.schema").write_bytes(codec._schema(tree))
+
+
+def run(c, path, happens):
+    link = Calls(c, path / "nodes", happens=happens)
+    return run_server(c, path, link, QUIET)
+
+
+@pytest.mark.parametrize(
+    "method", ["fedavg", "fedproto", pytest.param("refprotofl", marks=pytest.mark.long)]
+)
+def test_each_lie_is_one_fault_and_costs_what_a_lost_message_costs(method, tmp_path):
+    plan, schemas = hostile.planned(method, [2]), tmp_path / "schemas"
+    c = small(method, max(r for _, r, _ in plan) + 1)
+    write_schemas(c, schemas)
+
+    def lying(stage, r, i, fields):  # `Calls` counts rounds from 1
+        return hostile.lied(plan, schemas, stage, r - 1, i, fields)
+
+    assert run(c, tmp_path / "lying", lying)["status"] == "finished"
+    assert_refused(c, plan, tmp_path / "lying", tmp_path / "losing")
+
+
+def assert_refused(c, plan, path, other):
+    """Each lie of a run is one fault, and its records are those of another that lost
+    the messages."""
+    faults = records.read(path / federated.FAULTS)
+    found = {(f["stage"], f["round"], f["client"]): f["why"] for f in faults}
+    assert len(faults) == len(plan) == len(found)
+    for (stage, r, i), (_, words) in plan.items():
+        why = found[stage, r if stage == "evaluate" else r + 1, i]
+        assert words in why and why.isprintable() and len(why) < 5000
+
+    def losing(stage, r, i, fields):
+        return {REFUSED: "lost"} if (stage, r - 1, i) in plan else fields
+
+    run(c, other, losing)
+    assert metrics(path) == metrics(other) != []
+
+
+LYING = '''"""What clients 1 and 2 say is what the plan has."""
+
+import sys
+
+sys.path.insert(0, {tests!r})
+
+from flwr.app import ConfigRecord
+from support import hostile
+
+PLAN = hostile.planned("fedavg", [1, 2])
+
+
+def lying(message, context, call):
+    reply, told = call(message, context), message.content["jaxproto"]
+    if reply.has_content() and "round" in told:
+        at = told["stage"], told["round"], context.node_config["client"]
+        fields = dict(reply.content["jaxproto"])
+        said = hostile.lied(PLAN, {schemas!r}, *at, fields)
+        reply.content["jaxproto"] = ConfigRecord(said)
+    return reply
+'''
+TESTS = str(Path(__file__).parents[1])
+
+
+@pytest.mark.long
+def test_sixty_lies_in_a_deployment_are_sixty_faults_and_no_traceback(tmp_path):
+    pytest.importorskip("flwr")
+    from jaxproto.contrib.flower_deployment import deployment
+
+    plan, schemas = hostile.planned("fedavg", [1, 2]), tmp_path / "schemas"
+    c = small("fedavg", max(r for _, r, _ in plan) + 1)
+    write_schemas(c, schemas)
+    assert len(plan) == 60
+    times = {"wait": 120.0, "patience": 300.0}
+    with deployment.Deployment(c, tmp_path / "run", **times) as there:
+        there.add_mod("lying", LYING.format(tests=TESTS, schemas=str(schemas)))
+        there.start_superlink()
+        stranger = there._start(  # without a registered key
+            "stranger",
+            *("flower-supernode", "--superlink", there.address),
+            *("--root-certificates", str(there.certificates.authority)),
+            *("--port", str(deployment.free_port()), "--max-retries", "0"),
+        )
+        for client in range(3):
+            there.start_node(client)
+        submitted = there.run()
+        submitted.wait()
+        deployment.terminate_tree(submitted)
+        assert stranger.wait(60.0) != 0
+        logs = [log.read_text() for log in there.home.glob("*.log")]
+    assert len(logs) == 9 and not any("Traceback" in text for text in logs)
+    assert_refused(c, plan, tmp_path / "run", tmp_path / "losing")
+
+
+@pytest.mark.long
+def test_an_upload_that_makes_the_server_infinite_is_left_out(tmp_path):
+    c, schemas = small("fedavg", 3, wire__bound=3.4e38), tmp_path / "schemas"
+    write_schemas(c, schemas)
+
+    plan = {("train", 1, 2): (hostile.number(3e38), "")}
+
+    def lying(stage, r, i, fields):
+        return hostile.lied(plan, schemas, stage, r - 1, i, fields)
+
+    def losing(stage, r, i, fields):
+        return {REFUSED: "lost"} if (stage, r - 1, i) in plan else fields
+
+    run(c, tmp_path / "lying", lying)
+    run(c, tmp_path / "losing", losing)
+    assert federated.faults(tmp_path / "lying") == [(2, 2, "train")]
+    assert federated.why(tmp_path / "lying") == [
+        "its upload makes the server's state infinite"
+    ]
+    both = (metrics(tmp_path / name) for name in ("lying", "losing"))
+    assert [r["rules"] for r in next(both)] == [r["rules"] for r in next(both)]

@@ -1,0 +1,235 @@
+"""Attacks, and what they and robust centres do to methods, in toys and in runs."""
+
+import io
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+from support import toys
+from support.every import check_every
+from support.federated import both, metrics, simulated, small
+from support.refusal import refused
+
+import jaxproto
+from jaxproto import config
+from jaxproto.config.robustness import hostile_clients
+from jaxproto.experiment import build, traced
+from jaxproto.methods import METHODS
+from jaxproto.methods.fedavg import FedAvgUpload
+from jaxproto.methods.fedproto import FedProtoState
+from jaxproto.robustness import ATTACKS, CENTRES, Attack, attacked, attacks, robust
+from jaxproto.types import Protos
+
+SHARE = 0.3
+RNG = np.random.default_rng(0)
+
+
+# ---------------------------------------------------------------- attacks
+
+MEAN = np.float32([[1, 0], [0, 2], [0, 0]])
+COUNT = np.float32([1, 3, 0])
+S = 2.0
+CHANGED = {  # attack -> prototypes, their counts, and weights that were 1 and are 3
+    "sign_flip": (-S * MEAN, COUNT, 1 - S * 2),
+    "scale": (10 * S * MEAN, COUNT, 1 + 10 * S * 2),
+    "nan": (MEAN * np.nan, COUNT, np.nan),
+    "prototype_roll": (S * MEAN[[2, 0, 1]], COUNT[[2, 0, 1]], 3),
+    "prototype_magnet": (S * np.float32([[0.5, 1]] * 3), [3] * 3, 3),
+}
+
+
+def test_every_attack_sends_what_its_line_says():
+    protos = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
+    up, untrained = (protos, jnp.full(2, 3.0), 7), (protos, jnp.full(2, 1.0), 7)
+    up, untrained = jax.tree.map(jnp.asarray, (up, untrained))
+
+    def sent(kind):
+        attack = Attack(kind, lambda id: id < 1, S)
+        return attacks.changed(attack, up, untrained, jax.random.key(0))
+
+    for kind, (mean, count, weight) in CHANGED.items():
+        protos, weights, size = sent(kind)
+        np.testing.assert_allclose(protos.mean, mean, err_msg=kind)
+        np.testing.assert_allclose(protos.count, count, err_msg=kind)
+        np.testing.assert_allclose(weights, weight, err_msg=kind)
+        assert size == 7
+    many = jax.tree.map(lambda a: jnp.full((1, 4000), a), (3.0, 1.0))
+    noise = attacks.noisy(*many, S, jax.random.key(0)) - 3.0
+    np.testing.assert_allclose([noise.mean(), noise.std()], [0, S * 2], atol=0.2)
+    rest = {"label_flip", "noise", "alie"}  # the first and last in tests of their own
+    assert {*ATTACKS} == {*CHANGED} | rest
+
+
+def test_alie_sends_the_mean_less_deviations_of_those_who_hold_a_class():
+    mean = RNG.normal(size=(4, 2, 3)).astype(np.float32)
+    count = np.float32([[1, 1], [1, 0], [1, 1], [0, 0]])
+    mean *= count[..., None]
+    weights = np.float32([[1.0], [2.0], [6.0], [0.0]])
+    up = Protos(jnp.asarray(mean), jnp.asarray(count)), jnp.asarray(weights)
+    hostile = jnp.asarray([True, False, False, True])  # the last was lost
+    protos, sent = attacks.deviated(up, hostile, S)
+    for c, who in enumerate([[0, 1, 2], [0, 2]]):
+        wanted = mean[who, c].mean(0) - S * mean[who, c].std(0)
+        np.testing.assert_allclose(protos.mean[0, c], wanted, rtol=1e-4)
+    np.testing.assert_array_equal(protos.mean[1:], mean[1:])
+    np.testing.assert_allclose(sent[0], 3 - S * weights[:3].std(), rtol=1e-5)
+    np.testing.assert_array_equal(sent[1:], weights[1:])
+
+
+def uploads(method):
+    """Of the toy's six clients, none of whom has trained before."""
+    return toys.run(method, rounds=1).report.up
+
+
+def test_flipped_labels_are_those_of_a_client_whose_labels_are_flipped(monkeypatch):
+    plain = toys.method(METHODS["fedproto"])
+    flipped = attacked(plain, Attack("label_flip", lambda id: id == 2))
+    found, honest = uploads(flipped), uploads(plain)
+    pool_and_rows = toys.pool_and_rows
+
+    def with_flipped():
+        examples, rows = pool_and_rows()
+        y = examples.y.at[rows[2]].set(toys.SPEC.num_classes - 1 - examples.y[rows[2]])
+        return examples.replace(y=y), rows
+
+    monkeypatch.setattr(toys, "pool_and_rows", with_flipped)
+    wanted = uploads(plain)
+    for a, b, c in zip(*map(jax.tree.leaves, (found, wanted, honest)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+        others = np.arange(6) != 2
+        np.testing.assert_allclose(a[others], c[others], atol=1e-5)
+    assert np.max(np.abs(found.mean - honest.mean)) > 1e-2
+
+
+def test_only_hostile_clients_send_something_else():
+    plain = toys.method(METHODS["fednova"])  # of a change, a number and n_i
+    scaled = attacked(plain, Attack("scale", lambda id: id == 2, 0.5))
+    found, honest = uploads(scaled), uploads(plain)
+    factor = np.where(np.arange(6) == 2, 5.0, 1.0)
+    for a, b in zip(*map(jax.tree.leaves, (found.change, honest.change)), strict=True):
+        wanted = b * factor.reshape(-1, *[1] * (b.ndim - 1))
+        np.testing.assert_allclose(a, wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(found[1:], honest[1:])
+
+
+# ---------------------------------------------------------------- breakdown
+
+
+def sent_by_ten(kind):
+    """Networks and prototypes of ten clients near 1, the first two hostile."""
+    x = jnp.asarray(1 + 0.1 * RNG.normal(size=(10, 3, 4)), jnp.float32)
+    holds = jnp.asarray(np.arange(10)[:, None] % 4 != np.arange(3), jnp.float32)
+    up = Protos(x * holds[..., None], holds), x, jnp.full(10, 7).at[:2].set(10**6)
+    change = partial(attacks.changed, Attack(kind, None, 30.0), key=jax.random.key(0))
+    untrained = jax.tree.map(jnp.zeros_like, up[1:])
+    changed = jax.vmap(change)(up, (up[0], *untrained))
+    hostile_K = np.arange(10) < 2
+    return jax.tree.map(
+        lambda a, b: jnp.where(hostile_K.reshape(-1, *[1] * (a.ndim - 1)), a, b),
+        changed,
+        up,
+    )
+
+
+def test_a_fifth_of_hostile_clients_moves_the_mean_far_and_robust_centres_little():
+    networks = {"net": jnp.zeros((3, 4))}
+    fedavg, fedproto = (toys.method(METHODS[m]) for m in ("fedavg", "fedproto"))
+
+    def check(kind, centre):
+        protos, params, size = sent_by_ten(kind)
+        for method, state, up in (
+            (fedavg, networks, FedAvgUpload({"net": params}, size)),
+            (fedproto, FedProtoState(protos, ()), protos),
+        ):
+            used = robust(method, CENTRES[centre], SHARE) if centre else method
+            end = used.aggregation(None, state, up, jax.random.key(0))
+            away = np.max(np.abs(jax.tree.leaves(end)[0] - 1.0))
+            assert away < 0.8 if centre else not away < 3.0, (method.title, away)
+
+    kinds = ("sign_flip", "scale", "noise", "nan")
+    check_every([*itertools.product(kinds, (None, *CENTRES))], check)
+
+
+@pytest.mark.long
+def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
+    c = small("fedavg", 3, attack__kind="nan", attack__clients="1")
+    assert simulated(c, tmp_path / "mean")["status"] == "diverged"
+    c.robust.aggregate = "median"
+    console = Console(file=io.StringIO(), width=200)
+    assert jaxproto.run(c, tmp_path / "median", console)["status"] == "finished"
+    lines = console.file.getvalue()
+    assert lines.count("not finite, so counted as lost: clients 1") == 3
+    assert [r["evaluated_clients"] for r in metrics(tmp_path / "median")] == [2] * 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "kind"), [("fedavg", "alie"), ("fedproto", "noise")]
+)
+def test_records_of_nodes_that_attack_are_those_of_the_simulator(
+    method, kind, tmp_path
+):
+    fields = {"robust__aggregate": "clipped_mean", "attack__clients": "1"}
+    both(small(method, attack__kind=kind, **fields), tmp_path)
+
+
+# ---------------------------------------------------------------- configurations
+
+
+def configured(method="fedproto", **fields):
+    c = config.experiment(method, "digits")
+    c.model.group = "mlp"
+    c.update_from_flattened_dict({k.replace("__", "."): v for k, v in fields.items()})
+    return c
+
+
+def test_hostile_clients_are_drawn_by_the_seed_of_the_data_or_listed():
+    ids = np.arange(20)
+    few, many = (
+        np.asarray(hostile_clients(configured(attack__share=share))(ids))
+        for share in (0.1, 0.3)
+    )
+    assert (few.sum(), many.sum()) == (2, 6) and not np.any(few & ~many)
+    other = configured(attack__share=0.3, data__seed=2, seed=5)
+    assert np.any(np.asarray(hostile_clients(other)(ids)) != many)
+    listed = hostile_clients(configured(attack__clients="3, 7"))(ids)
+    np.testing.assert_array_equal(np.flatnonzero(listed), [3, 7])
+
+
+def test_programs_of_default_runs_know_nothing_of_attacks_and_shares_are_arguments():
+    c = configured(attack__share=0.4, robust__share=0.1, attack__strength=7.0)
+    assert traced.program_settings(c) == traced.program_settings(configured())
+    ours = {"attack.share", "attack.strength", "robust.share"}
+    assert not ours & {*traced.traced_floats(c)}
+    on = {"attack__kind": "scale", "robust__aggregate": "krum"}
+    a, b = configured(**on), configured(**on, attack__share=0.4, robust__share=0.1)
+    assert traced.program_settings(a) == traced.program_settings(b)
+    assert traced.traced_floats(a) != traced.traced_floats(b)
+
+
+WRONG = {
+    "attack.clients is '3,x'; it must be ids from 0 to": {"attack__clients": "3,x"},
+    "is '20'; it must be ids from 0 to 19": {"attack__clients": "20"},
+    "attack.share is 1.0; it must be at least 0": {"attack__share": 1.0},
+    "robust.share is 0.5; it must be at least 0": {"robust__share": 0.5},
+    "unknown attack.kind 'flip'": {"attack__kind": "flip"},
+}
+
+
+def test_what_cannot_be_is_named_before_training(tmp_path):
+    for message, fields in WRONG.items():
+        with refused(message):
+            config.check(configured(**fields))
+    of_networks = configured("fedavg", attack__kind="prototype_roll")
+    with refused("attack.kind is 'prototype_roll', but fedavg sends nothing that it"):
+        jaxproto.run(of_networks, tmp_path / "a", Console(quiet=True))
+    chosen = configured("refprotofl", robust__aggregate="krum", method__anchors="none")
+    with refused("clients of this method choose the entries that they send"):
+        jaxproto.run(chosen, tmp_path / "b", Console(quiet=True))
+    alone = configured(attack__kind="nan", attack__clients="0,1", data__clients=2)
+    with refused("all clients that are evaluated are hostile"):
+        build.check_experiment(build.experiment(alone, "cpu"))

@@ -1,0 +1,229 @@
+"""Damage to the files of a run's folder, and every command that reads such a folder."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+import jaxproto
+from jaxproto import cli, sweeps
+from jaxproto.errors import UserError
+from jaxproto.storage.default_workdir import default_workdir
+from jaxproto.training import compiler
+from support import attacked
+
+HUGE = 20 * 2**30  # bytes of a sparse file
+ROOM = 4 * 2**30  # bytes of address space that a command may take
+SECONDS = 60  # that a command may take, on a busy machine
+SIGNS = [  # JSON that no run has written
+    *("NaN", "-Infinity", "1e400", "1" + "0" * 400, str(2**63), "-1", "1e308", "0.5"),
+    *("null", "true", '"x"', '""', "[]", "{}", "[[]]", '{"a.b": 1}', '{"": {"": {}}}'),
+    *(r'"\ud800"', r'"\u001b[2J"', r'"\u0000"', '"' + "a" * 300 + '"', "2147483647"),
+]
+
+
+@contextlib.contextmanager
+def two_runs(root: Path):
+    """Makes finished runs of two seeds; yields their configuration and folders."""
+    file = attacked.data(root / "toy.npz")
+    c = attacked.small("fedproto", file, eval__per_client=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((compiler, "compile_to_fit"), (attacked.Figure, "savefig")):
+            patch.setattr(owner, name, getattr(owner, name))  # undone at the end
+        attacked.quick()
+        folders = []
+        for seed in (0, 1):
+            one = attacked.small("fedproto", file, eval__per_client=True, seed=seed)
+            folders.append(root / default_workdir(one).name)
+            attacked.run(one, folders[-1])
+        yield c, folders
+
+
+def copies(folders, to: Path) -> list[Path]:
+    """Copies of the runs, the first of which is to be damaged."""
+    return [Path(shutil.copytree(f, to / f.name, symlinks=True)) for f in folders]
+
+
+def replace(file: Path, make):
+    """Puts something else in the place of a file or folder."""
+    if file.is_dir() and not file.is_symlink():
+        shutil.rmtree(file)
+    else:
+        file.unlink(missing_ok=True)
+    make(file)
+
+
+def huge(file: Path):
+    replace(file, Path.touch)
+    os.truncate(file, HUGE)
+
+
+IRREGULAR = {
+    "folder": lambda file: replace(file, Path.mkdir),
+    "pipe": lambda file: replace(file, os.mkfifo),
+    "endless": lambda file: replace(file, lambda f: f.symlink_to("/dev/zero")),
+    "full": lambda file: replace(file, lambda f: f.symlink_to("/dev/full")),
+    "loop": lambda file: replace(file, lambda f: f.symlink_to(f.name)),
+    "dangling": lambda file: replace(file, lambda f: f.symlink_to("nowhere")),
+    "huge": huge,
+    "gone": lambda file: replace(file, lambda f: None),
+}
+
+
+def with_sign(text: str, place: int | str, sign: str) -> str:
+    """A JSON text in which a value is another: of a place, or of a dotted path."""
+    root = {"": json.loads(text)}
+    spots = dict(_spots(root))
+    container, key = (
+        [*spots.values()][place % len(spots)]
+        if isinstance(place, int)
+        else spots[f"..{place}"]
+    )
+    container[key] = "A SIGN"
+    return json.dumps(root[""]).replace('"A SIGN"', sign)
+
+
+def _spots(value, above=""):
+    """Yields the path of every value below, with its container and key."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in pairs:
+        path = f"{above}.{key}"
+        yield path, (value, key)
+        if isinstance(inner, dict | list):
+            yield from _spots(inner, path)
+
+
+def _ended(call) -> str:
+    """The line that a command ended with, or "" if all was well."""
+    try:
+        call()
+    except SystemExit as end:
+        return str(end.code) if end.code else ""
+    except UserError as error:
+        return f"error: {error}"
+    return ""
+
+
+def command(name, arguments, out):
+    """A command of the command line."""
+    del out
+    cli.call(name, name, [str(a) for a in arguments])
+
+
+def report(c, runs, out):
+    command("report", [*runs, "--prototypes=none", "--out", out / "r.html"], out)
+
+
+def pages(c, runs, out):
+    command("report", [*runs, "--prototypes=all", "--out", out / "r.html"], out)
+
+
+def compared(c, runs, out):
+    command("compare", [*runs, "--target=50", "--format=markdown"], out)
+
+
+def plotted(kind, *more):
+    def plot(c, runs, out):
+        (out / "a.png").unlink(missing_ok=True)
+        command("plot", [kind, out / "a.png", *runs, *more], out)
+
+    plot.__name__ = f"plot_{kind}"
+    return plot
+
+
+def loaded(c, runs, out):
+    run = jaxproto.load(runs[0])
+    assert len(repr(run.metrics)) and run.status and run.rounds >= 0
+    assert run.partition.train.sum() >= 0
+
+
+def opened(c, runs, out):
+    run = jaxproto.load(runs[0])
+    assert len(run.clients) and run.server is not None and run.round >= 0
+
+
+def leaked(c, runs, out):
+    command("leak", ["classes", *runs, "--clients=0"], out)
+
+
+def resumed(c, runs, out):
+    attacked.run(c, runs[0])
+
+
+def swept(c, runs, out):
+    attacked.now.append("fedproto")
+    how = sweeps.SweepOptions("one")
+    axes = {"seed": [0, 1]}
+    sweeps.sweep(c, axes, runs[0].parent, attacked.Console(file=io.StringIO()), how)
+
+
+TABLES = [  # of several runs, without checkpoints: one bad run costs its row
+    *(report, compared),
+    *map(plotted, ("accuracy_over_rounds", "accuracy_against_bytes")),
+    plotted("rounds_to_target", "--target=50"),
+    plotted("accuracy_against_field", "--field=seed"),
+]
+SEVERAL = [*TABLES, pages, leaked]
+READERS = [*SEVERAL, plotted("partition"), loaded, opened]
+WRITERS = [resumed, swept]
+LINE = r"(error: [^\n]{1,3000})?"
+DIFFERENT = "holds a run of a different configuration"  # a line for each field
+EXCUSED = r"are the same run|share no"  # with a bad one among several, too
+
+
+def stamps(folder: Path) -> dict:
+    """What is below a folder: kind, size and time."""
+    found = [folder, *folder.rglob("*")]
+    return {
+        p: (s.st_mode, s.st_size, s.st_mtime_ns) for p in found for s in [p.lstat()]
+    }
+
+
+@contextlib.contextmanager
+def bounded():
+    """Fails a block that takes too long or too much memory."""
+
+    def late(*_):
+        raise AssertionError(f"no answer after {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    signal.alarm(SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check(use, c, runs, out: Path) -> str:
+    """Calls a command; returns the line that it ended with, "" if all was well.
+
+    Fails unless the command ends with results or in one line, in bounded time and
+    memory; several runs must give results for the good one, and a reader must change
+    nothing.
+    """
+    out.mkdir(exist_ok=True)
+    runs = runs if use in (*SEVERAL, *WRITERS) else runs[:1]
+    before = [stamps(run) for run in runs]
+    text = io.StringIO()
+    with bounded(), contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        said = _ended(lambda: use(c, runs, out))
+    assert re.fullmatch(r"(error: [^\n]{1,3000})?", said) or "different conf" in said, (
+        said
+    )
+    if use in SEVERAL:
+        assert not said or re.search(EXCUSED, said), said
+    if use not in WRITERS:
+        assert [stamps(run) for run in runs] == before
+    return said
