@@ -18,12 +18,11 @@ ratio; int8 and noise spoil it. A unit that several examples activate gives thei
 weighted mean, which is counted as a failure.
 """
 
-from collections.abc import Iterator
-from functools import reduce
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, examples
@@ -33,6 +32,7 @@ from jaxproto.types import Array, Net, Tree
 PSNR = 40.0  # dB from which an image counts as returned
 TOLERANCE = 0.05  # of a pixel, in distances of neighbouring values
 LEVELS = 256  # values of pixels at most
+LEAVES = "kernel", "bias"
 COLUMNS = "examples", "images back", "kept", "true"
 NOTE = (
     f"images back: training images that dW/db of a unit matches with {PSNR:g} dB PSNR "
@@ -50,14 +50,13 @@ class FirstLayer(NamedTuple):
 
     def of(self, params: Tree) -> dict[str, Array]:
         """Returns kernel [F, H] and bias [H] of a client's parameters."""
-        return reduce(lambda node, key: node[key], self.path, params)
+        flat = flatten_dict(params)
+        return {leaf: flat[*self.path, leaf] for leaf in LEAVES}
 
     def replaced(self, params: Tree, layer: Tree) -> Tree:
         """Returns the parameters with another layer in this place."""
-        for depth in reversed(range(len(self.path))):
-            outer = FirstLayer(self.path[:depth], self.order_F).of(params)
-            layer = {**outer, self.path[depth]: layer}
-        return layer
+        leaves = {(*self.path, leaf): layer[leaf] for leaf in LEAVES}
+        return unflatten_dict(flatten_dict(params) | leaves)
 
 
 def first_layer(net: Net, params: Tree, norm: Tree, shape) -> FirstLayer | None:
@@ -70,34 +69,25 @@ def first_layer(net: Net, params: Tree, norm: Tree, shape) -> FirstLayer | None:
     def total(params):
         return net.apply(params["net"], norm["net"], x, False).logits.sum()
 
-    grads, flat = jax.grad(total)(params), np.asarray(x).ravel()
-    for path in _dense_layers(params):
-        layer = FirstLayer(path, np.arange(flat.size))
-        kernel, bias = (np.asarray(layer.of(grads)[k]) for k in ("kernel", "bias"))
+    grads, flat = flatten_dict(jax.grad(total)(params)), np.asarray(x).ravel()
+    for (*path, leaf), weights in grads.items():
+        bias = grads.get((*path, "bias"))
+        if leaf != "kernel" or bias is None or weights.shape != (flat.size, bias.size):
+            continue
         unit = np.abs(bias).argmax()
-        ratio = kernel[:, unit] / (bias[unit] or 1.0)
-        if len(ratio) == flat.size:
-            layer.order_F[ratio.argsort()] = flat.argsort()
-            if np.allclose(ratio, flat[layer.order_F], atol=1e-3):
-                return layer
+        ratio = np.asarray(weights[:, unit] / (bias[unit] or 1.0))
+        layer = FirstLayer(tuple(path), np.empty(flat.size, int))
+        layer.order_F[ratio.argsort()] = flat.argsort()
+        if np.allclose(ratio, flat[layer.order_F], atol=1e-3):
+            return layer
     return None
-
-
-def _dense_layers(node: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if not isinstance(node, dict):
-        return
-    if {"kernel", "bias"} <= node.keys() and node["kernel"].ndim == 2:
-        yield path
-    for key, inner in node.items():
-        yield from _dense_layers(inner, (*path, key))
 
 
 def invert_first_layer(layer: FirstLayer, before: Tree, after: Tree) -> np.ndarray:
     """Returns dW_j / db_j of every unit that moved, as flat inputs [J, F]."""
     old, new = layer.of(before), layer.of(after)
     kernel, bias = (
-        np.asarray(new[k], float) - np.asarray(old[k], float)
-        for k in ("kernel", "bias")
+        np.asarray(new[k], float) - np.asarray(old[k], float) for k in LEAVES
     )
     moved = bias != 0
     found = np.empty((moved.sum(), len(kernel)))

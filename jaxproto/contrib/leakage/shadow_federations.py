@@ -71,20 +71,17 @@ def attack_lira(
 def check(next: NextRound, request: AttackRequest):
     """Raises UserError if shadow federations cannot be trained or compared."""
     tests = np.concatenate(next.run.exp.partition.test)
-    reasons = {
-        "give an even number of shadows from 4.": request.shadows < 4
-        or request.shadows % 2,
-        "use membership for other bodies and broadcasts.": request.body != "own"
-        or request.broadcast != "honest",
-        "use membership for methods with two exchanges per round.": (
-            next.run.exp.method.pre_upload is not no_pre_upload
-        ),
-        "set data.pool to True: clients of the run share test examples, and lira needs "
-        "a pool of each client.": len(np.unique(tests)) < len(tests),
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise UserError(f"lira cannot be computed: {reason}")
+    if request.shadows < 4 or request.shadows % 2:
+        mend = "give an even number of shadows from 4."
+    elif (request.body, request.broadcast) != ("own", "honest"):
+        mend = "use membership for other bodies and broadcasts."
+    elif next.run.exp.method.pre_upload is not no_pre_upload:
+        mend = "use membership for methods with two exchanges per round."
+    elif len(np.unique(tests)) < len(tests):
+        mend = "set data.pool to True: clients of the run share test examples."
+    else:
+        return
+    raise UserError(f"lira cannot be computed: {mend}")
 
 
 def halves(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
