@@ -110,7 +110,7 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
     whole, floats = build.federation(exp), dict(exp.floats)
     start_keys = programs.keys(next.run.config.seed)[:2]  # of clients and server
 
-    def train(s: Array, shards, counts) -> Model:
+    def train(s: Array, shards, counts, start_keys) -> Model:
         shadow = whole._replace(shards=shards, counts=counts)
         key = jax.random.fold_in(next.key, s)
 
@@ -121,7 +121,8 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
         model = federation.init_model(shadow, floats, start_keys)
         return lax.scan(one_round, model, jnp.arange(next.run.round))[0]
 
-    models = jax.jit(jax.vmap(train))(jnp.arange(count), shards, counts)
+    every = jax.jit(jax.vmap(train, (0, 0, 0, None)))
+    models = every(jnp.arange(count), shards, counts, start_keys)
     return ShadowFederations(models, shards, inside)
 
 

@@ -49,10 +49,11 @@ def overfitted(request, tmp_path_factory):
 def test_federations_train_on_their_half_and_find_members(overfitted):
     next = next_upload.next_round(overfitted)
     shadows = shadow_federations.train_shadows(next, 4, 0)
-    (shard,), partition = shadows.shards, next.run.exp.partition
+    (shard,), (cohort,) = shadows.shards, next.run.exp.cohorts
+    partition = next.run.exp.partition
     for i, s in ((0, 0), (2, 3)):
-        pool = np.concatenate([partition.train[i], partition.test[i]])
-        rows = shard.index[s, i, : shard.size[s, i]]
+        pool, row = np.concatenate([partition.train[i], partition.test[i]]), cohort.ids.index(i)
+        rows = shard.index[s, row, : shard.size[s, row]]
         np.testing.assert_array_equal(rows, pool[shadows.inside[i][s]])
     asked = leakage.AttackRequest([str(overfitted)], [0, 1, 2], shadows=16)
     rows = leakage.run_attack("lira", asked).rows
