@@ -104,14 +104,23 @@ def read(path: str | os.PathLike, most: int = LARGEST) -> bytes:
       OSError: the file is irregular or larger, or cannot be read.
     """
     with open_regular(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > most:
-            why = f"it has {format_bytes(size)}, over {format_bytes(most)}"
-            raise _unusable(path, why)
-        try:
-            return file.read(size)
-        except MemoryError as e:
-            why = f"its {format_bytes(size)} do not fit into memory"
-            raise _unusable(path, why) from e
+        return read_open(file, path, most)
+
+
+def read_open(file: BinaryIO, path: str | os.PathLike, most: int = LARGEST) -> bytes:
+    """Reads an open regular file of at most `most` bytes; `path` is for errors.
+
+    Raises:
+      OSError: the file is larger, or cannot be read.
+    """
+    if (size := os.fstat(file.fileno()).st_size) > most:
+        why = f"it has {format_bytes(size)}, over {format_bytes(most)}"
+        raise _unusable(path, why)
+    try:
+        return file.read(size)
+    except MemoryError as e:
+        why = f"its {format_bytes(size)} do not fit into memory"
+        raise _unusable(path, why) from e
 
 
 def has_content(path: str | os.PathLike, content: bytes) -> bool:

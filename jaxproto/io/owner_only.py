@@ -47,7 +47,7 @@ def read_owner_only(path: Path) -> bytes:
     """
     with atomic.open_regular(path) as file:
         _check(path, os.fstat(file.fileno()), "600")
-        return atomic.read(path)
+        return atomic.read_open(file, path)
 
 
 def _check(

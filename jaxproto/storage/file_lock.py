@@ -23,11 +23,14 @@ class Held(Exception):
 
 
 @contextlib.contextmanager
-def locked(file: IO[bytes]) -> Iterator[None]:
+def locked(file: IO[bytes]) -> Iterator[str]:
     """Locks an open file, without waiting, until the block ends.
 
     A file system without locks, such as Drive on Colab, locks nothing. The file keeps
     its time of change.
+
+    Yields:
+      The process that died while it had the lock; "" if none did.
 
     Raises:
       Held: another process has the lock.
@@ -35,13 +38,15 @@ def locked(file: IO[bytes]) -> Iterator[None]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:
-        raise Held(_holder(file)) from e
+        holder = _holder(file)
+        raise Held("another process" + f" ({holder})" * bool(holder)) from e
     except OSError:
-        yield
+        yield ""
         return
     try:
+        dead = _holder(file)
         _write(file, f"{os.getpid()} on {socket.gethostname()}")
-        yield
+        yield dead
     finally:
         _write(file, "")
 
@@ -80,12 +85,11 @@ def exclusive_lock(
 
 
 def _holder(file: IO[bytes]) -> str:
-    """Returns the words for the holder of a lock."""
+    """Returns the holder of a lock that its file names; "" if none."""
     with contextlib.suppress(OSError):
         file.seek(0)
-        if holder := file.read(200).decode("utf8", "replace").strip():
-            return f"another process ({holder})"
-    return "another process"
+        return file.read(200).decode("utf8", "replace").strip()
+    return ""
 
 
 def _write(file: IO[bytes], holder: str):

@@ -18,6 +18,7 @@ RECORD: Schema = {  # a line of `metrics.jsonl`
     "bytes_total?": NUMBERS,
     **dict.fromkeys(("bytes_up?", "bytes_down?", "seconds?", "loss?"), NUMBER),
     "every_round?": {EVERY: [NUMBER]},
+    "by_client?": {EVERY: [COUNT]},
 }
 KNOWN = Number(null=False)
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}

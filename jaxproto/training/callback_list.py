@@ -1,7 +1,9 @@
 """Dispatch of run events to callbacks; disables a callback that raises."""
 
 import contextlib
+import contextvars
 import copy
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +26,7 @@ class CallbackList:
 
     def __init__(self, callbacks: Sequence[Callback], console: Console):
         """Stores the callbacks."""
-        self._active, self._console = list(callbacks), console
+        self._active, self._console = list(map(_Thread, callbacks)), console
         self._lock, self._ended = threading.Lock(), False
         self._round = 0
         self.stop: Stop | None = None
@@ -54,15 +56,15 @@ class CallbackList:
 
     def notify(self, event: str, *args: Any):
         """Calls the event of every callback; disables one that raises or hangs."""
-        for callback in [] if self._ended else list(self._active):
+        for thread in [] if self._ended else list(self._active):
             try:
-                handler = getattr(callback, event, None)
-                answer = handler and _call(handler, *copy.deepcopy(args))
+                answer = thread.call(event, *args)
                 if event in ("on_start", "on_evaluation"):
                     self._store_stop(answer)
             except Exception as e:
-                self._active.remove(callback)
-                self._print(f"{name(callback)} is switched off: {_describe(event, e)}")
+                self._active.remove(thread)
+                thread.close()
+                self._print(f"{thread.name} is switched off: {_describe(event, e)}")
 
     def _store_stop(self, answer: Any):
         request = Stop() if answer == STOP else answer
@@ -85,25 +87,17 @@ class CallbackList:
             if self._ended:
                 return
             self._ended = True
-        threads = [
-            (callback, threading.Thread(target=self._end, args=[callback, summary]))
-            for callback in self._active
-        ]
         deadline = time.monotonic() + CLOSE
-        for _, thread in threads:
-            thread.daemon = True
-            thread.start()
-        for callback, thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                self._print(f"{name(callback)} is left behind: it does not end")
-
-    def _end(self, callback: Callback, summary: Mapping):
-        try:
-            if handler := getattr(callback, "on_end", None):
-                handler(copy.deepcopy(dict(summary)))
-        except Exception as e:
-            self._print(f"{name(callback)} has failed: {_describe('on_end', e)}")
+        answers = [(t, t.submit("on_end", dict(summary))) for t in self._active]
+        for thread, answer in answers:
+            thread.close()
+            try:
+                answer.result(max(0.0, deadline - time.monotonic()))
+            except Exception as e:
+                if answer.done():
+                    self._print(f"{thread.name} has failed: {_describe('on_end', e)}")
+                else:
+                    self._print(f"{thread.name} is left behind: it does not end")
 
     def _print(self, text: str):
         self._console.print(
@@ -111,32 +105,51 @@ class CallbackList:
         )
 
 
-def name(callback: Callback) -> str:
-    """Returns the name of a callback in messages."""
-    return f"callback {type(callback).__name__}"
+class _Thread:
+    """Thread of one callback, in which all its handlers run: they may block."""
 
+    def __init__(self, callback: Callback):
+        self.name = f"callback {type(callback).__name__}"
+        self._callback = callback
+        self._calls = queue.SimpleQueue[Callable[[], None] | None]()
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=[self._work], daemon=True).start()
 
-def _call(handler: Callable, *args: Any) -> Any:
-    """Returns the answer of a handler, which may block: it has its own thread.
+    def _work(self):
+        for call in iter(self._calls.get, None):
+            call()
 
-    Raises:
-      TimeoutError: the handler has not ended after `EVENT` seconds.
-    """
-    answer = Future[Any]()
+    def close(self):
+        """Ends the thread after the calls that it has."""
+        self._calls.put(None)
 
-    def call():
+    def submit(self, event: str, *args: Any) -> Future:
+        """Queues an event with copies of its arguments; returns the pending answer."""
+        handler, answer = getattr(self._callback, event, None), Future[Any]()
+
+        def call():
+            try:
+                answer.set_result(handler and handler(*copies))
+            except BaseException as e:
+                answer.set_exception(e)
+
+        copies = copy.deepcopy(args)
+        self._calls.put(call)
+        return answer
+
+    def call(self, event: str, *args: Any) -> Any:
+        """Returns the answer to an event.
+
+        Raises:
+          TimeoutError: the handler has not ended after `EVENT` seconds.
+        """
+        answer = self.submit(event, *args)
         try:
-            answer.set_result(handler(*args))
-        except BaseException as e:
-            answer.set_exception(e)
-
-    threading.Thread(target=call, daemon=True).start()
-    try:
-        return answer.result(EVENT)
-    except TimeoutError as e:
-        if answer.done():  # the handler's own error
-            raise
-        raise TimeoutError(f"takes over {EVENT:g} s") from e
+            return answer.result(EVENT)
+        except TimeoutError as e:
+            if answer.done():  # the handler's own error
+                raise
+            raise TimeoutError(f"takes over {EVENT:g} s") from e
 
 
 def _describe(event: str, error: Exception) -> str:

@@ -28,27 +28,35 @@ from jaxproto.training.programs import Programs
 from jaxproto.types import Examples, Tree
 
 
-def compile_all(*args, **options):
+def compile_all(
+    exp: Experiment,
+    examples: Examples,
+    wrap: ProgramWrapper = program_cache.uncached,
+    *args,
+    **options,
+):
     """Compiles every program before the first round; see `_compile_all`.
 
-    If programs of the cache cannot be compiled, all that were loaded are made anew.
+    If that fails with programs of a cache and succeeds without, these are removed.
     """
-    while True:
-        try:
-            with program_trial.trial() as loaded:
-                return _compile_all(*args, **options)
-        except Exception as e:
-            if not loaded:
-                raise
-            for file in loaded:
-                program_cache.discard(file, e)
+    try:
+        with program_trial.trial() as loaded:
+            return _compile_all(exp, examples, wrap, *args, **options)
+    except Exception as e:
+        if not loaded:
+            raise
+        uncached = program_cache.uncached
+        result = _compile_all(exp, examples, uncached, *args, **options)
+        for file in loaded:
+            program_cache.discard(file, e)
+        return result
 
 
 @xla_cache.gc_paused()
 def _compile_all(
     exp: Experiment,
     examples: Examples,
-    wrap: ProgramWrapper = program_cache.uncached,
+    wrap: ProgramWrapper,
     done: Callable[[str], object] = str,
     many: int = 0,
     over: OneDevice = ONE,

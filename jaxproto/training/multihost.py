@@ -45,6 +45,8 @@ MAX_ERROR_BYTES = 2000  # of an error that is sent to other processes
 TIMEOUT = 30  # seconds without a heartbeat until a process counts as ended
 MEETING = 120  # seconds within which all processes must start
 NOTICE = 10.0  # seconds until a process says for which ones it waits
+WATCH = 5.0  # seconds between two looks for lost processes
+_ended = threading.Event()  # of the run
 
 
 def initialize(coordinator: str, processes: int = 0, process: int = -1):
@@ -100,6 +102,24 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
         ) from e
     finally:
         notice.cancel()
+    if jax.config.values["jax_enable_recoverability"]:
+        threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch():
+    """Ends this process with one line once another one is frozen or cut off.
+
+    Gloo would wait for it for ever. All processes of a run call this at the same time.
+    """
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # without a coordinator
+        while not _ended.wait(WATCH):
+            try:
+                with multihost_utils.live_devices(jax.devices()) as alive:
+                    lost = len(alive) < jax.device_count()
+            except multihost_utils.ProcessFailureError:
+                lost = True
+            if lost and not _ended.is_set():
+                _exit(f"error: {LOST}.")
 
 
 def _check_address(coordinator: str):
@@ -280,6 +300,7 @@ def outlast_others():
     """Waits in the first process, whose coordinator the others need, for their end."""
     if is_multihost():
         barrier("the run has ended")
+        _ended.set()
         time.sleep(1.0 if is_primary() else 0.0)
 
 

@@ -35,10 +35,10 @@ def has_survived(file: Path) -> bool:
     files, marks = current
     files.append(file)
     mark = file.with_name(f"{file.name}.trial")
-    died = mark.exists()
     try:
-        marks.enter_context(file_lock.locked(marks.enter_context(mark.open("a+b"))))
+        file = marks.enter_context(mark.open("a+b"))
+        dead = marks.enter_context(file_lock.locked(file))
     except (OSError, file_lock.Held):  # no room, or another process compiles it now
         return True
     marks.callback(mark.unlink, missing_ok=True)
-    return not died
+    return not dead

@@ -268,6 +268,23 @@ def test_callbacks_that_hang_are_dropped_after_a_while(plain, tmp_path, monkeypa
     assert runs.records(tmp_path) == runs.records(plain)
 
 
+def test_all_handlers_of_a_callback_run_in_one_thread_that_ends(tmp_path):
+    class Threads(Callback):
+        def __init__(self):
+            self.seen = set()
+
+        def note(self, *_):
+            self.seen.add(threading.current_thread())
+
+        on_start = on_evaluation = on_end = note
+
+    callback = Threads()
+    run(each_round(), tmp_path, callback)
+    (thread,) = callback.seen
+    thread.join(5)
+    assert not thread.is_alive()
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(KeyboardInterrupt, "interrupted"), (OSError, "failed")]
 )

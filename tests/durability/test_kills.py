@@ -39,9 +39,9 @@ def test_killed_at_a_call_a_run_goes_on_to_the_same_bits(tmp_path, how, each):
 
 @pytest.mark.landing
 def test_random_lives_end_with_the_bits_of_undisturbed_runs(tmp_path):
-    """For `JAXPROTO_FUZZ_SECONDS`; `support/lives.py` repeats a life by its seed."""
+    """For `FUZZ_SECONDS`; `support/lives.py` repeats a life by its seed."""
     seed = int(time.time() / 86400) * 1000  # others every day
-    seconds = os.environ.get("JAXPROTO_FUZZ_SECONDS", "30")
+    seconds = os.environ.get("FUZZ_SECONDS", "30")
     found, _ = said("lives.py", tmp_path, seconds, seed)
     sys.stdout.write(f"lives: {found}\n")
     assert found["lives"] and found["failed"] == {}

@@ -135,7 +135,7 @@ CONFIGS = {  # name -> content, words of the message
     "loops": (made("return get_config()"), "loops.py, line 4: RecursionError: "),
     "number": (made("return 3"), "get_config returns int"),
     "nothing": (made("pass"), "get_config returns NoneType"),
-    "empty": (made("c = {}", RETURN), "the configuration lacks checkpoint_every, "),
+    "empty": (made("c = {}", RETURN), "the configuration lacks attack.clients, "),
     "list": (made(*LIST), "unknown method ['local']"),
     "strange": (made(*STRANGE), "unknown field of 'config': 'mine'"),
     "deep": (nested(20), "nested more than 8 deep at method.x.x"),
