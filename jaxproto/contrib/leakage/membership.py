@@ -18,6 +18,8 @@ the threshold is the highest score of the others.
 Limits: one global threshold; `shadow_federations.py` has one per example.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +29,7 @@ from jaxproto.contrib.leakage import next_upload, prototype_inversion
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge
 from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
 from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
-from jaxproto.types import Client
+from jaxproto.types import Array, Client, Net, Tree
 
 
 def by_source(
@@ -77,12 +79,15 @@ def by_loss(
     if params is None or "net" not in params:
         return None
     norm = captured.stages.received.norm["net"]
-    apply = jax.jit(captured.net.apply, static_argnums=3)
 
     def score(data):
-        x, y = data
-        logits = apply(params["net"], norm, x, False).logits
-        losses = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)
-        return -np.asarray(losses)
+        return -np.asarray(losses(captured.net, params["net"], norm, *data))
 
     return score(known.members), score(known.outsiders)
+
+
+@partial(jax.jit, static_argnums=0)
+def losses(net: Net, params: Tree, norm: Tree, x: Array, y: Array) -> Array:
+    """Returns the cross-entropy of a network on every example."""
+    logits = net.apply(params, norm, x, False).logits
+    return optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)

@@ -18,7 +18,7 @@ Limits: methods with one exchange per round. The attacker of the pool is strong:
 knows every example, only not which ones were trained on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -62,10 +62,11 @@ def attack_lira(
     """Infers membership by the likelihood ratio and, for comparison, by a threshold."""
     check(next, request)
     shadows = train_shadows(next, request.shadows, request.seed)
+    stages = last_rounds(next, shadows)
     for id in ids:
-        stages = last_round(next, shadows, id)
+        of_shadows = stages(id)
         for case in attack_cases.attack_cases(next, request, [id]):
-            yield from _compare(pool_case(case), stages, shadows.inside[id])
+            yield from _compare(pool_case(case), of_shadows, shadows.inside[id])
 
 
 def check(next: NextRound, request: AttackRequest):
@@ -126,24 +127,35 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
     return ShadowFederations(models, shards, inside)
 
 
-def last_round(next: NextRound, shadows: ShadowFederations, id: int) -> RoundStages:
-    """Returns the stages [S, ...] of a client in the attacked round of all shadows."""
-    exp, count = next.run.exp, len(shadows.inside[id])
-    index, cohort = next_upload.cohort_and_index(next.run, id)
-    row = cohort.ids.index(id)
+def last_rounds(
+    next: NextRound, shadows: ShadowFederations
+) -> Callable[[int], RoundStages]:
+    """Returns a function of a client: its stages [S, ...] in the attacked round."""
+    exp = next.run.exp
 
-    def simulate(s: Array, model: Model, shards) -> RoundStages:
-        client, shard = jax.tree.map(lambda a: a[row], (model.clients, shards))
-        client = cohort.persistence.restore(exp.method, cohort.net, client[index])
-        down = federation.broadcast(exp.method, model.server, exp.formats).message
-        key = jax.random.fold_in(next.key, s)
-        task = LocalTask(exp.method, cohort.net, next.local, key, down, next.examples)
-        return next_upload.simulate_client(task, down, client, shard[index], MAX_STEPS)
+    @partial(jax.jit, static_argnums=0)
+    def simulate(index: int, row: Array, models: Model, shards) -> RoundStages:
+        cohort = exp.cohorts[index]
 
-    stages = jax.jit(jax.vmap(simulate))(
-        jnp.arange(count), shadows.models, shadows.shards
-    )
-    return jax.device_get(stages)
+        def one(s: Array, model: Model, shards) -> RoundStages:
+            states = model.clients[index], shards[index]
+            client, shard = jax.tree.map(lambda a: a[row], states)
+            client = cohort.persistence.restore(exp.method, cohort.net, client)
+            down = federation.broadcast(exp.method, model.server, exp.formats).message
+            key = jax.random.fold_in(next.key, s)
+            task = LocalTask(
+                exp.method, cohort.net, next.local, key, down, next.examples
+            )
+            return next_upload.simulate_client(task, down, client, shard, MAX_STEPS)
+
+        return jax.vmap(one)(jnp.arange(len(shadows.inside[0])), models, shards)
+
+    def of_client(id: int) -> RoundStages:
+        index, cohort = next_upload.cohort_and_index(next.run, id)
+        row = cohort.ids.index(id)
+        return jax.device_get(simulate(index, row, shadows.models, shadows.shards))
+
+    return of_client
 
 
 def pool_case(case: AttackCase) -> AttackCase:

@@ -52,7 +52,8 @@ def test_federations_train_on_their_half_and_find_members(overfitted):
     (shard,), (cohort,) = shadows.shards, next.run.exp.cohorts
     partition = next.run.exp.partition
     for i, s in ((0, 0), (2, 3)):
-        pool, row = np.concatenate([partition.train[i], partition.test[i]]), cohort.ids.index(i)
+        row = cohort.ids.index(i)
+        pool = np.concatenate([partition.train[i], partition.test[i]])
         rows = shard.index[s, row, : shard.size[s, row]]
         np.testing.assert_array_equal(rows, pool[shadows.inside[i][s]])
     asked = leakage.AttackRequest([str(overfitted)], [0, 1, 2], shadows=16)
