@@ -36,8 +36,8 @@ def has_survived(file: Path) -> bool:
     files.append(file)
     mark = file.with_name(f"{file.name}.trial")
     try:
-        file = marks.enter_context(mark.open("a+b"))
-        dead = marks.enter_context(file_lock.locked(file))
+        opened = marks.enter_context(mark.open("a+b"))
+        dead = marks.enter_context(file_lock.locked(opened))
     except (OSError, file_lock.Held):  # no room, or another process compiles it now
         return True
     marks.callback(mark.unlink, missing_ok=True)
