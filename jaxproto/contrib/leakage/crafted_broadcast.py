@@ -34,18 +34,15 @@ def with_crafted(next: NextRound, seed: int) -> NextRound:
     public = attacker.attacker_knowledge(exp, 0, seed).public[0]
     form: Any = jax.tree.structure(params)
 
-    def is_network(node) -> bool:
-        return bool(jax.tree.structure(node) == form)
+    def is_part(node) -> bool:
+        return bool(isinstance(node, Protos) or jax.tree.structure(node) == form)
 
     def craft(node: Tree) -> Tree:
         if isinstance(node, Protos):
             return jax.tree.map(lambda a: jnp.roll(a, 1, 0), node)
-        if layer is None or not is_network(node):
+        if layer is None or not is_part(node):
             return node
         return with_trap_weights(layer, node, public, key)
-
-    def is_part(node) -> bool:
-        return isinstance(node, Protos) or is_network(node)
 
     return next._replace(down=jax.tree.map(craft, next.down, is_leaf=is_part))
 

@@ -95,7 +95,7 @@ MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxprot
     "counts with error 0.45, where equal counts err by 1.42. Membership: area 0.5 "
     "(0.46 to 0.54); by shadow federations, of runs that train longer on fewer "
     "examples, 0.59 (0.57 to 0.62). One step on one example gives its image with PSNR "
-    "39.85 dB, where public means have 14.97. The first layer, which is dense, gives "
+    "39.84 dB, where public means have 14.97. The first layer, which is dense, gives "
     "training images back exactly: 162 of 4031 after a whole round, 701 of 4031 if the "
     "server crafts its broadcast; none in float16 or int8.",
     ENTRIES: "RefProtoFL's, of the last layer, name classes with precision 0.44 and "
