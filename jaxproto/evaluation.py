@@ -1,4 +1,7 @@
-"""Evaluation of a cohort: sums per prediction rule, metric and client."""
+"""Evaluation of a cohort: sums per prediction rule, metric and client.
+
+The rules are those of `Method.predict`.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

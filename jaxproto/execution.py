@@ -1,4 +1,6 @@
-"""Execution modes of a cohort: clients one by one, in chunks, or all in step.
+"""Maps over the clients of a cohort: one by one, in chunks, or all in step.
+
+Where the server needs a sum of uploads only, the clients' summands are added here.
 
 All modes compute the same formula: each client takes its own steps on its own batches,
 and padding changes nothing. In floating point they are equal up to rounding, because

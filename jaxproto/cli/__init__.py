@@ -9,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -126,9 +127,13 @@ def _errors_in_one_line() -> Iterator[None]:
 
 def _output_works() -> bool:
     """Flushes the output; what cannot be written is dropped, also at the end."""
+    file = sys.stdout.fileno()
+    (reader := select.poll()).register(file, 0)
     try:
         sys.stdout.flush()
+        lost = bool(reader.poll(0))  # also where nothing was buffered
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return False
-    return True
+        lost = True
+    if lost:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), file)
+    return not lost

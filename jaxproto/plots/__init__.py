@@ -1,7 +1,8 @@
 """Pictures of arrays as PNG, PDF or SVG files; they need the extra `[plots]`.
 
-The suffix of the file names its format. Inside `paper_width("column")` or
-`paper_width("text")` a picture is as wide as a column or the text of a paper.
+`jaxproto/reporting/figures` computes the arrays from runs. The suffix of the file names
+its format. Inside `paper_width("column")` or `paper_width("text")` a picture is as wide
+as a column or the text of a paper.
 """
 
 from jaxproto.plots.alignment_curve import alignment_trace

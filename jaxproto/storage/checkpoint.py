@@ -1,4 +1,4 @@
-"""Checkpoints of a run's whole state.
+"""Checkpoints of a run's whole state, `jaxproto.training.programs.State`.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
 (`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`).

@@ -1,1 +1,4 @@
-"""Training of a run: compiled programs, rounds, client stores, progress."""
+"""Runs on the host: compiled programs, loop over rounds, client stores, progress.
+
+The local steps of a client are in `jaxproto/client.py`.
+"""

@@ -3,6 +3,7 @@
 `hostile_folders.check` says what every command must keep to.
 """
 
+import itertools
 import os
 import sys
 import zipfile
@@ -211,9 +212,10 @@ def test_a_closed_or_full_output_is_no_traceback(monkeypatch, made):
     read, closed = os.pipe()
     os.close(read)
     full = os.open("/dev/full", os.O_WRONLY)
-    for arguments in (["help"], ["compare", *map(str, made[1])]):
+    commands = ["help"], ["compare", *map(str, made[1])]
+    for arguments, buffering in itertools.product(commands, (-1, 1)):
         for to, end in ((closed, 141), (full, "error: cannot write the output: No sp")):
-            with os.fdopen(os.dup(to), "w") as output:
+            with os.fdopen(os.dup(to), "w", buffering) as output:
                 monkeypatch.setattr(sys, "stdout", output)
                 with pytest.raises(SystemExit) as e:
                     cli.main(arguments)

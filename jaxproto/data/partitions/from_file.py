@@ -85,7 +85,7 @@ def load(
       seed: of that division, which does not depend on the order of the lines.
 
     Raises:
-      UserError: an invalid line of the file; or from `public.withdraw`.
+      UserError: an invalid line of the file; or from `remove_public`.
     """
     registry.check_arguments(train_share, seed)
     tested = None if pooled else registry.official_test(dataset)
