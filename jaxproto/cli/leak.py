@@ -9,7 +9,7 @@ from jaxproto import plots
 from jaxproto.cli import table_output
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.contrib import leakage
-from jaxproto.contrib.leakage import attacks, figures
+from jaxproto.contrib.leakage import attack_cases, figures
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.summary import table_formats
@@ -30,6 +30,8 @@ def main(prog: str, arguments: Sequence[str]):
         formats=[form for form in args.formats.split(",") if form],
         noises=_parse_numbers("noise", args.noise, float),
         body=args.body,
+        broadcast=args.broadcast,
+        shadows=args.shadows,
         sizes=_parse_sizes(args.sizes),
         seed=args.seed,
         data_dir=args.data_dir,
@@ -51,7 +53,7 @@ def _parser(prog: str) -> Parser:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="for table and pictures"
     )
-    first = f"ids, 0,3,...; the first {attacks.CLIENTS} by default"
+    first = f"ids, 0,3,...; the first {attack_cases.CLIENTS} by default"
     parser.add_argument("--clients", default="", help=first)
     parser.add_argument(
         "--formats",
@@ -65,11 +67,22 @@ def _parser(prog: str) -> Parser:
         "root mean square: 0,0.1,...",
     )
     parser.add_argument(
-        "--body", choices=attacks.BODIES, default="own", help="the attacker's network"
+        "--body",
+        choices=attack_cases.BODIES,
+        default="own",
+        help="the attacker's network",
     )
-    sizes = ",".join(f"{b}x{s}" for b, s in attacks.SIZES)
-    about = f"for `updates`: examples per step x steps, default {sizes}"
+    parser.add_argument(
+        "--broadcast",
+        choices=attack_cases.BROADCASTS,
+        default="honest",
+        help="crafted: of a server that sends weights or prototypes made to leak",
+    )
+    sizes = ",".join(map(_size_name, attack_cases.SIZES))
+    about = f"for `updates`: examples per step x steps, or round; default {sizes}"
     parser.add_argument("--sizes", default=sizes, help=about)
+    about = f"for `lira`: number of federations, default {attack_cases.SHADOWS}"
+    parser.add_argument("--shadows", type=int, default=attack_cases.SHADOWS, help=about)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data_dir", default="", help="folder of a moved data set")
     return parser
@@ -83,10 +96,20 @@ def _parse_numbers(name: str, text: str, kind):
 
 
 def _parse_sizes(text: str) -> list[tuple[int, int]]:
-    if any(not re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", p) for p in text.split(",")):
-        raise UserError(f"sizes is {text!r}; give examples x steps, as 1x1,8x1,2x4.")
-    pairs = [map(int, part.split("x")) for part in text.split(",")]
-    return [(batch, steps) for batch, steps in pairs]
+    """Parses sizes such as 8x1,round."""
+    sizes = []
+    for part in text.split(","):
+        found = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", part)
+        if found is None and part != "round":
+            raise UserError(
+                f"sizes is {text!r}; give examples x steps or round, as 1x1,2x4,round."
+            )
+        sizes.append((int(found[1]), int(found[2])) if found else attack_cases.ROUND)
+    return sizes
+
+
+def _size_name(size: tuple[int, int]) -> str:
+    return "round" if size == attack_cases.ROUND else "{}x{}".format(*size)
 
 
 def _write(name: str, table: leakage.AttackTable, out: Path) -> list[Path]:

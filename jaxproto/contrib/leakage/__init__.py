@@ -2,12 +2,12 @@
 
 `next_upload.py` computes the upload that a client would send next, `attacker.py` the
 knowledge of an attacker. The docstring of each attack states its threat model and
-limits: `prototype_inversion.py`, `gradient_inversion.py`, `membership.py` and
-`class_inference.py`. `attacks.py` runs them over runs, formats and noise; the command
-is `jaxproto leak`.
+limits: `prototype_inversion.py`, `gradient_inversion.py`, `dense_inversion.py`,
+`membership.py`, `shadow_federations.py`, `joined_rounds.py` and `class_inference.py`.
+`attacks.py` runs them over runs, formats and noise; the command is `jaxproto leak`.
 
-The server is honest but curious: it sends no crafted broadcasts and does not combine
-uploads of several rounds. A failed attack does not prove that data are safe.
+The server is honest but curious, unless its broadcast is crafted
+(`crafted_broadcast.py`). A failed attack does not prove that data are safe.
 """
 
 from jaxproto.contrib.leakage.attacks import (

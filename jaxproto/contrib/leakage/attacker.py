@@ -22,6 +22,7 @@ class AttackerKnowledge(NamedTuple):
     outsiders: tuple[np.ndarray, np.ndarray]  # an equal number of each class
     public: tuple[np.ndarray, np.ndarray]
     training: tuple[np.ndarray, np.ndarray]  # all training examples of the client
+    ids: tuple[np.ndarray, np.ndarray]  # rows in the data of members and outsiders
 
 
 def attacker_knowledge(exp: Experiment, id: int, seed: int) -> AttackerKnowledge:
@@ -45,8 +46,13 @@ def attacker_knowledge(exp: Experiment, id: int, seed: int) -> AttackerKnowledge
         parts["members"].append(members[:size])
         parts["outsiders"].append(others[:size])
         parts["public"].append(others[half:])
-    samples = {k: examples(exp, np.concatenate(rows)) for k, rows in parts.items()}
-    return AttackerKnowledge(training=examples(exp, training), **samples)
+    rows = {k: np.concatenate(part) for k, part in parts.items()}
+    samples = {k: examples(exp, part) for k, part in rows.items()}
+    return AttackerKnowledge(
+        training=examples(exp, training),
+        ids=(rows["members"], rows["outsiders"]),
+        **samples,
+    )
 
 
 def examples(exp: Experiment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,72 +1,42 @@
 """Attacks over runs, formats and noise levels, reported as a table and images."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from jaxproto import wire
 from jaxproto.config import privacy
 from jaxproto.contrib.leakage import (
     attacker,
     class_inference,
+    crafted_broadcast,
+    dense_inversion,
     gradient_inversion,
+    joined_rounds,
     membership,
     next_upload,
     prototype_inversion,
     result_tables,
     scores,
+    shadow_federations,
 )
-from jaxproto.contrib.leakage.attacker import AttackerKnowledge
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, NextRound
+from jaxproto.contrib.leakage.attack_cases import (
+    BODIES,
+    BROADCASTS,
+    CLIENTS,
+    ROUND,
+    AttackRequest,
+    AttackResult,
+    Images,
+    attack_cases,
+    cases_of,
+)
+from jaxproto.contrib.leakage.next_upload import NextRound
 from jaxproto.errors import UserError, choose_from
 from jaxproto.privacy import OFF
 from jaxproto.reporting import compare, leave_out
 from jaxproto.summary.table_formats import TableView
 from jaxproto.training import privacy_ledger
-from jaxproto.types import Client
-
-BODIES = ("own", "other")
-CLIENTS, SIZES = 3, ((1, 1), (2, 1), (4, 1), (8, 1), (2, 4))
-Images = tuple[dict[str, np.ndarray], np.ndarray]  # by name, true first; classes
-
-
-class AttackRequest(NamedTuple):
-    """Options of an attack."""
-
-    workdirs: Sequence[str]
-    clients: Sequence[int] = ()  # ids; () attacks the first CLIENTS
-    formats: Sequence[str] = ()  # on the wire; () is the format of each run
-    noises: Sequence[float] = (0.0,)  # standard deviations, see `on_the_wire`
-    body: str = "own"  # the network that the attacker has
-    sizes: Sequence[tuple[int, int]] = SIZES  # batch size and steps of updates
-    seed: int = 0
-    data_dir: str = ""
-
-
-class AttackCase(NamedTuple):
-    """Client under attack, with the knowledge of the attacker and the wire format."""
-
-    captured: CapturedUpload
-    known: AttackerKnowledge
-    body: Client
-    form: str
-    noise: float
-    seed: int
-
-    @property
-    def messages(self):
-        """Returns both messages as the server receives them."""
-        return next_upload.on_the_wire(self.captured, self.form, self.noise, self.seed)
-
-
-class AttackResult(NamedTuple):
-    """Result of an attack on one client."""
-
-    rows: list[dict]
-    images: Images | None = None
-    scores: tuple[np.ndarray, np.ndarray] | None = None  # members, others
 
 
 class Attack(NamedTuple):
@@ -87,40 +57,6 @@ class AttackTable(NamedTuple):
     images: Images | None  # of the first client
 
 
-def attack_cases(
-    next: NextRound, request: AttackRequest, ids: Sequence[int]
-) -> Iterator[AttackCase]:
-    """Yields every client, format and noise level, after local training."""
-    for id in ids:
-        captured = next_upload.upload(next, id)
-        yield from _cases(captured, attacker_network(captured, request.body), request)
-
-
-def _cases(
-    captured: CapturedUpload, body: Client, request: AttackRequest
-) -> Iterator[AttackCase]:
-    run = captured.next.run
-    known = attacker.attacker_knowledge(run.exp, captured.id, request.seed)
-    for form in request.formats or (run.exp.formats.up,):
-        for noise in request.noises:
-            yield AttackCase(captured, known, body, form, noise, request.seed)
-
-
-def attacker_network(captured: CapturedUpload, body: str) -> Client:
-    """Returns the client whose network the attacker has, when features were made."""
-    if body == "other":
-        _, cohort = next_upload.cohort_and_index(captured.next.run, captured.id)
-        if len(cohort.ids) < 2:
-            raise UserError(
-                f"client {captured.id} is the only one with the architecture "
-                f"{cohort.name}: there is no other body; ask for own."
-            )
-        row = cohort.ids.index(captured.id)
-        captured = next_upload.upload(captured.next, cohort.ids[row - 1])
-    has_early = next_upload.prototypes(captured.stages.early, ()) is not None
-    return captured.stages.received if has_early else captured.stages.trained
-
-
 def attack_prototypes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
     """Inverts prototypes to images."""
     attacker.check_images(next.run.exp)
@@ -134,7 +70,10 @@ def attack_prototypes(next: NextRound, request: AttackRequest, ids: Sequence[int
 
 
 def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
-    """Inverts weight updates to images, for every batch size."""
+    """Inverts weight updates to images, for every batch size.
+
+    A whole round is attacked in closed form alone.
+    """
     attacker.check_images(next.run.exp)
     scores.check_installed()
     exp = next.run.exp
@@ -145,27 +84,31 @@ def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
     for id in ids:
         for size in request.sizes:
             captured = next_upload.upload(next, id, *size)
-            for case in _cases(captured, captured.stages.trained, request):
+            for case in cases_of(captured, captured.stages.trained, request):
+                up = case.messages[1]
+                counts = dense_inversion.count_images(captured, up, case.known)
+                if size == ROUND:
+                    no_scores = dict.fromkeys(gradient_inversion.SCORES)
+                    yield case, AttackResult([{"size": "round", **no_scores, **counts}])
+                    continue
                 result = gradient_inversion.invert_update(
-                    task, captured, case.messages[1], case.known, size, case.seed
+                    task, captured, up, case.known, size, case.seed
                 )
                 if result is None:
                     return
-                yield case, AttackResult([result[0]], result[1:])
+                row = {"size": "{} x {}".format(*size), **result[0], **counts}
+                yield case, AttackResult([row], result[1:])
 
 
 def attack_membership(next: NextRound, request: AttackRequest, ids: Sequence[int]):
     """Infers membership from prototypes and from weights."""
     for case in attack_cases(next, request, ids):
-        captured, messages, known = case.captured, case.messages, case.known
-        by_source = {
-            "prototypes": membership.by_prototype(captured, messages, known, case.body),
-            "weights": membership.by_loss(captured, messages, known),
-        }
+        by_source = membership.by_source(
+            case.captured, case.messages, case.known, case.body
+        )
         for source, result in by_source.items():
-            if result is not None:
-                row = {"source": source, "AUC": scores.auc(*result)}
-                yield case, AttackResult([row], scores=result)
+            row = {"source": source, "AUC": scores.auc(*result)}
+            yield case, AttackResult([row], scores=result)
 
 
 def attack_classes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
@@ -189,9 +132,9 @@ ATTACKS = {
         "no prototypes of its own data",
     ),
     "updates": Attack(
-        "images and labels from a weight update of few examples",
+        "images and labels from a weight update",
         attack_updates,
-        ("batch", "steps"),
+        ("size",),
         "psnr",
         "no whole network",
     ),
@@ -201,6 +144,20 @@ ATTACKS = {
         ("source",),
         "AUC",
         "neither prototypes nor a network",
+    ),
+    "lira": Attack(
+        "whether an example was trained on, by shadow federations",
+        shadow_federations.attack_lira,
+        ("source", "test"),
+        "AUC",
+        "neither prototypes nor a network",
+    ),
+    "joined": Attack(
+        "an example that a client gains between two rounds, from its prototypes",
+        joined_rounds.attack_joined,
+        (),
+        "AUC",
+        "no unscaled prototypes",
     ),
     "classes": Attack(
         "which classes a client holds, and how many examples of each",
@@ -227,6 +184,7 @@ def run_attack(
     """
     attack = ATTACKS[choose_from("attack", name, ATTACKS)]
     choose_from("body", request.body, BODIES)
+    choose_from("broadcast", request.broadcast, BROADCASTS)
     for form in request.formats:
         choose_from("format", form, wire.FORMATS)
     if any(not (math.isfinite(n) and n >= 0) for n in request.noises):
@@ -241,6 +199,8 @@ def run_attack(
         report(f"{name} of {run.path}")
         next = next_upload.next_round(run.path, request.data_dir)
         ids = request.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
+        if request.broadcast == "crafted":
+            next = crafted_broadcast.with_crafted(next, request.seed)
         columns = _privacy_columns(next) if some_private else {}
         return run.path, (attack.run(next, request, ids), columns)
 
@@ -289,7 +249,11 @@ def _notes(attack: Attack, request: AttackRequest) -> list[str]:
         "noise: standard deviation over the root mean square of what is sent, besides "
         "that of privacy.unit; not clipped, so no differential privacy.",
     ]
-    if attack.run is not attack_updates:
+    if request.broadcast == "crafted":
+        notes.append(crafted_broadcast.NOTE)
+    if attack.run is attack_updates:
+        notes.append(dense_inversion.NOTE)
+    else:
         notes.append(f"The attacker's network, where it needs one: {request.body}.")
     return notes
 
@@ -300,7 +264,7 @@ def _first_images(attack: Attack, results: list) -> Images | None:
     if not with_images:
         return None
     if attack.run is attack_updates:
-        one_step = [p for p in with_images if p[1].rows[0]["steps"] == 1] or with_images
-        first = [p for p in one_step if p[0].captured.id == one_step[0][0].captured.id]
-        return max(first, key=lambda p: p[1].rows[0]["batch"])[1].images
+        one_step = [p for p in with_images if p[1].rows[0]["size"].endswith("x 1")]
+        images = [p[1].images for p in one_step or with_images]
+        return max(images, key=lambda pair: len(pair[1]))
     return with_images[0][1].images

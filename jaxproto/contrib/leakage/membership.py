@@ -9,13 +9,16 @@ with their labels; for prototypes, also a network, as in `prototype_inversion.py
   al., CSF 2018).
 
 Members are training examples of the client; the others are as many test examples of
-the same classes. The result is the area under the ROC curve; 0.5 is guessing. Over
-several clients it is the mean, with the interval of one test on all their examples.
+the same classes. The area under the ROC curve, 0.5 for guessing, is a mean over clients
+and runs, with the interval of one test on all different examples. An area near 0.5 does
+not protect single examples, so the table has the rates of true positives at low rates
+of false ones (Carlini et al., S&P 2022). A rate of 0.1% takes 1,000 others; with fewer,
+the threshold is the highest score of the others.
 
-Limits: one global threshold, without shadow models, which find more (Shokri et al., S&P
-2017; Carlini et al., S&P 2022). An area near 0.5 does not protect single examples. The
-area on few examples has a wide interval.
+Limits: one global threshold; `shadow_federations.py` has one per example.
 """
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +29,18 @@ from jaxproto.contrib.leakage import next_upload, prototype_inversion
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge
 from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
 from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
-from jaxproto.types import Client
+from jaxproto.types import Array, Client, Net, Tree
+
+
+def by_source(
+    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the scores of members and outsiders by what is sent."""
+    by_source = {
+        "prototypes": by_prototype(captured, messages, known, body),
+        "weights": by_loss(captured, messages, known),
+    }
+    return {source: pair for source, pair in by_source.items() if pair is not None}
 
 
 def by_prototype(
@@ -65,12 +79,15 @@ def by_loss(
     if params is None or "net" not in params:
         return None
     norm = captured.stages.received.norm["net"]
-    apply = jax.jit(captured.net.apply, static_argnums=3)
 
     def score(data):
-        x, y = data
-        logits = apply(params["net"], norm, x, False).logits
-        losses = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)
-        return -np.asarray(losses)
+        return -np.asarray(losses(captured.net, params["net"], norm, *data))
 
     return score(known.members), score(known.outsiders)
+
+
+@partial(jax.jit, static_argnums=0)
+def losses(net: Net, params: Tree, norm: Tree, x: Array, y: Array) -> Array:
+    """Returns the cross-entropy of a network on every example."""
+    logits = net.apply(params, norm, x, False).logits
+    return optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)

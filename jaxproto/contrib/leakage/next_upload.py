@@ -126,12 +126,22 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     return NextRound(run, examples, local, key, first, down)
 
 
-def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> CapturedUpload:
+def upload(
+    next: NextRound,
+    id: int,
+    batch: int = 0,
+    steps: int = 0,
+    *,
+    client: Client | None = None,
+    rows: np.ndarray | None = None,
+) -> CapturedUpload:
     """Computes the upload of a client after local training.
 
     Args:
       batch: Examples per step; 0 takes the batch size of the run.
       steps: Local steps of one epoch; 0 trains as in a round of the run.
+      client: State of the client before the round; None is that of the run.
+      rows: Some of its training examples, as rows of the data; None is all.
 
     Raises:
       UserError: the run has no client `id`, or the client has too few examples.
@@ -139,7 +149,8 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Captured
     exp = next.run.exp
     check_id(id, len(exp.partition.train))
     index, cohort = cohort_and_index(next.run, id)
-    row, num_examples = cohort.ids.index(id), len(exp.partition.train[id])
+    rows = exp.partition.train[id] if rows is None else rows
+    row, num_examples = cohort.ids.index(id), len(rows)
     if batch * steps > num_examples:
         raise UserError(
             f"client {id} has {num_examples} training examples, fewer than "
@@ -148,9 +159,14 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Captured
     local = next.local
     if steps:
         local = dataclasses.replace(local, epochs=1, batch_size=batch)
-    client = jax.tree.map(lambda a: jnp.asarray(a)[row], next.run.state.clients[index])
-    client = cohort.persistence.restore(exp.method, cohort.net, client)
-    shard = jax.tree.map(lambda a: jnp.asarray(a)[row], exp.train[index])
+    if client is None:
+        client = jax.tree.map(lambda a: a[row], next.run.state.clients[index])
+        client = cohort.persistence.restore(exp.method, cohort.net, client)
+    table = np.zeros_like(exp.train[index].index[row])
+    table[:num_examples] = rows
+    shard = Shard(table, np.asarray(num_examples, np.int32))
+    counts = np.bincount(exp.dataset.y[rows], minlength=exp.spec.num_classes)
+    client = client.replace(count=jnp.asarray(counts, jnp.float32))
 
     @jax.jit
     def play(key, first, down, client, examples, shard):
@@ -161,7 +177,7 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Captured
         play(next.key, next.first, next.down, client, next.examples, shard)
     )
     used = stages.order[: batch * steps or num_examples]
-    return CapturedUpload(next, cohort.net, id, stages, np.asarray(shard.index)[used])
+    return CapturedUpload(next, cohort.net, id, stages, table[used])
 
 
 def cohort_and_index(run: RestoredRun, id: int) -> tuple[int, Cohort]:

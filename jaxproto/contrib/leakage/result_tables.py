@@ -1,15 +1,22 @@
 """Tables of the results of attacks."""
 
 import math
+from statistics import fmean as mean
 
 import numpy as np
 
-from jaxproto.contrib.leakage import scores
+from jaxproto.contrib.leakage import dense_inversion, scores
 from jaxproto.summary.table_formats import TableView, Value
+
+RATES = 0.01, 0.001  # of false positives (Carlini et al., S&P 2022)
 
 
 def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
-    """Returns a row per format, noise level and key: means over clients and runs.
+    """Returns a row per format, noise level and key, over clients and runs.
+
+    Numbers of images are summed, others averaged. Rates of true positives are those of
+    one threshold for all scores. The interval of the area counts an example once, in
+    however many runs it is.
 
     Args:
       keys: Columns that identify a row.
@@ -19,16 +26,24 @@ def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
     for case, result in results:
         for row in result.rows:
             key = case.form, case.noise, *(row[k] for k in keys)
-            groups.setdefault(key, []).append((row, result.scores))
+            groups.setdefault(key, []).append((row, result.scores, case.known.ids))
     rows = []
     for key, members in groups.items():
         row = dict(zip(("format", "noise", *keys), key, strict=True))
         for name in [n for n in members[0][0] if n not in row]:
-            values = [r[name] for r, _ in members if r[name] is not None]
-            row[name] = float(np.mean(values)) if values else None
+            values = [r[name] for r, *_ in members if r[name] is not None]
+            pool = sum if name in dense_inversion.COLUMNS else mean
+            row[name] = pool(values) if values else None
         if members[0][1] is not None:
-            sizes = [sum(len(s[i]) for _, s in members) for i in (0, 1)]
+            (found, other), ids = (
+                [np.concatenate([m[k][i] for m in members]) for i in (0, 1)]
+                for k in (1, 2)
+            )
+            sizes = [len(np.unique(of_side)) for of_side in ids]
             row["low"], row["high"] = scores.auc_interval(row["AUC"], *sizes)
+            for fpr in RATES:
+                rate = 100 * scores.tpr(found, other, fpr)
+                row[f"TPR % at FPR {100 * fpr:g}%"] = rate
             row["members"], row["others"] = sizes
         rows.append(row)
     return rows

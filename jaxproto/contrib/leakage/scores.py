@@ -1,4 +1,4 @@
-"""Scores of attacks: area under the ROC curve and similarity of images."""
+"""Scores of attacks: ROC curve and similarity of images."""
 
 import importlib.util
 
@@ -18,6 +18,12 @@ def auc(members: np.ndarray, others: np.ndarray) -> float:
     """Returns the probability that a member scores above another; ties count half."""
     higher = members[:, None] > others
     return float(np.mean(higher + 0.5 * (members[:, None] == others)))
+
+
+def tpr(members: np.ndarray, others: np.ndarray, fpr: float) -> float:
+    """Returns the share of members above a threshold that at most `fpr` others pass."""
+    threshold = np.sort(others)[::-1][int(fpr * len(others))]
+    return float(np.mean(members > threshold))
 
 
 def auc_interval(area: float, members: int, others: int) -> tuple[float, float]:

@@ -14,8 +14,8 @@ from support.every import check_every
 from jaxproto import cli
 from jaxproto.contrib import leakage
 from jaxproto.contrib.leakage import (
+    attack_cases,
     attacker,
-    attacks,
     class_inference,
     figures,
     gradient_inversion,
@@ -165,6 +165,15 @@ def test_independent_scores_have_an_area_of_a_half_within_the_interval():
     assert 180 <= inside < 200  # 95%
 
 
+def test_rates_of_true_positives_are_those_of_a_threshold_that_few_others_pass():
+    others = np.arange(1000.0)
+    members = np.array([500.0, 988.5, 989.0, 989.5, 998.5, 999.0, 2000.0, -np.inf])
+    assert scores.tpr(members, others, 0.01) == 4 / 8  # above 989; ten others pass
+    assert scores.tpr(members, others, 0.001) == 3 / 8  # above 998; one other passes
+    assert scores.tpr(members, others[:100], 0.001) == 7 / 8  # none of few may pass
+    assert scores.tpr(np.zeros(3), np.zeros(5), 0.5) == 0.0
+
+
 def test_scores_of_images():
     x = np.random.default_rng(0).uniform(-1, 1, (5, 8, 8, 1)).astype(np.float32)
     assert scores.ssim(x, x) > 0.999 and scores.psnr(x, x) > 60
@@ -249,6 +258,7 @@ def test_what_cannot_be_is_one_line(fedavg):
         ("--formats=float31", "float31"),
         ("--noise=-1", "noise is"),
         ("--sizes=3", "sizes is '3'"),
+        ("--sizes=round,0x1", "examples x steps or round"),
         ("--clients=x", "clients is 'x'"),
         ("--sizes=500x500", "training examples, fewer than 500 x 500"),
     ]
@@ -344,7 +354,7 @@ def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
     alone = leakage.run_attack("membership", asked._replace(workdirs=[str(path)])).rows[
         0
     ]
-    assert row["members"] == 2 * alone["members"]
+    assert row["members"] == alone["members"]  # an example of both runs counts once
     assert row["unit"] == "example" and row["epsilon"] == alone["epsilon"] > 100
     both = leakage.AttackRequest([str(path), str(loud)], clients=[0])
     epsilons = [row["epsilon"] for row in leakage.run_attack("membership", both).rows]
@@ -354,7 +364,9 @@ def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
 @needs_accounting
 def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     made = next_upload.upload(quiet[1], 0)
-    own, other = (attacks.attacker_network(made, which) for which in attacks.BODIES)
+    own, other = (
+        attack_cases.attacker_network(made, which) for which in attack_cases.BODIES
+    )
     kernel = [b.params["net"]["head"]["kernel"] for b in (own, other)]
     assert int(own.id) == 0 != int(other.id) and not np.allclose(*kernel)
     has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)
@@ -366,4 +378,4 @@ def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     run = run._replace(exp=run.exp._replace(cohorts=cohorts))
     alone = made._replace(next=made.next._replace(run=run))
     with pytest.raises(UserError, match="the only one with the architecture"):
-        attacks.attacker_network(alone, "other")
+        attack_cases.attacker_network(alone, "other")

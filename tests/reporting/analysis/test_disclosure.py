@@ -16,6 +16,7 @@ pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 ROOT = Path(__file__).parents[3]
 LEAKS = sorted((ROOT / "results" / "leakage").glob("*.json"))
+IMAGES = sorted((ROOT / "results" / "leakage").glob("[!p]*/updates.json"))  # exact
 PAGE = (ROOT / "docs/how_to/privacy.md").read_text()
 WAYS = ("once", "up first", "up", "down")
 
@@ -65,6 +66,12 @@ def test_what_is_cited_as_measured_is_in_the_tables_of_the_run(view):
         cited = set(re.findall(r"\d+\.\d+", text))
         assert cited and cited <= there, (label, cited - there)
         assert f"{label}, measured: {text}" in view.notes
+    exact = [json.loads(file.read_text())["rows"][0] for file in IMAGES]
+    assert len(exact) == 2 and {row["format"] for row in exact} == {"float32"}
+    for row in exact:
+        back = f"{row['images back']} of {row['examples']}"
+        assert back in " ".join(disclosure.MEASURED[disclosure.VALUES].split())
+        assert f"| {row['examples']} | {row['images back']} | {row['kept']} |" in PAGE
 
 
 def private(method, unit):

@@ -1,0 +1,93 @@
+"""Cases of an attack: clients, wire formats and noise levels of finished runs."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxproto.contrib.leakage import attacker, next_upload
+from jaxproto.contrib.leakage.attacker import AttackerKnowledge
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, NextRound
+from jaxproto.errors import UserError
+from jaxproto.types import Client
+
+BODIES = ("own", "other")
+BROADCASTS = ("honest", "crafted")
+ROUND = (0, 0)  # the batches of a round of the run
+SIZES = (1, 1), (2, 1), (4, 1), (8, 1), (2, 4), ROUND
+CLIENTS, SHADOWS = 3, 64
+Images = tuple[dict[str, np.ndarray], np.ndarray]  # by name, true first; classes
+
+
+class AttackRequest(NamedTuple):
+    """Options of an attack."""
+
+    workdirs: Sequence[str]
+    clients: Sequence[int] = ()  # ids; () attacks the first CLIENTS
+    formats: Sequence[str] = ()  # on the wire; () is the format of each run
+    noises: Sequence[float] = (0.0,)  # standard deviations, see `on_the_wire`
+    body: str = "own"  # the network that the attacker has
+    broadcast: str = "honest"  # of the attacked round
+    sizes: Sequence[tuple[int, int]] = SIZES  # batch size and steps of updates
+    shadows: int = SHADOWS  # federations of `lira`, an even number
+    seed: int = 0
+    data_dir: str = ""
+
+
+class AttackCase(NamedTuple):
+    """Client under attack, with the knowledge of the attacker and the wire format."""
+
+    captured: CapturedUpload
+    known: AttackerKnowledge
+    body: Client
+    form: str
+    noise: float
+    seed: int
+
+    @property
+    def messages(self):
+        """Returns both messages as the server receives them."""
+        return next_upload.on_the_wire(self.captured, self.form, self.noise, self.seed)
+
+
+class AttackResult(NamedTuple):
+    """Result of an attack on one client."""
+
+    rows: list[dict]
+    images: Images | None = None
+    scores: tuple[np.ndarray, np.ndarray] | None = None  # members, others
+
+
+def attack_cases(
+    next: NextRound, request: AttackRequest, ids: Sequence[int]
+) -> Iterator[AttackCase]:
+    """Yields every client, format and noise level, after local training."""
+    for id in ids:
+        captured = next_upload.upload(next, id)
+        yield from cases_of(captured, attacker_network(captured, request.body), request)
+
+
+def cases_of(
+    captured: CapturedUpload, body: Client, request: AttackRequest
+) -> Iterator[AttackCase]:
+    """Yields every format and noise level of an upload."""
+    run = captured.next.run
+    known = attacker.attacker_knowledge(run.exp, captured.id, request.seed)
+    for form in request.formats or (run.exp.formats.up,):
+        for noise in request.noises:
+            yield AttackCase(captured, known, body, form, noise, request.seed)
+
+
+def attacker_network(captured: CapturedUpload, body: str) -> Client:
+    """Returns the client whose network the attacker has, when features were made."""
+    if body == "other":
+        _, cohort = next_upload.cohort_and_index(captured.next.run, captured.id)
+        if len(cohort.ids) < 2:
+            raise UserError(
+                f"client {captured.id} is the only one with the architecture "
+                f"{cohort.name}: there is no other body; ask for own."
+            )
+        row = cohort.ids.index(captured.id)
+        captured = next_upload.upload(captured.next, cohort.ids[row - 1])
+    has_early = next_upload.prototypes(captured.stages.early, ()) is not None
+    return captured.stages.received if has_early else captured.stages.trained

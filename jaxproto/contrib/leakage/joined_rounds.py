@@ -1,0 +1,114 @@
+"""Example that a client gains between two rounds, from both of its prototypes.
+
+Threat model: a server that repeats its broadcast, knows the number m of examples of the
+class in the first of both rounds, holds public images, and has the client's network
+after each of them (`body=own`) or another client's. The sums differ by one example:
+
+    f(x) ~ (m + 1) p' - m (p + drift)
+
+drift is the mean change of the features of public images of the class between both
+networks. Every class with two examples or more gains one.
+
+The difference is compared with candidates, as in `membership.py`, and inverted, as in
+`prototype_inversion.py`. The area of the second round alone shows the gain.
+
+Limits: m multiplies what is left of the drift, so large classes and high learning rates
+hide the example. Rows scaled by counts that are not sent are left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from jaxproto.contrib.leakage import (
+    attack_cases,
+    attacker,
+    membership,
+    next_upload,
+    prototype_inversion,
+    scores,
+)
+from jaxproto.contrib.leakage.attack_cases import (
+    AttackCase,
+    AttackRequest,
+    AttackResult,
+)
+from jaxproto.contrib.leakage.attacker import class_means, examples
+from jaxproto.contrib.leakage.next_upload import NextRound
+
+
+def attack_joined(
+    next: NextRound, request: AttackRequest, ids: Sequence[int]
+) -> Iterator[tuple[AttackCase, AttackResult]]:
+    """Finds the example that every class of a client gains between two rounds."""
+    attacker.check_images(next.run.exp)
+    scores.check_installed()
+    for id in ids:
+        rows = next.run.exp.partition.train[id]
+        gained = gained_rows(next.run.exp.dataset.y[rows], rows)
+        first = next_upload.upload(next, id, rows=np.setdiff1d(rows, gained))
+        second = next_upload.upload(next, id, client=first.stages.trained)
+        bodies = [
+            attack_cases.attacker_network(c, request.body) for c in (first, second)
+        ]
+        other_noise = request._replace(seed=request.seed + 1)
+        before = attack_cases.cases_of(first, bodies[0], other_noise)
+        after = attack_cases.cases_of(second, bodies[1], request)
+        for pair in zip(before, after, strict=True):
+            result = compare(*pair, gained)
+            if result is not None:
+                yield result
+
+
+def gained_rows(y_M: np.ndarray, rows_M: np.ndarray) -> np.ndarray:
+    """Returns the last row of every class with two examples or more."""
+    by_class = [rows_M[y_M == c] for c in np.unique(y_M)]
+    return np.array([own[-1] for own in by_class if len(own) > 1], int)
+
+
+def compare(
+    before: AttackCase, after: AttackCase, gained: np.ndarray
+) -> tuple[AttackCase, AttackResult] | None:
+    """Compares the difference of two uploads with candidates; None without rows.
+
+    Args:
+      gained: Rows of the data, of one example per class.
+    """
+    old, new = (
+        prototype_inversion.prototype_target(case.captured, case.messages)
+        for case in (before, after)
+    )
+    if old is None or new is None or new.scaled:
+        return None
+    exp, embedding = after.captured.next.run.exp, after.captured.embedding
+    (x, y), (public_x, public_y) = examples(exp, gained), after.known.public
+    features = [np.asarray(embedding(c.body, public_x)) for c in (before, after)]
+    drift_CD = class_means((features[1] - features[0], public_y), len(new.mean))
+    m_C1 = np.bincount(after.known.training[1], minlength=len(new.mean))[:, None] - 1
+    joined = new._replace(mean=(m_C1 + 1) * new.mean - m_C1 * (old.mean + drift_CD))
+    others_x, others_y = after.known.outsiders
+    same = np.isin(others_y, y)
+    known = after.known._replace(
+        members=(x, y),
+        outsiders=(others_x[same], others_y[same]),
+        ids=(gained, after.known.ids[1][same]),
+    )
+
+    def score(target):
+        distance = partial(membership.prototype_distance, embedding, after.body, target)
+        return distance(known.members), distance(known.outsiders)
+
+    found, alone = score(joined), score(new)
+    public = class_means(after.known.public, len(new.mean))
+    images, _ = prototype_inversion.optimise_images(
+        embedding, after.body, joined.mean, joined.mask, public
+    )
+    row = {
+        "AUC": scores.auc(*found),
+        "AUC of one round": scores.auc(*alone),
+        "psnr": scores.psnr(np.asarray(images)[y], x),
+        "psnr of public mean": scores.psnr(public[y], x),
+    }
+    shown = {"client's": x, "public mean": public[y], "found": np.asarray(images)[y]}
+    return after._replace(known=known), AttackResult([row], (shown, y), found)

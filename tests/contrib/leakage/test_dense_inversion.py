@@ -1,0 +1,76 @@
+"""A dense first layer gives single examples back, and says which ones these are."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support import runs
+
+from jaxproto import models
+from jaxproto.contrib import leakage
+from jaxproto.contrib.leakage import attack_cases, dense_inversion
+
+LEVELS = np.linspace(-1, 1, 17)
+
+
+def network(name, shape=(8, 8, 1)):
+    net = models.build(name, input_shape=shape, num_classes=10, feat_dim=16)
+    params, norm = net.init(jax.random.key(0))
+    return net, {"net": params}, {"net": norm}, shape
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1), (4, 5, 3)])
+def test_the_first_layer_is_found_with_the_order_of_its_rows(shape):
+    net, params, norm, _ = network("mlp", shape)
+    layer = dense_inversion.first_layer(net, params, norm, shape)
+    assert layer.path == ("net", "body", "fc1")
+    other = {"kernel": 1, "bias": 2}
+    assert layer.of(layer.replaced(params, other)) == other
+    x = np.random.default_rng(0).choice(LEVELS, (3, *shape)).astype(np.float32)
+    opt = optax.sgd(0.1, momentum=0.9)
+
+    def loss(params, i):
+        out = net.apply(params["net"], norm["net"], x[i : i + 1], True)
+        return optax.losses.softmax_cross_entropy_with_integer_labels(
+            out.logits, np.array([i])
+        ).mean()
+
+    after, state = params, opt.init(params)
+    for i in (0, 1, 2, 0, 1, 2):
+        updates, state = opt.update(jax.grad(loss)(after, i), state)
+        after = optax.apply_updates(after, updates)
+    found = dense_inversion.invert_first_layer(layer, params, after)
+    equal = dense_inversion.psnr_of_pairs(found, x.reshape(3, -1)) > 50
+    kept = dense_inversion.has_public_values(found, LEVELS)
+    assert equal[kept].any(0).all()  # each of the three is found
+    assert equal[kept].any(1).all() and not kept.all()
+
+
+def test_no_first_layer_is_found_where_the_input_is_convolved():
+    assert dense_inversion.first_layer(*network("cnn4_d")) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [(LEVELS[:2], True), (LEVELS[:2] + 0.01, False), ([-1.3, 0.0], False)],
+)
+def test_candidates_are_kept_if_every_pixel_has_a_public_value(values, kept):
+    found = np.array([values, [0.5, -0.5]])
+    assert dense_inversion.has_public_values(found, LEVELS).tolist() == [kept, True]
+    assert not dense_inversion.has_public_values(found, np.zeros(3)).any()
+
+
+@pytest.mark.long
+def test_a_whole_round_gives_training_images_back_but_not_in_int8(tmp_path):
+    fields = {"model__group": "mlp", "checkpoint_every": 1, "data__clients": 10}
+    path = tmp_path / "run"
+    runs.run(runs.small("fedavg", "digits", **fields), path)
+    asked = leakage.AttackRequest(
+        [str(path)], [0, 1, 2], ["float32", "int8"], sizes=[attack_cases.ROUND]
+    )
+    exact, coarse = leakage.run_attack("updates", asked).rows
+    crafted, _ = leakage.run_attack("updates", asked._replace(broadcast="crafted")).rows
+    assert exact["size"] == "round" and exact["kept"] == exact["true"] > 0
+    assert coarse["images back"] == coarse["kept"] == 0
+    assert crafted["images back"] > exact["images back"]
+    assert crafted["examples"] == exact["examples"] > 100  # of all three clients
