@@ -29,7 +29,9 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     args = parse_args(prog, arguments)
-    runs = leave_out.read_all(_folders_of_runs(args.workdirs), leave_out.read_run)
+    by_round = args.target is not None or args.rounds is not None
+    read = leave_out.read_evaluated_run if by_round else leave_out.read_run
+    runs = leave_out.read_all(_folders_of_runs(args.workdirs), read)
     if args.rounds is not None:
         runs = [run_groups.until(run, args.rounds) for run in runs]
     print_comparison(compare.group_by_seed(runs), args)

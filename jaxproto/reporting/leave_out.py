@@ -40,3 +40,14 @@ def read_run(path, name: str = "") -> RunFolder:
     run = RunFolder.read(path, name)
     _ = run.records
     return run
+
+
+def read_evaluated_run(path) -> RunFolder:
+    """Reads a run as `read_run` does, with at least one record.
+
+    Raises:
+      UserError: it has none, or `read_run` raises it.
+    """
+    run = read_run(path)
+    run.evaluations()
+    return run

@@ -97,6 +97,5 @@ def _write(file: IO[bytes], holder: str):
     with contextlib.suppress(OSError):  # a full disk
         status = os.fstat(file.fileno())
         file.truncate(0)
-        file.write(holder.encode())
-        file.flush()
+        os.write(file.fileno(), holder.encode())  # a buffer would fail again at the end
         os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))

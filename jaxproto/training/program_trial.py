@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
+from jaxproto.io import atomic
 from jaxproto.storage import file_lock
 
 _Trial = tuple[list[Path], contextlib.ExitStack]  # loaded files, and their marks
@@ -38,6 +39,7 @@ def has_survived(file: Path) -> bool:
     try:
         opened = marks.enter_context(mark.open("a+b"))
         dead = marks.enter_context(file_lock.locked(opened))
+        marks.enter_context(atomic.in_progress(mark))  # signals remove it
     except (OSError, file_lock.Held):  # no room, or another process compiles it now
         return True
     marks.callback(mark.unlink, missing_ok=True)

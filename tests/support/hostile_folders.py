@@ -167,8 +167,8 @@ def swept(c, runs, out):
 TABLES = [  # of several runs, without checkpoints: one bad run costs its row
     *(report, compared),
     *map(plotted, ("accuracy_over_rounds", "accuracy_against_bytes")),
-    plotted("rounds_to_target", "--target=50"),
-    plotted("accuracy_against_field", "--field=seed"),
+    plotted("until", "--target=50"),
+    plotted("accuracy_against_field", "--field=data.clients"),
 ]
 SEVERAL = [*TABLES, pages, leaked]
 READERS = [*SEVERAL, plotted("partition"), loaded, opened]

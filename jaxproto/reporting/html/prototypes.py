@@ -73,7 +73,10 @@ def _chosen(lines: Sequence[SeedGroupView], which: str) -> Iterator[RunFolder]:
 
 
 def _has_checkpoint(run: RunFolder) -> bool:
-    return bool(checkpoint.rounds(run.path / "checkpoints"))
+    try:
+        return bool(checkpoint.rounds(run.path / "checkpoints"))
+    except (UserError, OSError):
+        return True  # `_of_run` raises it again
 
 
 def _of_run(folder: RunFolder, data_dir: str) -> Learnt:
