@@ -125,7 +125,9 @@ def rules(asked: str | None, known: Sequence[str]) -> list[str]:
     return known if asked is None else [choose_from("rule", asked, known)]
 
 
-def group_seeds(workdirs: Sequence[Path]) -> dict[str, SeedGroup]:
+def group_seeds(
+    workdirs: Sequence[Path], read=leave_out.read_evaluated_run
+) -> dict[str, SeedGroup]:
     """Returns groups of runs that differ in the seed alone, by the names of `labels`.
 
     How many seeds stands in the names where the groups differ in it.
@@ -133,7 +135,7 @@ def group_seeds(workdirs: Sequence[Path]) -> dict[str, SeedGroup]:
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    groups = group_by_seed(_read(workdirs, leave_out.read_evaluated_run))
+    groups = group_by_seed(_read(workdirs, read))
     stems = [_shared([r.name for r in g.runs]) for g in groups]
     names = labels([g.config for g in groups], stems)
     if len({len(g.runs) for g in groups}) > 1:
