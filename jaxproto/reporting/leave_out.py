@@ -42,12 +42,12 @@ def read_run(path, name: str = "") -> RunFolder:
     return run
 
 
-def read_evaluated_run(path) -> RunFolder:
+def read_evaluated_run(path, name: str = "") -> RunFolder:
     """Reads a run as `read_run` does, with at least one record.
 
     Raises:
       UserError: it has none, or `read_run` raises it.
     """
-    run = read_run(path)
+    run = read_run(path, name)
     run.evaluations()
     return run
