@@ -149,6 +149,17 @@ def check_together(config):
             f"{config.data.public_source!r} and the anchors of "
             f"{config.method.name} need public ones; set these to 0, '' and none."
         )
+    moved = config.data.validation_share or config.data.centralised
+    if config.data.name == registry.NODES and moved:
+        raise UserError(
+            "data.name=nodes: nodes keep their own training and test examples; set "
+            "data.validation_share to 0 and data.centralised to False."
+        )
+    if config.data.centralised and config.method.name != "fedavg":
+        raise UserError(
+            f"data.centralised leaves one client to train, but {config.method.name} "
+            "trains clients together; use configs/fedavg.py:DATASET,centralised."
+        )
     if needs_public and not shared:
         raise UserError(
             f"{config.method.name} with method.anchors={config.method.anchors} needs "

@@ -59,7 +59,7 @@ def examples_of(dataset: Dataset, train: tuple, test: tuple) -> ClientData:
     for x, y in (train, test):
         x = user_inputs.to_dataset_inputs(dataset, x)
         parts.append(ExampleSet(x, user_inputs.to_class_ids(dataset, y, len(x))))
-    return ClientData(*parts)
+    return ClientData(*parts, ExampleSet(*(a[:0] for a in parts[0])))
 
 
 def architecture(
