@@ -9,8 +9,9 @@ from jaxproto.storage.records import validation_accuracies
 class EarlyStopping(Callback):
     """Callback that stops a run by the accuracy of a rule, pooled over examples.
 
-    It is the accuracy on validation examples, or on test examples without any. It depends on the records alone, so an interrupted and resumed run ends in the same
-    round as an uninterrupted one.
+    It is the accuracy on validation examples, or on test examples of runs without any.
+    The callback depends on the records alone, so an interrupted and resumed run ends in
+    the same round as an uninterrupted one.
     """
 
     def __init__(self, patience: int, rule: str = "", least: float = 0.0):
@@ -41,13 +42,11 @@ class EarlyStopping(Callback):
         best, best_round, waited = best_and_wait(self._records, rule, self._least)
         if waited < self._patience:
             return None
-        on = (
-            "test"
-            if validation_accuracies(self._records, rule) is None
-            else "validation"
-        )
+        validated = validation_accuracies(self._records, rule) is not None
+        on = "validation" if validated else "test"
         return Stop(
-            f"no pooled {on} accuracy of rule {rule} above {best:.4f} of round {best_round}"
+            f"no pooled {on} accuracy of rule {rule} above {best:.4f} of round "
+            f"{best_round}"
             f"{f' by {self._least:g}' * bool(self._least)} in {waited} evaluations"
         )
 

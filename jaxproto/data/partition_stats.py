@@ -226,11 +226,11 @@ def _caption(counts, work, most):
     clients, classes = counts.train.shape
     pairs = (counts.train > 0).sum()
     parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
-    held = (
-        "" if counts.validation is None else f", {counts.validation.sum()} validation"
+    validation_KC = counts.validation
+    held = "" if validation_KC is None else f", {validation_KC.sum()} validation"
+    parts.append(
+        f"{counts.train.sum()} training{held} and {counts.test.sum()} test examples"
     )
-    sizes = f"{counts.train.sum()} training{held} and {counts.test.sum()} test examples"
-    parts.append(sizes)
     parts.append(f"{num_unseen(counts)} test examples of classes unseen in training")
     if clients > most:
         parts.append(f"clients from {most} on not shown")

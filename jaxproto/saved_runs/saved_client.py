@@ -173,7 +173,7 @@ class SavedClient:
         return count_CC
 
     def accuracies(self, part: str = "test") -> dict[str, float]:
-        """Returns the accuracy of every rule on a part of its own data; see `confusion`."""
+        """Returns the accuracy of every rule on a part of its data, as `confusion`."""
         x, y = self._part(part)
         scores = self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))
         return {rule: float(np.mean(best_class(s) == y)) for rule, s in scores.items()}

@@ -13,7 +13,8 @@ COUNT = Number(0, whole=True, null=False, most=MAX_INT)
 NUMBERS = {EVERY: NUMBER}
 RECORD: Schema = {  # a line of `metrics.jsonl`
     "round": COUNT,
-    **dict.fromkeys(("rules?", "validation?"), {EVERY: NUMBERS}),
+    "rules?": {EVERY: NUMBERS},
+    "validation?": {EVERY: NUMBERS},
     "metrics?": {EVERY: {EVERY: {EVERY: (NUMBER, NUMBERS, [NUMBER])}}},
     "bytes_total?": NUMBERS,
     **dict.fromkeys(("bytes_up?", "bytes_down?", "seconds?", "loss?"), NUMBER),

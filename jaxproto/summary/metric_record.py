@@ -6,18 +6,12 @@ from typing import Any
 import numpy as np
 
 from jaxproto.metrics import ACCURACY, Metric, by_client, pooled
-from jaxproto.storage.records import (
-    AVERAGES as ACCURACY_AVERAGES,
-)
-from jaxproto.storage.records import (
-    summarize_series,
-    validation_accuracies,
-)
+from jaxproto.storage.records import summarize_series, validation_accuracies
 from jaxproto.types import Tree
 
 Sums = Mapping[str, Mapping[str, Tree]]  # {rule: {metric: [K, ...]}}
-AVERAGES = ("pooled", "mean")  # averages that the summary of a run has
-OF_ACCURACY = dict(zip(AVERAGES, ACCURACY_AVERAGES, strict=True))
+# averages that the summary of a run has -> those of accuracies
+AVERAGES = {"pooled": "pooled", "mean": "client_mean"}
 
 
 def accuracies(sums: Sums) -> dict[str, np.ndarray]:
@@ -100,7 +94,7 @@ def metric_summary(
         rows = [(r["round"], _at(r, path)) for r in records]
         if isinstance(rows[-1][1], Mapping):
             return {"final": rows[-1][1]}
-        chosen_by = validation_accuracies(records, rule, OF_ACCURACY[average])
+        chosen_by = validation_accuracies(records, rule, AVERAGES[average])
         return summarize_series(rows, name in least, chosen_by)
 
     return {

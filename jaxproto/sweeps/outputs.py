@@ -129,10 +129,10 @@ def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | No
 def best_setting(
     plan: Plan, summaries: Mapping[str, Mapping], rule: str
 ) -> tuple[list[Cell], float] | None:
-    """Returns the finished cells of the best setting, and their mean test accuracy in %.
+    """Returns the finished cells of the best setting, and their mean test accuracy.
 
-    Cells that differ in nothing but the seed are one setting. If all cells have
-    validation examples, their mean validation accuracy chooses.
+    Cells that differ in nothing but the seed are one setting. The mean validation
+    accuracy chooses, or that on test examples if a cell has no others. In %.
     """
     on, known = chosen_on(summaries, rule), summaries.items()
     by = {k: accuracy(s, rule, CHOOSING[on]) for k, s in known}

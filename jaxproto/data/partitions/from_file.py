@@ -5,9 +5,9 @@ A line per example, with the columns
     client   from 0 to the number of clients - 1
     index    row of the data set: the official training part from 0 on, then the test
              part, each in its own order (docs/decisions.md#pool)
-    part     train, validation (read as train: `data.validation_share` draws it again) or
-             test; without this column every client's examples are divided as those of any
-             other partition
+    part     train, test, or validation (read as train: `data.validation_share` draws it
+             again); without this column every client's examples are divided as those of
+             any other partition
 
 in any order; other columns are ignored. Examples that no line names belong to no
 client.
