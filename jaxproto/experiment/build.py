@@ -69,7 +69,7 @@ class Experiment(NamedTuple):
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
-    test: tuple[Shard, ...]  # of the evaluated clients; see `Scoring.tests`
+    test: tuple[Shard, ...]  # and validation, of evaluated clients; see `Scoring.tests`
     counts: (
         partition_stats.Counts
     )  # examples per client and class, [K, C] for training and test

@@ -89,7 +89,8 @@ def write(exp: Experiment, out: Path, console: Console) -> list[str]:
 def over_clients(exp: Experiment) -> rich.table.Table:
     """Returns smallest, median, mean and largest values over clients."""
     train_KC, test_KC, validation_KC = exp.counts
-    work, distances = run_summary.padding(exp), partition_stats.skew(train_KC)
+    trained_KC = train_KC[train_KC.any(1)]  # some train on nothing if centralised
+    work, distances = run_summary.padding(exp), partition_stats.skew(trained_KC)
     rows = {
         "training examples": train_KC.sum(1),
         "test examples": test_KC.sum(1),
