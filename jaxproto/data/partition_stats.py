@@ -23,6 +23,7 @@ from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
 
 MANY_CLASSES = 10  # classes beyond which the table of a client shows only some
+PROBLEMS = OSError, IndexError, TypeError, ValueError, OverflowError, csv.Error
 SHOWN = 5  # classes shown then, the most frequent ones; the csv has all
 MOST_CLIENTS = 50  # shown in the table; the csv has all
 
@@ -100,7 +101,7 @@ def read_csv(path: str | os.PathLike) -> Counts:
         names = dict.fromkeys(("train", "test", *(r[1] for r in rows)))
         split = {name: [r[2:] for r in rows if r[1] == name] for name in names}
         counted = Counts(**{name: np.array(part, int) for name, part in split.items()})
-    except (OSError, LookupError, TypeError, ValueError, csv.Error) as e:
+    except PROBLEMS as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e

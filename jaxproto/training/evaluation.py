@@ -27,7 +27,7 @@ class EvaluationSums(NamedTuple):
     """Results of the programs of an evaluation, on the host."""
 
     sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or what
-    # `evaluate_examples` returns for clients that keep no state
+    # the `Scoring` of the cohort returns for several parts, or without state
     diagnostics: dict[str, np.ndarray]
 
 
