@@ -44,7 +44,7 @@ def check(path):
         ("fedproto", {"model.group": "mlp,cnn4_d"}),
         ("fedproto", PART | {"clients.store": "host", "eval.clients": "5"}),
         ("fedavg", PART),  # clients keep nothing: each example is evaluated once
-        ("fedavg", PART | {"eval.metrics": "loss", "data.pool": False}),  # or each set
+        ("fedavg", PART | {"eval.metrics": "loss"}),  # or each set of examples
     ],
 )
 def test_a_run_evaluates_validation_examples(method, fields, tmp_path):
@@ -57,9 +57,10 @@ def test_a_run_evaluates_validation_examples(method, fields, tmp_path):
 
 
 def test_the_cells_of_a_sweep_evaluate_validation_examples(tmp_path):
-    sweep(small(), {"method.lam": [0.1, 1.0]}, tmp_path, QUIET, SweepOptions("2"))
-    for name in ("method.lam=0.1", "method.lam=1"):
-        check(tmp_path / name)
+    axes = {"method.lam": [0.1, 1.0]}
+    done = sweep(small(), axes, tmp_path, QUIET, SweepOptions("2"))  # one program
+    for cell in done.plan.cells:
+        check(cell.path)
 
 
 def test_training_and_test_are_those_of_a_run_without_the_validation_rows(tmp_path):
