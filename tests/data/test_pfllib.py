@@ -116,7 +116,7 @@ def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     divided = registry.partition_dataset(
         dataset, registry.pfllib_pathological(2), clients=20
     )
-    counted = sum(partition_stats.counts(dataset, divided))
+    counted = sum(partition_stats.counts(dataset, divided)[:2])
     assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
 
 
@@ -138,7 +138,7 @@ def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
     divided = registry.partition_dataset(
         dataset, registry.pfllib_pathological(4), clients=20
     )
-    held_C = sum(partition_stats.counts(dataset, divided)).sum(axis=0)
+    held_C = sum(partition_stats.counts(dataset, divided)[:2]).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
