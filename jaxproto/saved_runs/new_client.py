@@ -59,7 +59,8 @@ def examples_of(dataset: Dataset, train: tuple, test: tuple) -> ClientData:
     for x, y in (train, test):
         x = user_inputs.to_dataset_inputs(dataset, x)
         parts.append(ExampleSet(x, user_inputs.to_class_ids(dataset, y, len(x))))
-    return ClientData(*parts, ExampleSet(*(a[:0] for a in parts[0])))
+    train_set, test_set = parts
+    return ClientData(train_set, test_set, ExampleSet(*(a[:0] for a in train_set)))
 
 
 def architecture(

@@ -232,7 +232,7 @@ def summarize_series(
     """
     chosen_by = [a for _, a in rows] if validation is None else validation
     pairs = zip(rows, chosen_by, strict=True)
-    known = [(*row, by) for row, by in pairs if None not in (row[1], by)]
+    known: list[Any] = [(*row, by) for row, by in pairs if None not in (row[1], by)]
     choose = min if least and validation is None else max  # the first of equal values
     best_round, best, by = choose(known, key=lambda row: row[2], default=(None,) * 3)
     last = [a for _, a in rows[-LAST:] if a is not None]

@@ -171,9 +171,9 @@ def by_client(
     parts, rows = [], []
     for cohort, each in zip(exp.cohorts, sums, strict=True):
         of_cohort = evaluated_rows(cohort, exp.partition)
-        every, count = cohort.scoring.by_client(of_cohort, each), len(of_cohort[part])
+        summed, count = cohort.scoring.by_client(of_cohort, each), len(of_cohort[part])
         which = slice(part * count, (part + 1) * count)
-        parts.append(jax.tree.map(lambda a, which=which: a[which], every))
+        parts.append(jax.tree.map(lambda a, which=which: a[which], summed))
         rows += of_cohort[part]
     size_K = np.array([len(row) for row in rows])
     id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
