@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support import quick
+from support.refusal import refused
 
 import jaxproto
 from jaxproto import config
@@ -54,6 +55,22 @@ def test_a_run_evaluates_validation_examples(method, fields, tmp_path):
     for rule, digest in summary["rules"].items():
         best = max(rows, key=lambda row: row["validation"][rule]["pooled"])
         assert digest["pooled"]["best"] == best["rules"][rule]["pooled"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"data.name": "nodes"}, "nodes keep their own"),
+        ({"data.centralised": True}, "data.centralised leaves one client to train"),
+        (
+            {"data.validation_share": 0.001},
+            "no client that is evaluated has validation",
+        ),
+    ],
+)
+def test_what_cannot_be_validated_is_refused_before_training(fields, why, tmp_path):
+    with refused(why):
+        jaxproto.run(small(**fields), tmp_path, QUIET)
 
 
 def test_the_cells_of_a_sweep_evaluate_validation_examples(tmp_path):
