@@ -64,7 +64,7 @@ def test_a_run_evaluates_validation_examples(method, fields, tmp_path):
         ({"data.centralised": True}, "data.centralised leaves one client to train"),
         (
             {"data.validation_share": 0.001},
-            "no client that is evaluated has validation",
+            "no client that is evaluated",
         ),
     ],
 )
