@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
 from jaxproto.federation import Model
 from jaxproto.method import every_client
 from jaxproto.saved_runs.restore import RestoredRun, check_clients, jit_programs
-from jaxproto.saved_runs.saved_client import PARTS
 from jaxproto.summary import metric_record, run_summary
 from jaxproto.training import evaluation
 from jaxproto.training.rounds import RoundEnvironment
@@ -61,7 +61,7 @@ def evaluate(
       everyone: Whether all clients are evaluated, not only those of the run.
     """
     check_clients(run)
-    exp = evaluating_on(run.exp, choose_from("part", part, PARTS), everyone)
+    exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
     compiled = jit_programs(exp)._replace(diagnostics=lambda server: {})
     store = run.store.of_tests(exp, compiled)
     environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)

@@ -54,7 +54,7 @@ class RunResources:
     def data_of(self, i: int) -> ClientData:
         """Returns the examples of a client."""
         dataset, partition = self.exp.dataset, self.exp.partition
-        rows = (part[i] if part else np.zeros(0, int) for part in partition)
+        rows = partition.train[i], partition.test[i]
         return ClientData(*(ExampleSet(dataset.x[r], dataset.y[r]) for r in rows))
 
 

@@ -59,8 +59,7 @@ def examples_of(dataset: Dataset, train: tuple, test: tuple) -> ClientData:
     for x, y in (train, test):
         x = user_inputs.to_dataset_inputs(dataset, x)
         parts.append(ExampleSet(x, user_inputs.to_class_ids(dataset, y, len(x))))
-    train_set, test_set = parts
-    return ClientData(train_set, test_set, ExampleSet(*(a[:0] for a in train_set)))
+    return ClientData(*parts)
 
 
 def architecture(

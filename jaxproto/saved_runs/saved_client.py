@@ -17,7 +17,7 @@ from jaxproto.summary import host_prototypes
 from jaxproto.summary.pictures import HostProtos
 from jaxproto.types import Client, Net, Tree, describe
 
-PARTS = ("train", "test", "validation")
+PARTS = ("train", "test")
 
 
 class ExampleSet(NamedTuple):
@@ -36,7 +36,6 @@ class ClientData(NamedTuple):
 
     train: ExampleSet
     test: ExampleSet
-    validation: ExampleSet  # empty without `data.validation_share`
 
 
 class CompiledClient(NamedTuple):
@@ -164,7 +163,7 @@ class SavedClient:
 
         Args:
           rule: as for `scores`.
-          part: of its data: test, train or validation.
+          part: of its data, test or train.
         """
         x, y = self._part(part)
         predicted, size = self.predict(x, rule), self._tools.dataset.num_classes
@@ -173,16 +172,13 @@ class SavedClient:
         return count_CC
 
     def accuracies(self, part: str = "test") -> dict[str, float]:
-        """Returns the accuracy of every rule on a part of its data, as `confusion`."""
+        """Returns the accuracy of every rule on its own data, "test" or "train"."""
         x, y = self._part(part)
         scores = self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))
         return {rule: float(np.mean(best_class(s) == y)) for rule, s in scores.items()}
 
     def _part(self, name: str) -> ExampleSet:
-        part = getattr(self.data, choose_from("part", name, PARTS))
-        if not len(part.y):
-            raise UserError(f"client {self.id} has no {name} examples.")
-        return part
+        return getattr(self.data, choose_from("part", name, PARTS))
 
     def _scores(self, x: np.ndarray) -> dict[str, np.ndarray]:
         client, down = jax.device_put(self.state), self._down
