@@ -94,7 +94,7 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
     x, y = torch.tensor(x), torch.tensor(exp.dataset.y).long()
     parts = [
         torch_rounds.Part(*((x[rows], y[rows]) for rows in both))
-        for both in zip(*exp.partition, strict=True)
+        for both in zip(*exp.partition[:2], strict=True)
     ]
     names = models.assign_networks(build.network_names(s["group"]), range(s["clients"]))
     how = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])

@@ -37,14 +37,18 @@ def evaluate_cohort(
 
     Args:
       clients: Clients to evaluate [R, ...].
-      shards: Test examples of the clients.
+      shards: Test examples of the clients [R, M], or several parts of each [R, P, M];
+        sums then are [R, P, ...].
     """
     method, cohort, metrics, down, examples, rules = inputs
     spec = EvaluationSpec(metrics, rules)
 
     def one(client, shard):
-        data = Data(examples, shard)
-        return evaluate_client(method, cohort.net, down, client, data, spec)
+        def on(part):
+            data = Data(examples, part)
+            return evaluate_client(method, cohort.net, down, client, data, spec)
+
+        return lax.map(on, shard) if shard.size.ndim else on(shard)
 
     begin = cohort.persistence.restore(method, cohort.net, clients)
     return cohort.mode.each(one)(begin, shards)
@@ -104,15 +108,34 @@ def _any_client(inputs: EvaluationInputs, clients: Client) -> Client:
 
 
 Rows = Sequence[np.ndarray]  # example numbers of each client
+Parts = Sequence[Rows]  # test examples and, if there are any, validation examples
 
 
 class Scoring(NamedTuple):
     """Functions that evaluate the clients of a cohort."""
 
-    tests: Callable[[Rows], Shard]  # test examples -> inputs of the calls
+    tests: Callable[[Parts], Shard]  # examples to evaluate -> inputs of the calls
     evaluate: Callable[[EvaluationInputs, Client, Shard], dict[str, Tree]]
-    by_client: Callable[[Rows, dict], dict]  # sums of all calls -> sums by client
+    by_client: Callable[[Parts, dict], dict]  # sums of all calls -> sums of all clients
+    # [P * K, ...], part after part
     rules: tuple[str, ...] = ()  # that are computed; () is every rule
+
+
+def tables_of_parts(parts: Parts) -> Shard:
+    """Returns the index tables of clients [K, M], of several parts [K, P, M]."""
+    shard = batches.tables(joined(parts))
+    if len(parts) == 1:
+        return shard
+
+    def by_client(a):
+        return a.reshape(len(parts), -1, *a.shape[1:]).swapaxes(0, 1)
+
+    return jax.tree.map(by_client, shard)
+
+
+def joined(parts: Parts) -> Rows:
+    """Returns the examples of each client, part after part."""
+    return [row for rows in parts for row in rows]
 
 
 def distinct(rows: Rows) -> tuple[list[np.ndarray], list[int]]:
@@ -124,7 +147,7 @@ def distinct(rows: Rows) -> tuple[list[np.ndarray], list[int]]:
 
 def in_batches(rows: Rows) -> Shard:
     """Returns the examples of all clients once, one batch per row."""
-    every = np.asarray(rows[0] if same_rows(rows) else np.unique(np.concatenate(rows)))
+    every = np.asarray(rows[0] if same_rows(rows) else all_examples(rows))
     size = min(len(every), batches.EVAL_BATCH_SIZE)
     return batches.tables([every[i : i + size] for i in range(0, len(every), size)])
 
@@ -138,10 +161,16 @@ def hits_of(rows: Rows, hit_T: np.ndarray) -> np.ndarray:
     """
     if same_rows(rows):
         return np.full(len(rows), hit_T[: len(rows[0])].sum())
-    every = np.unique(np.concatenate(rows))
+    every = all_examples(rows)
     right = np.zeros(every[-1] + 1, np.int64)
     right[every] = hit_T[: len(every)]
     return np.array([right[row].sum() for row in rows])
+
+
+def all_examples(rows: Rows) -> np.ndarray:
+    """Returns the examples of all clients once, sorted."""
+    arrays = {id(row): row for row in rows}  # clients may share their test examples
+    return np.unique(np.concatenate([*arrays.values()]))
 
 
 def same_rows(rows: Rows) -> bool:
@@ -149,21 +178,32 @@ def same_rows(rows: Rows) -> bool:
     return all(row is rows[0] or np.array_equal(row, rows[0]) for row in rows[1:])
 
 
-def _sums_of_distinct(rows: Rows, sums: dict) -> dict:
-    place = np.array(distinct(rows)[1])
+def _sums_of_parts(parts: Parts, sums: dict) -> dict:
+    if len(parts) == 1:
+        return sums
+    return jax.tree.map(lambda a: a.swapaxes(0, 1).reshape(-1, *a.shape[2:]), sums)
+
+
+def _sums_of_distinct(parts: Parts, sums: dict) -> dict:
+    place = np.array(distinct(joined(parts))[1])
     return jax.tree.map(lambda a: a[place], sums)
 
 
-def _sums_of_hits(rows: Rows, hits: dict) -> dict:
+def _sums_of_hits(parts: Parts, hits: dict) -> dict:
+    rows = joined(parts)
     size_K = np.array([len(row) for row in rows])
     right = {rule: hits_of(rows, of[ACCURACY].reshape(-1)) for rule, of in hits.items()}
     return {rule: {ACCURACY: (right_K, size_K)} for rule, right_K in right.items()}
 
 
-BY_CLIENT = Scoring(batches.tables, evaluate_cohort, lambda rows, sums: sums)
+BY_CLIENT = Scoring(tables_of_parts, evaluate_cohort, _sums_of_parts)
 # For a network shared by all clients: each distinct test set once, or each example once
 # if accuracy is the only metric.
 BY_EQUAL_CLIENTS = Scoring(
-    lambda rows: batches.tables(distinct(rows)[0]), evaluate_shared, _sums_of_distinct
+    lambda parts: batches.tables(distinct(joined(parts))[0]),
+    evaluate_shared,
+    _sums_of_distinct,
 )
-BY_EXAMPLE = Scoring(in_batches, evaluate_examples, _sums_of_hits)
+BY_EXAMPLE = Scoring(
+    lambda parts: in_batches(joined(parts)), evaluate_examples, _sums_of_hits
+)

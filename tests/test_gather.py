@@ -146,13 +146,17 @@ def test_examples_that_clients_share_are_evaluated_once():
     (cohort,) = toys.cohorts((8, (0, 1, 2)))
     tests = toys.planned(cohort, ("received",)).scoring.tests
     same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
-    assert tests(same).index.size == 128  # two batches of 64
-    assert tests(own).index.ravel().tolist() == [3, 7, 9]
+    assert tests([same]).index.size == 128  # two batches of 64
+    assert tests([own]).index.ravel().tolist() == [3, 7, 9]
     hit = np.arange(128) % 2 == 0
     assert hits_of(same, hit).tolist() == [50, 50, 50]
     right = np.array([True, False, True])  # of examples 3, 7, 9
     assert hits_of(own, right).tolist() == [1, 1, 1]
     assert hits_of(own, ~right).tolist() == [1, 0, 0]
+    held = [np.array([120 + k]) for k in range(3)]  # beside the common test examples
+    every = np.r_[tests([same, held]).index.ravel()]
+    assert every[:103].tolist() == [*range(100), 120, 121, 122]
+    assert hits_of([*same, *held], every % 2 == 0).tolist() == [50, 50, 50, 1, 0, 1]
 
 
 def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):

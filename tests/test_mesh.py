@@ -24,7 +24,7 @@ MIXED = {
 CASES = {
     "seven": {
         "method": "fedproto",
-        "fields": {"data.clients": 7, "rounds": 2},
+        "fields": {"data.clients": 7, "rounds": 2, "data.validation_share": 0.2},
         "devices": ["1", "3"],
     },
     "said": {
@@ -55,14 +55,14 @@ LONG_CASES = {
     },
     "disk": {
         "method": "fedproto",
-        "fields": PART | {"clients.store": "disk"},
+        "fields": PART | {"clients.store": "disk", "data.validation_share": 0.2},
         "devices": ["1", "3", [[2, "2"], [4, "1"]]],
     },
     "twice": {"method": "refprotofl", "devices": ["1", "0,2,5"]},
     "sweep": {
         "ask": "sweep",
         "method": "fedproto",
-        "fields": {"rounds": 2},
+        "fields": {"rounds": 2, "data.validation_share": 0.2},
         "axes": {"seed": [0, 1, 2], "method.lam": [1.0, 5.0]},
         "devices": "4",
     },

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from jaxproto.callbacks.base import Callback, RunInfo, Stop
+from jaxproto.storage.records import validation_accuracies
 
 
 class EarlyStopping(Callback):
     """Callback that stops a run by the accuracy of a rule, pooled over examples.
 
-    It depends on the records alone, so an interrupted and resumed run ends in the same
-    round as an uninterrupted one.
+    It is the accuracy on validation examples, or on test examples of runs without any.
+    The callback depends on the records alone, so an interrupted and resumed run ends in
+    the same round as an uninterrupted one.
     """
 
     def __init__(self, patience: int, rule: str = "", least: float = 0.0):
@@ -40,8 +42,11 @@ class EarlyStopping(Callback):
         best, best_round, waited = best_and_wait(self._records, rule, self._least)
         if waited < self._patience:
             return None
+        validated = validation_accuracies(self._records, rule) is not None
+        on = "validation" if validated else "test"
         return Stop(
-            f"no pooled accuracy of rule {rule} above {best:.4f} of round {best_round}"
+            f"no pooled {on} accuracy of rule {rule} above {best:.4f} of round "
+            f"{best_round}"
             f"{f' by {self._least:g}' * bool(self._least)} in {waited} evaluations"
         )
 
@@ -53,12 +58,15 @@ def best_and_wait(
 
     Args:
       records: Records of `metrics.jsonl`.
-      rule: Prediction rule; each record has its accuracy or None.
+      rule: Prediction rule; each record has its accuracy or None. With validation
+        accuracies these count.
       least: Smallest improvement over the best accuracy, as a share.
     """
     best, best_round, waited = float("-inf"), 0, 0
-    for record in records:
-        accuracy = record["rules"][rule]["pooled"]
+    accuracies = validation_accuracies(records, rule)
+    if accuracies is None:
+        accuracies = [record["rules"][rule]["pooled"] for record in records]
+    for record, accuracy in zip(records, accuracies, strict=True):
         waited += 1
         if accuracy is not None and accuracy > best + least:
             best, best_round, waited = accuracy, record["round"], 0

@@ -21,7 +21,7 @@ from jaxproto.config.fields import (
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
 from jaxproto.hyperparameters import MAX_INT, Range
-from jaxproto.methods import METHODS
+from jaxproto.methods import CENTRAL, METHODS
 from jaxproto.methods.history import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name
 
@@ -153,6 +153,17 @@ def check_together(config):
         raise UserError(
             f"data.tokens is {config.data.tokens!r}, but the nodes of data.name=nodes "
             "agree on their vocabulary; leave it empty."
+        )
+    moved = config.data.validation_share or config.data.centralised
+    if config.data.name == registry.NODES and moved:
+        raise UserError(
+            "data.name=nodes: nodes keep their own training and test examples; set "
+            "data.validation_share to 0 and data.centralised to False."
+        )
+    if config.data.centralised and config.method.name != CENTRAL:
+        raise UserError(
+            f"data.centralised leaves one client to train, but {config.method.name} "
+            f"trains clients together; use configs/{CENTRAL}.py:DATASET,centralised."
         )
     if needs_public and not shared:
         raise UserError(

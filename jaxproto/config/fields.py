@@ -120,6 +120,8 @@ FIELDS = {
     "data.least_samples": Field(1, "minimum examples per client (pfllib, pfllib_pathological)", COUNT),
     "data.pool": Field(True, "join the official training and test parts, then split the examples of each client"),  # N 5.1
     "data.train_share": Field(0.75, "share of a client's examples for training, if data.pool", BETWEEN_0_AND_1),  # N 5.1
+    "data.validation_share": Field(0.0, "share of each client's training examples that is held out, to choose rounds and settings by", BELOW_ONE),
+    "data.centralised": Field(False, "client 0 trains on the training examples of all clients, and the others only test (configs/fedavg.py)"),
     "data.seed": Field(1, "seed of the partition; follow (-1) takes the value of `seed`", DATA_SEED),  # docs/decisions.md#seeds
     "data.public_share": Field(0.0, "share of the examples that are public", BELOW_ONE),
     "data.public_classes": Field(0.5, "share of the classes that public examples cover", POSITIVE_SHARE),

@@ -23,6 +23,7 @@ from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
 
 MANY_CLASSES = 10  # classes beyond which the table of a client shows only some
+PROBLEMS = OSError, IndexError, TypeError, ValueError, OverflowError, csv.Error
 SHOWN = 5  # classes shown then, the most frequent ones; the csv has all
 MOST_CLIENTS = 50  # shown in the table; the csv has all
 
@@ -32,6 +33,11 @@ class Counts(NamedTuple):
 
     train: np.ndarray  # [K, C]
     test: np.ndarray  # [K, C]
+    validation: np.ndarray | None = None  # [K, C]
+
+    def splits(self) -> dict[str, np.ndarray]:
+        """Returns the counts by split, with those of validation if there are any."""
+        return {k: c for k, c in self._asdict().items() if c is not None}
 
 
 class RoundWork(NamedTuple):
@@ -68,7 +74,8 @@ def counts(dataset: Dataset, partition: Partition) -> Counts:
     def count(rows):
         return np.bincount(dataset.y[rows], minlength=dataset.num_classes)
 
-    return Counts(*(np.stack([count(rows) for rows in split]) for split in partition))
+    parts = filter(None, partition)
+    return Counts(*(np.stack([count(rows) for rows in split]) for split in parts))
 
 
 def write_csv(path: str | os.PathLike, counts: Counts) -> None:
@@ -76,9 +83,10 @@ def write_csv(path: str | os.PathLike, counts: Counts) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(["client", "split", *range(counts.train.shape[1])])
-    for client, pair in enumerate(zip(*counts, strict=True)):
-        for split, count_C in zip(Counts._fields, pair, strict=True):
-            writer.writerow([client, split, *count_C.tolist()])
+    splits = counts.splits()
+    for client in range(len(counts.train)):
+        for split, count_KC in splits.items():
+            writer.writerow([client, split, *count_KC[client].tolist()])
     atomic.write(path, text.getvalue().encode())
 
 
@@ -90,19 +98,20 @@ def read_csv(path: str | os.PathLike) -> Counts:
     """
     try:
         rows = list(csv.reader(io.StringIO(atomic.read(path).decode())))[1:]
-        split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
-        counted = Counts(*(np.array(part, int) for part in split))
-    except (OSError, IndexError, ValueError, OverflowError, csv.Error) as e:
+        names = dict.fromkeys(("train", "test", *(r[1] for r in rows)))
+        split = {name: [r[2:] for r in rows if r[1] == name] for name in names}
+        counted = Counts(**{name: np.array(part, int) for name, part in split.items()})
+    except PROBLEMS as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e
-    shapes = counted.train.shape, counted.test.shape
-    if shapes[0] != shapes[1] or len(shapes[0]) != 2 or 0 in shapes[0]:
+    known, shape = counted.splits().values(), counted.train.shape
+    if {c.shape for c in known} != {shape} or len(shape) != 2 or 0 in shape:
         raise UserError(
-            f"{path} is no partition of a run: it does not count both splits of every "
+            f"{path} is no partition of a run: it does not count all splits of every "
             "client."
         )
-    if min(c.min() for c in counted) < 0 or max(c.max() for c in counted) > MAX_INT:
+    if min(c.min() for c in known) < 0 or max(c.max() for c in known) > MAX_INT:
         raise UserError(
             f"{path} is no partition of a run: counts are from 0 to {MAX_INT}."
         )
@@ -112,9 +121,11 @@ def read_csv(path: str | os.PathLike) -> Counts:
 def majority_share(counts: Counts) -> MajorityShare:
     """Returns the accuracy of always predicting the majority class of each client.
 
-    The first of equally frequent classes counts as the majority class.
+    The first of equally frequent classes counts as the majority class. That of clients
+    without training examples is the majority class of all.
     """
-    best_K = np.argmax(counts.train, axis=1)
+    trains_K1 = counts.train.any(axis=1, keepdims=True)
+    best_K = np.argmax(np.where(trains_K1, counts.train, counts.train.sum(0)), axis=1)
     right_K = np.take_along_axis(counts.test, best_K[:, None], axis=1)[:, 0]
     size_K = counts.test.sum(axis=1)
     each_K = right_K / np.maximum(size_K, 1)
@@ -183,13 +194,15 @@ def table(
     """
     caption = _caption(counts, work, most)
     view = rich.table.Table(title="Partition", caption=caption)
-    for column in ("client", "train", "test", "classes"):
+    splits = counts.splits()
+    for column in ("client", *splits, "classes"):
         view.add_column(column, justify="right")
     if work is not None:
         view.add_column("steps", justify="right")
     view.add_column("class:training examples", overflow="fold")
     for client, train_C in enumerate(counts.train[:most]):
-        row = [client, train_C.sum(), counts.test[client].sum(), (train_C > 0).sum()]
+        sizes = (count_KC[client].sum() for count_KC in splits.values())
+        row = [client, *sizes, (train_C > 0).sum()]
         row += [] if work is None else [work.steps[client]]
         view.add_row(*map(str, row), format_class_counts(train_C, names))
     return view
@@ -214,7 +227,11 @@ def _caption(counts, work, most):
     clients, classes = counts.train.shape
     pairs = (counts.train > 0).sum()
     parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
-    parts.append(f"{counts.train.sum()} training and {counts.test.sum()} test examples")
+    validation_KC = counts.validation
+    held = "" if validation_KC is None else f", {validation_KC.sum()} validation"
+    parts.append(
+        f"{counts.train.sum()} training{held} and {counts.test.sum()} test examples"
+    )
     parts.append(f"{num_unseen(counts)} test examples of classes unseen in training")
     if clients > most:
         parts.append(f"clients from {most} on not shown")

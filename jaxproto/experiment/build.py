@@ -69,7 +69,7 @@ class Experiment(NamedTuple):
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
-    test: tuple[Shard, ...]  # of the evaluated clients; see `Scoring.tests`
+    test: tuple[Shard, ...]  # and validation, of evaluated clients; see `Scoring.tests`
     counts: (
         partition_stats.Counts
     )  # examples per client and class, [K, C] for training and test
@@ -298,10 +298,17 @@ def flatten_inputs(x: np.ndarray) -> np.ndarray:
 def check_experiment(exp: Experiment):
     """Raises UserError before training if method, networks and data do not fit."""
     ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
-    if not np.any(exp.method.scored(ids)):
+    ids = ids[np.asarray(exp.method.scored(ids))]
+    if not len(ids):
         raise UserError(
             "all clients that are evaluated are hostile, and their results are left "
             "out; lower attack.share, or raise eval.clients."
+        )
+    held_out = [exp.partition.validation[i] for i in ids if exp.partition.validation]
+    if held_out and not any(map(len, held_out)):
+        raise UserError(
+            "no client that is evaluated has validation examples: a client gives "
+            "floor(data.validation_share * its training examples); raise the share."
         )
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)

@@ -248,8 +248,13 @@ def evaluation_tables(
     cohorts: Sequence[CohortPlan], partition: Partition
 ) -> tuple[Shard, ...]:
     """Returns the evaluation examples of each cohort."""
-    rows = ([partition.test[i] for i in evaluated_ids(c)] for c in cohorts)
-    return tuple(c.scoring.tests(r) for c, r in zip(cohorts, rows, strict=True))
+    return tuple(c.scoring.tests(evaluated_rows(c, partition)) for c in cohorts)
+
+
+def evaluated_rows(cohort: CohortPlan, partition: Partition) -> list[list[np.ndarray]]:
+    """Returns the test rows of a cohort's evaluated clients, and validation rows."""
+    parts = filter(None, (partition.test, partition.validation))
+    return [[part[i] for i in evaluated_ids(cohort)] for part in parts]
 
 
 def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jaxproto.config import presets
 from jaxproto.data import node_schema, nodes, registry, text
 from jaxproto.data.node_schema import NodeSchema
-from jaxproto.data.partitions import from_file, public_examples
+from jaxproto.data.partitions import from_file, public_examples, training_rows
 from jaxproto.data.partitions.registry import PARTITIONS, Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
@@ -82,12 +82,14 @@ def build_partition(config, dataset: Dataset) -> Partition:
     divide = partial(from_file.load, path, dataset)
     if kind != "file":
         divide = partial(public_examples.divide, dataset, build_scheme(config))
-    return divide(
+    parts = divide(
         clients=config.clients,
         pooled=config.pool,
         train_share=config.train_share,
         seed=config.seed,
     )
+    parts = training_rows.hold_out(parts, config.validation_share, config.seed)
+    return training_rows.centralise(parts) if config.centralised else parts
 
 
 def build_scheme(config):

@@ -15,6 +15,7 @@ from jaxproto.experiment.build import build_method
 from jaxproto.methods import METHODS
 from jaxproto.types import Spec
 
+CENTRALISED = "Centralised"  # one network, trained on the examples of all clients
 SMALL = Spec(10, 10)  # the smallest that every choice of masks fits
 NETWORK = partial(
     models.build,
@@ -34,6 +35,8 @@ def display_name(fields: Mapping) -> str:
       fields: flat fields of the configuration.
     """
     name, base = fields["method.name"], fields.get("method.base")
+    if fields.get("data.centralised"):
+        return CENTRALISED
     if name not in METHODS or (base and base not in OPTIONS["base"]):
         return f"{name} on {base}" if base else name
     chosen = tuple(

@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 
     bound: float  # absolute value of a number; `wire.bound`
     train_K: np.ndarray  # training examples
-    test_K: np.ndarray  # test examples
+    test_K: np.ndarray  # test examples, or validation examples if there are more
     count_KC: np.ndarray  # training examples of a class
     present_KC: np.ndarray  # whether a client can have a prototype of a class
     sends_loss: bool = True  # no, where losses are private
@@ -53,12 +53,12 @@ def partition_limits(exp: Experiment, bound: float, unit: str) -> Limits:
     Args:
       unit: Unit of privacy; noise gives every class a prototype.
     """
-    count_KC, test_KC = exp.counts
+    count_KC, *tested = exp.counts.splits().values()
     public = exp.dataset.public
     is_public_C = np.zeros(count_KC.shape[1], bool)
     is_public_C[exp.dataset.y[[] if public is None else public]] = True
     present_KC = (count_KC > 0) | is_public_C | (unit != OFF)
-    sizes = count_KC.sum(1), test_KC.sum(1)
+    sizes = count_KC.sum(1), np.max([c.sum(1) for c in tested], axis=0)
     return Limits(bound, *sizes, count_KC, present_KC, unit != EXAMPLE)
 
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from jaxproto import batches, wire
+from jaxproto import wire
 from jaxproto.errors import UserError
 from jaxproto.evaluation import BY_CLIENT
 from jaxproto.execution import one_by_one
@@ -55,18 +55,17 @@ def single_client_experiment(exp: Experiment, id: int) -> Experiment:
     cohort, table = exp.cohorts[cohort_index], exp.train[cohort_index]
     row = cohort.ids.index(id)
     rows, rules = jax.tree.map(lambda a: a[row : row + 1], table), cohort.scoring.rules
+    alone = dataclasses.replace(
+        cohorts.with_all_in_one_call(cohort),
+        ids=(id,),
+        mode=one_by_one(),
+        sample=(),
+        scoring=BY_CLIENT._replace(rules=rules),
+    )
     return exp._replace(
-        cohorts=(
-            dataclasses.replace(
-                cohorts.with_all_in_one_call(cohort),
-                ids=(id,),
-                mode=one_by_one(),
-                sample=(),
-                scoring=BY_CLIENT._replace(rules=rules),
-            ),
-        ),
+        cohorts=(alone,),
         train=(rows,),
-        test=(batches.tables([exp.partition.test[id]]),),
+        test=cohorts.evaluation_tables((alone,), exp.partition),
         method=exp.method.collecting(),  # the upload is sent, not summed
         parts=lambda floats: exp.parts(floats).collecting(),
         store="device",

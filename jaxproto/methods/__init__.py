@@ -28,6 +28,7 @@ from jaxproto.methods import (
 )
 
 REFERENCE = "local"  # what every comparison is read against
+CENTRAL = "fedavg"  # trains one network on all data, if one client has them
 METHODS: dict[str, Callable[..., Method]] = {
     "local": local.local,
     "fedproto": fedproto.fedproto,

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.errors import choose_from
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
 from jaxproto.federation import Model
 from jaxproto.method import every_client
 from jaxproto.saved_runs.restore import RestoredRun, check_clients, jit_programs
-from jaxproto.saved_runs.saved_client import PARTS
 from jaxproto.summary import metric_record, run_summary
 from jaxproto.training import evaluation
 from jaxproto.training.rounds import RoundEnvironment
@@ -31,7 +31,10 @@ class EvaluationCounts(NamedTuple):
     ) -> dict[str, dict[str, float]]:
         """Returns the accuracy by rule, as in a record of `metrics.jsonl`."""
         names = list(self.correct) if rules is None else rules
-        chosen = slice(None) if clients is None else np.isin(self.ids, clients)
+        chosen = self.size > 0
+        chosen &= True if clients is None else np.isin(self.ids, clients)
+        if not chosen.any():
+            raise UserError("none of these clients has examples of this part.")
         return {
             rule: run_summary.accuracy(
                 self.correct[choose_from("rule", rule, self.correct)][chosen],
@@ -54,11 +57,11 @@ def evaluate(
 
     Args:
       examples: Examples of all clients.
-      part: "train" or "test".
+      part: "train", "test" or "validation".
       everyone: Whether all clients are evaluated, not only those of the run.
     """
     check_clients(run)
-    exp = evaluating_on(run.exp, choose_from("part", part, PARTS), everyone)
+    exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
     compiled = jit_programs(exp)._replace(diagnostics=lambda server: {})
     store = run.store.of_tests(exp, compiled)
     environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
@@ -69,12 +72,18 @@ def evaluate(
 
 
 def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
-    """Returns the experiment with a part of the data as its test data."""
+    """Returns the experiment with a part of the data as its only test data.
+
+    Raises:
+      UserError: The run has no such part.
+    """
     rows, cohorts = getattr(exp.partition, part), exp.cohorts
+    if not rows:
+        raise UserError(f"the run has no {part} examples: data.{part}_share is 0.")
     if everyone:
         cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)
         every = dataclasses.replace(exp.method, scored=every_client)
         exp = exp._replace(method=every)
-    partition = exp.partition._replace(test=rows)
+    partition = exp.partition._replace(test=rows, validation=())
     tested = evaluation_tables(cohorts, partition)
     return exp._replace(cohorts=cohorts, partition=partition, test=tested)

@@ -155,7 +155,7 @@ class SavedRun:
         Args:
           rules: one or several; None is all.
           clients: their ids; None is those whom the run evaluates.
-          part: test or train.
+          part: test, train or validation.
 
         Raises:
           UserError: no such rule, client or part.

@@ -152,7 +152,7 @@ def write_json(path: str | Path, obj: Any):
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
-    """Returns best, best round, final and recent mean accuracy of each rule.
+    """Returns best, best round, final and recent mean test accuracy of each rule.
 
     Args:
       records: records of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled":
@@ -161,7 +161,9 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
     Returns:
       {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
       "client_mean": {...}}}, in the order of the last record. `mean_last` is the mean
-      of the last `last_n` evaluations, at most 10. Where every record has the correct
+      of the last `last_n` evaluations, at most 10. With validation examples, "best" is
+      the test accuracy in the round of the best validation accuracy, which is
+      "best_validation". Where every record has the correct
       predictions of every client, `client_best` is the accuracy if each client counts
       with its own best evaluation (ProtoNorm 5.1).
     """
@@ -169,7 +171,8 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
 
     def summarize(rule, average):
         return summarize_series(
-            [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records]
+            [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records],
+            validation=validation_accuracies(records, rule, average),
         )
 
     result = {}
@@ -177,6 +180,28 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
         own = _each_at_its_best(records, rule)
         result[rule] = {a: summarize(rule, a) | own.get(a, {}) for a in AVERAGES}
     return result
+
+
+def validation_accuracies(
+    records: Sequence[Mapping], rule: str, average: str = "pooled"
+) -> list[float | None] | None:
+    """Returns the validation accuracy of each record; None of a run without any."""
+    if not any("validation" in r for r in records):
+        return None
+    return [r.get("validation", {}).get(rule, {}).get(average) for r in records]
+
+
+def chosen_on(digests: Iterable[Mapping]) -> str:
+    """Returns the data on which the best rounds of summaries were chosen.
+
+    Args:
+      digests: Entries of `rule_summary` for one average.
+
+    Returns:
+      "validation" if all were chosen there, else "test".
+    """
+    held = ["best_validation" in digest for digest in digests]
+    return "validation" if held and all(held) else "test"
 
 
 def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
@@ -194,21 +219,27 @@ def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
 
 
 def summarize_series(
-    rows: Sequence[tuple[int, float | None]], least: bool = False
+    rows: Sequence[tuple[int, float | None]],
+    least: bool = False,
+    validation: Sequence[float | None] | None = None,
 ) -> dict:
     """Returns best, best round, final and recent mean of a series of values.
 
     Args:
       rows: round and value, which may be None.
       least: whether the smallest value is the best.
+      validation: validation accuracies that choose the best round instead.
     """
-    known = [(r, a) for r, a in rows if a is not None]
-    choose = min if least else max  # the first of equal values
-    best_round, best = choose(known, key=lambda row: row[1], default=(None, None))
+    chosen_by = [a for _, a in rows] if validation is None else validation
+    pairs = zip(rows, chosen_by, strict=True)
+    known: list[Any] = [(*row, by) for row, by in pairs if None not in (row[1], by)]
+    choose = min if least and validation is None else max  # the first of equal values
+    best_round, best, by = choose(known, key=lambda row: row[2], default=(None,) * 3)
     last = [a for _, a in rows[-LAST:] if a is not None]
     return {
         "best": best,
         "best_round": best_round,
+        **({} if validation is None else {"best_validation": by}),
         "final": rows[-1][1],
         "mean_last": sum(last) / len(last) if last else None,
         "last_n": len(last),

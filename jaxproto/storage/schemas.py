@@ -14,6 +14,7 @@ NUMBERS = {EVERY: NUMBER}
 RECORD: Schema = {  # a line of `metrics.jsonl`
     "round": COUNT,
     "rules?": {EVERY: NUMBERS},
+    "validation?": {EVERY: NUMBERS},
     "metrics?": {EVERY: {EVERY: {EVERY: (NUMBER, NUMBERS, [NUMBER])}}},
     "bytes_total?": NUMBERS,
     **dict.fromkeys(("bytes_up?", "bytes_down?", "seconds?", "loss?"), NUMBER),

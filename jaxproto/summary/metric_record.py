@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from jaxproto.metrics import ACCURACY, Metric, by_client, pooled
-from jaxproto.storage.records import summarize_series
+from jaxproto.storage.records import summarize_series, validation_accuracies
 from jaxproto.types import Tree
 
 Sums = Mapping[str, Mapping[str, Tree]]  # {rule: {metric: [K, ...]}}
-AVERAGES = ("pooled", "mean")  # averages that the summary of a run has
+# averages that the summary of a run has -> those of accuracies
+AVERAGES = {"pooled": "pooled", "mean": "client_mean"}
 
 
 def accuracies(sums: Sums) -> dict[str, np.ndarray]:
@@ -74,8 +75,9 @@ def metric_summary(
 ) -> dict[str, dict[str, dict]]:
     """Returns the best, final and last mean values, as `records.rule_summary` does.
 
-    The best of a metric like the loss is the smallest. A metric per class has its final
-    value alone.
+    The best of a metric like the loss is the smallest; with validation examples, it is
+    the value in the round of the best validation accuracy. A metric per class has its
+    final value alone.
 
     Args:
       records: Records of `metrics.jsonl`.
@@ -92,7 +94,8 @@ def metric_summary(
         rows = [(r["round"], _at(r, path)) for r in records]
         if isinstance(rows[-1][1], Mapping):
             return {"final": rows[-1][1]}
-        return summarize_series(rows, name in least)
+        chosen_by = validation_accuracies(records, rule, AVERAGES[average])
+        return summarize_series(rows, name in least, chosen_by)
 
     return {
         rule: {name: {k: one(rule, name, k) for k in AVERAGES} for name in of}

@@ -111,7 +111,11 @@ def padding_share(exp: Experiment) -> float:
 
 
 def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
-    """Returns accuracy over samples, mean and spread over clients (population std)."""
+    """Returns accuracy over samples, mean and spread over clients (population std).
+
+    Clients without examples do not count.
+    """
+    correct_K, size_K = correct_K[size_K > 0], size_K[size_K > 0]
     each_K = correct_K / size_K
     return {
         "pooled": float(correct_K.sum() / size_K.sum()),

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxproto.storage import file_lock
+from jaxproto.storage.records import chosen_on
 from jaxproto.summary import progress_lines
 from jaxproto.sweeps.plan import FINAL_STATUSES, Cell, Plan, cell_status
 from jaxproto.training.progress import accuracy_text
@@ -107,7 +108,9 @@ class LiveTable:
         best = {r: {"pooled": scores["pooled"]["best"]} for r, scores in rules.items()}
         text = accuracy_text({"rules": best})
         self.set(cell, state=summary["status"], round=summary["rounds"], accuracy=text)
-        self.note(f"{cell.name}: {summary['status']}, best {text}, {seconds:.1f} s")
+        on = chosen_on(scores["pooled"] for scores in rules.values())
+        status = summary["status"]
+        self.note(f"{cell.name}: {status}, best {on} round {text}, {seconds:.1f} s")
 
     def note(self, text: str):
         """Prints a permanent line above the table."""

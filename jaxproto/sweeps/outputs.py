@@ -24,7 +24,6 @@ from jaxproto.sweeps.plan import Cell, Plan, format_value
 
 AVERAGES = ("pooled", "client_mean")
 STATISTICS = ("best", "final", "mean_last")
-CHOSEN = "the best test round, chosen on test data"
 
 
 def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
@@ -63,7 +62,7 @@ def _accuracies(rules: Mapping) -> Iterator[tuple[str, str, str, float | None]]:
 
 
 def _statistic(digest: Mapping, name: str) -> float | None:
-    return records.mean_last(digest)[0] if name == "mean_last" else digest[name]
+    return records.mean_last(digest)[0] if name == "mean_last" else digest.get(name)
 
 
 def to_csv(rows: Sequence[Mapping]) -> str:
@@ -130,20 +129,34 @@ def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | No
 def best_setting(
     plan: Plan, summaries: Mapping[str, Mapping], rule: str
 ) -> tuple[list[Cell], float] | None:
-    """Returns the finished cells of the best setting, and their mean accuracy in %.
+    """Returns the finished cells of the best setting, and their mean test accuracy.
 
-    Cells that differ in nothing but the seed are one setting.
+    Cells that differ in nothing but the seed are one setting. The mean validation
+    accuracy chooses, or that on test examples if a cell has no others. In %.
     """
+    on, known = chosen_on(summaries, rule), summaries.items()
+    by = {k: accuracy(s, rule, CHOOSING[on]) for k, s in known}
     seeds, settings = fields_where(compared=False), dict[str, list[Cell]]()
     for cell in plan.cells:
-        if cell.name in summaries and accuracy(summaries[cell.name], rule) is not None:
+        if by.get(cell.name) is not None:
             setting = {k: v for k, v in cell.changes.items() if k not in seeds}
             settings.setdefault(repr(setting), []).append(cell)
-    means = [
-        (cells, statistics.fmean(accuracy(summaries[c.name], rule) or 0 for c in cells))
-        for cells in settings.values()
-    ]
-    return max(means, key=lambda setting: setting[1], default=None)
+
+    def mean(cells, values):
+        return statistics.fmean(values[c.name] or 0.0 for c in cells)
+
+    best = max(settings.values(), key=lambda cells: mean(cells, by), default=None)
+    tested = {k: accuracy(s, rule) for k, s in known}
+    return None if best is None else (best, mean(best, tested))
+
+
+CHOOSING = {"test": "best", "validation": "best_validation"}  # statistics of cells
+
+
+def chosen_on(summaries: Mapping[str, Mapping], rule: str) -> str:
+    """Returns the data, test or validation, on which the best cell is chosen."""
+    done = [s["rules"] for s in summaries.values() if status_of(s).ok]
+    return records.chosen_on(rules[rule]["pooled"] for rules in done if rule in rules)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
@@ -183,7 +196,8 @@ def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
         ]
         scored = [value for value in accuracies if value is not None]
         means[r, c] = statistics.fmean(scored) if scored else np.nan
-    title = f"best test accuracy (%) of rule {rule}, mean over seeds"
+    on = chosen_on(summaries, rule)
+    title = f"test accuracy (%) of rule {rule}, best {on} round, mean over seeds"
     down_names, across_names = (
         [format_value(v) for v in part] for part in (rows, columns)
     )
@@ -216,7 +230,9 @@ def closing_lines(
         )
         mean = f", mean of {1 + len(others)} seeds" if others else ""
         setting = name or "the configuration"
-        what = f"best{so_far} by rule {rule} ({CHOSEN})"
+        on = chosen_on(summaries, rule)
+        chosen = f"the best {on} round, chosen on {on} data"
+        what = f"best{so_far} by rule {rule} ({chosen})"
         lines.append(f"{what}: {value:.2f} % with {setting}{mean}:")
         changes = [
             f"--config.{k}={shlex.quote(str(v))}" for k, v in first.changes.items()

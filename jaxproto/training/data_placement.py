@@ -57,7 +57,7 @@ def shard_tables(devices: int, tables: Shard) -> Shard:
     count = len(tables.size)
     used = mesh.interleaved_order(count, devices) < count
     index, size = mesh.interleave((tables.index, tables.size), devices)
-    return Shard(index, np.where(used, size, 0).astype(np.int32))
+    return Shard(index, np.where(used, size.T, 0).T.astype(np.int32))
 
 
 def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shard]):

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import evaluated_ids
+from jaxproto.experiment.cohorts import evaluated_ids, evaluated_rows
 from jaxproto.federation import Model
 from jaxproto.metrics import besides_accuracy
 from jaxproto.summary import metric_record, run_summary
@@ -18,6 +18,7 @@ from jaxproto.training.rounds import RoundEnvironment, RoundSummary
 from jaxproto.training.threads import run_parallel
 from jaxproto.types import Tree
 
+TEST, VALIDATION = 0, 1  # parts of `evaluated_rows`
 MAX_LISTED_CLIENTS = 100  # records list bytes by client for at most so many clients
 MAX_LISTED_ACCURACIES = 1000  # and correct predictions for so many evaluated clients
 
@@ -26,14 +27,14 @@ class EvaluationSums(NamedTuple):
     """Results of the programs of an evaluation, on the host."""
 
     sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or what
-    # `evaluate_examples` returns for clients that keep no state
+    # the `Scoring` of the cohort returns for several parts, or without state
     diagnostics: dict[str, np.ndarray]
 
 
 def evaluate(
     work: RoundEnvironment, r: int, state: State, last: RoundSummary, seconds
 ) -> dict:
-    """Evaluates every rule on every client's test data; returns the record.
+    """Evaluates every rule on every client's data; returns the record.
 
     It has diagnostics of round `r`, and under `every_round` of each round since the
     previous record, if the state has them.
@@ -88,6 +89,7 @@ def record(
     return {
         "round": r,
         "rules": rules,
+        **_validation(exp, outcome.sums),
         **({"metrics": metric_record.metric_record(more, sums)} if more else {}),
         **_evaluated_clients(exp, len(size_K)),
         **last._asdict(),
@@ -101,6 +103,16 @@ def record(
         },
         "seconds": float(np.mean(seconds)),
     }
+
+
+def _validation(exp: Experiment, sums) -> dict[str, dict]:
+    """Returns the accuracies of the clients that have validation examples."""
+    if not exp.partition.validation:
+        return {}
+    by_rule, size_K, _ = by_client(exp, sums, VALIDATION)
+    right = metric_record.accuracies(by_rule) if size_K.any() else {}  # on few nodes
+    rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
+    return {"validation": rules}
 
 
 def _bytes_by_client(last: RoundSummary) -> dict[str, list[int]]:
@@ -147,16 +159,23 @@ def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:
     return {} if every else {"evaluated_clients": evaluated}
 
 
-def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
-    """Returns sums per rule and metric, test examples and ids, of evaluated clients.
+def by_client(
+    exp: Experiment, sums, part: int = TEST
+) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
+    """Returns sums per rule and metric, examples and ids, of evaluated clients.
 
     Args:
       sums: See `EvaluationSums`.
+      part: `TEST` or `VALIDATION`.
     """
-    rows = [[exp.partition.test[i] for i in evaluated_ids(c)] for c in exp.cohorts]
-    cohorts = zip(exp.cohorts, rows, sums, strict=True)
-    parts = [cohort.scoring.by_client(tests, each) for cohort, tests, each in cohorts]
-    size_K = np.array([len(test) for tests in rows for test in tests])
+    parts, rows = [], []
+    for cohort, each in zip(exp.cohorts, sums, strict=True):
+        of_cohort = evaluated_rows(cohort, exp.partition)
+        summed, count = cohort.scoring.by_client(of_cohort, each), len(of_cohort[part])
+        which = slice(part * count, (part + 1) * count)
+        parts.append(jax.tree.map(lambda a, which=which: a[which], summed))
+        rows += of_cohort[part]
+    size_K = np.array([len(row) for row in rows])
     id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     scored_K = np.asarray(exp.method.scored(id_K))
     every = jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K, id_K

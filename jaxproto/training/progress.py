@@ -104,7 +104,8 @@ def result_table(summary: Mapping) -> Table:
     """
     rules = summary.get("rules", summary)
     last = _averaged(rules)
-    title = f"accuracy in %: best (round), final, mean of the last {last} evaluations"
+    on = records.chosen_on(kinds["pooled"] for kinds in rules.values())
+    title = f"accuracy in %: best {on} round, final, mean of last {last} evaluations"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     table.add_column("rule", no_wrap=True)
     for kind in ("pooled", "client"):

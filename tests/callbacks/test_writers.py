@@ -337,12 +337,16 @@ def test_a_callback_ends_a_run_with_checkpoint_and_summary(plain, tmp_path, answ
 
 
 def test_early_stopping_counts_evaluations_since_the_best():
-    def fed(values, **options):
+    def fed(values, test=None, **options):
         callback = EarlyStopping(**{"patience": 2, **options})
         callback.on_start(RunInfo(None, {}, 0, ()))
         for r, value in enumerate(values, 1):
             rules = {"head": {"pooled": value}, "local": {"pooled": 1.0}}
-            if asked := callback.on_evaluation({"round": r, "rules": rules}):
+            record = {"round": r, "rules": rules}
+            if test:  # the values are those of validation examples
+                record["rules"] = {"head": {"pooled": test[r - 1]}}
+                record["validation"] = rules
+            if asked := callback.on_evaluation(record):
                 return r, asked.reason
         return None
 
@@ -350,12 +354,15 @@ def test_early_stopping_counts_evaluations_since_the_best():
     ended, reason = fed([0.1, 0.3, 0.3, 0.2, 0.9])
     assert ended == 4
     assert reason == (
-        "no pooled accuracy of rule head above 0.3000 of round 2 in 2 evaluations"
+        "no pooled test accuracy of rule head above 0.3000 of round 2 in 2 evaluations"
     )
     assert fed([0.1, 0.3, 0.3, 0.31, 0.3]) is None
     assert fed([0.1, 0.3, 0.3, 0.31, 0.3], least=0.02)[0] == 4
     assert fed([None, None, 0.5])[0] == 2
     assert fed([0.1, 0.2, 0.3], rule="local")[0] == 3
+    assert fed([0.1, 0.2, 0.3], test=[0.3, 0.2, 0.1]) is None
+    ended, reason = fed([0.3, 0.2, 0.1], test=[0.1, 0.2, 0.3])
+    assert ended == 3 and "no pooled validation accuracy of rule head" in reason
 
 
 def early(**changes):

@@ -49,7 +49,7 @@ def same(one, other):
 
 
 def listed(partition):
-    return [[rows.tolist() for rows in part] for part in partition]
+    return [[rows.tolist() for rows in part] for part in partition[:2]]
 
 
 @pytest.mark.parametrize("name", SCHEMES)

@@ -211,7 +211,7 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
     assume(10 * clients <= sum(sizes))
     dataset, scheme = labels_only(sizes), registry.dirichlet(0.5, min_size=10)
     options = {"clients": clients, "train_share": share, "seed": seed}
-    train, test = registry.partition_dataset(dataset, scheme, **options)
+    train, test, _ = registry.partition_dataset(dataset, scheme, **options)
     everyone = np.sort(np.concatenate([*train, *test]))
     np.testing.assert_array_equal(everyone, np.arange(len(dataset.y)))
     for a, b in zip(train, test, strict=True):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
     ("method", "changes"),
     [
         ("fedavg", {}),
-        ("refprotofl", {}),  # two exchanges
+        ("refprotofl", {"data.validation_share": 0.2}),  # two exchanges
         ("protonorm", {"model.group": "cnn4", "rounds": 1}),
     ],
 )

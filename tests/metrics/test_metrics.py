@@ -256,10 +256,10 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
 def test_clients_of_equal_examples_are_evaluated_once():
     same = [np.arange(100)] * 3
     tests = evaluation.BY_EQUAL_CLIENTS.tests
-    assert evaluation.BY_EXAMPLE.tests(same).index.shape == (2, 64)
-    assert tests(same).index.shape == (1, 100)
+    assert evaluation.BY_EXAMPLE.tests([same]).index.shape == (2, 64)
+    assert tests([same]).index.shape == (1, 100)
     other = [np.array([3, 1]), np.array([7]), np.array([3, 1])]
-    assert tests(other).size.tolist() == [2, 1]
+    assert tests([other]).size.tolist() == [2, 1]
     assert evaluation.distinct(other)[1] == [0, 1, 0]
 
 

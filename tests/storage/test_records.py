@@ -133,6 +133,22 @@ def test_summary_of_a_rule_is_best_first_round_of_it_final_and_mean_of_the_last(
     assert got["client_mean"]["mean_last"] == pytest.approx(0.275)
 
 
+def test_validation_accuracy_chooses_the_round_whose_test_accuracy_is_reported():
+    rows = [record(1, 0.9, 0.1), record(2, 0.5, 0.3), record(3, 0.7, 0.2)]
+    assert metrics.chosen_on([metrics.rule_summary(rows)["head"]["pooled"]]) == "test"
+    chosen_by = [(0.2, 0.4), (0.8, 0.5), (0.8, 0.6)]
+    for row, (pooled, mean) in zip(rows, chosen_by, strict=True):
+        row["validation"] = {"head": {"pooled": pooled, "client_mean": mean}}
+    got = metrics.rule_summary(rows)["head"]
+    chosen = {"best": 0.5, "best_round": 2, "best_validation": 0.8}
+    assert chosen.items() <= got["pooled"].items()
+    assert (got["client_mean"]["best"], got["client_mean"]["best_round"]) == (0.2, 3)
+    assert got["pooled"]["final"] == 0.7
+    assert metrics.chosen_on([got["pooled"]]) == "validation"
+    rows[1]["validation"] = {}  # nobody who answered had an example
+    assert metrics.rule_summary(rows)["head"]["pooled"]["best_round"] == 3
+
+
 def test_a_mean_of_fewer_than_ten_evaluations_says_of_how_many():
     got = metrics.rule_summary([record(r, r / 10) for r in (1, 2, 3)])["head"]
     assert metrics.mean_last(got["pooled"]) == (pytest.approx(0.2), 3)

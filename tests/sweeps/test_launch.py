@@ -277,7 +277,7 @@ def test_the_board_says_what_the_folders_say(whole, shown):
     first, second, third = whole.cells[:3]
     ended(first)
     watched = watch.WorkdirWatcher(whole.cells, shown)
-    assert f"{first.name}: finished, best head 50.00%, 0.0 s" in said(shown)
+    assert f"{first.name}: finished, best test round head 50.00%, 0.0 s" in said(shown)
     assert shown.row(second).state == "new"
     second.path.mkdir(parents=True)
     rules = {"head": {"pooled": 0.25, "client_mean": 0.2}}

@@ -15,8 +15,11 @@ from jaxproto.sweeps.plan import select_part
 
 
 def digest(best):
+    """Of a best test accuracy, or of test and validation accuracy in one round."""
     if best is None:
         return {"best": None, "final": None, "mean_last": None, "last_n": 0}
+    if isinstance(best, tuple):
+        return digest(best[0]) | {"best_validation": best[1]}
     return {"best": best, "final": best - 0.1, "mean_last": best - 0.2, "last_n": 2}
 
 
@@ -24,7 +27,7 @@ def summary(path, best, status="finished", rounds=2):
     """Of rules with a best pooled accuracy; the clients' mean is half of it."""
     path.mkdir(parents=True, exist_ok=True)
     rules = {
-        rule: {"pooled": digest(v), "client_mean": digest(v and v / 2)}
+        rule: {"pooled": digest(v), "client_mean": digest(v and np.max(v) / 2)}
         for rule, v in best.items()
     }
     made = {"status": status, "rounds": rounds, "rules": rules}
@@ -51,9 +54,8 @@ def sweep(tmp_path):
 
 
 HEAD = {"head": 0.5}
-BEST = (
-    "best{} by rule head (the best test round, chosen on test data): {:.2f} % with {}:"
-)
+CHOSEN = "best{} by rule head (the best ON round, chosen on ON data): {:.2f} % with {}:"
+BEST = CHOSEN.replace("ON", "test")
 LOST = ({}, "diverged", 0)  # before its first evaluation
 
 
@@ -111,6 +113,16 @@ def test_no_seed_wins_a_sweep(sweep):
     assert "--config.seed=0 --config.method.lam=1" in command
 
 
+def test_validation_accuracy_chooses_the_setting_if_all_cells_have_it(sweep):
+    """Setting 1 has the better test accuracy, setting 2 the better validation."""
+    for second, lam, on in (((0.7, 0.8), 2, "validation"), (0.7, 1, "test")):
+        told = ({"head": (0.9, 0.6)},), ({"head": second},)
+        made = sweep(["method.lam=1,2"], *told)
+        best, _ = outputs.closing_lines(*made, "c")
+        value = {1: 90.0, 2: 70.0}[lam]
+        assert best == CHOSEN.replace("ON", on).format("", value, f"method.lam={lam}")
+
+
 def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     texts = ["seed=0,1", 'model.group="mlp,cnn4_d",mlp']
     whole, summaries = sweep(texts, ({"head": 0.9},), (HEAD,), LOST, LOST)
@@ -165,7 +177,7 @@ def test_the_heatmap_has_means_over_seeds_and_gaps(sweep, monkeypatch):
     assert (rows, columns) == (["0.1", "1", "10"], ["1", "3"])
     assert labels == ("method.upscale", "method.lam")
     np.testing.assert_allclose(table, [[20, 20], [40, np.nan], [60, 70]])
-    assert title == "best test accuracy (%) of rule head, mean over seeds"
+    assert title == "test accuracy (%) of rule head, best test round, mean over seeds"
 
 
 def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
@@ -223,7 +235,7 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):
         progress.round(3, 20.0)
         progress.note("a note")
     assert text.getvalue().splitlines() == [
-        "method.lam=1: finished, best head 50.00%, 1.2 s",
+        "method.lam=1: finished, best test round head 50.00%, 1.2 s",
         "20 s a round: 0:00:40 for 2 rounds one after the other",
         "method.lam=2: a note",
     ]

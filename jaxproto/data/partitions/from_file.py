@@ -5,8 +5,9 @@ A line per example, with the columns
     client   from 0 to the number of clients - 1
     index    row of the data set: the official training part from 0 on, then the test
              part, each in its own order (docs/decisions.md#pool)
-    part     train or test; without this column every client's examples are divided as
-             those of any other partition
+    part     train, test, or validation (read as train: `data.validation_share` draws it
+             again); without this column every client's examples are divided as those of
+             any other partition
 
 in any order; other columns are ignored. Examples that no line names belong to no
 client.
@@ -27,7 +28,8 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 
 NEEDED = ("client", "index")
-PART = {"train": True, "test": False}  # as the column `part` says it
+# whether an example is for training, by the column `part`
+PART = {"train": True, "validation": True, "test": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +48,7 @@ def partition_lines(dataset: Dataset, divided: Partition) -> str:
     Rows stay in the order of unshuffled batches. An official test part that is common
     to all clients is left out, as `load` adds it for `pooled=False`.
     """
-    parts = {"train": divided.train}
+    parts = {"train": divided.train, "validation": divided.validation}
     if not _all_official(dataset, divided.test):
         parts["test"] = divided.test
     out = ["client,index,part"]
@@ -116,7 +118,7 @@ def read(path: str | os.PathLike) -> Listed:
 
     Raises:
       UserError: no such file, no CSV, a missing column, or a line without whole numbers
-        or with a part other than train and test.
+        or with a part other than train, validation and test.
     """
     atomic.check_regular(f"file:{path}", os.path.expanduser(path))
     try:
@@ -172,8 +174,8 @@ def _parse(path, number, row, place):
             )
     if (part := value.get("part", "train")) not in PART:
         raise UserError(
-            f"file:{path}, line {number}: part is {part!r}. Give train or test, or "
-            "leave the whole column out."
+            f"file:{path}, line {number}: part is {part!r}. Give {', '.join(PART)}, "
+            "or leave the whole column out."
         )
     return int(value["client"]), int(value["index"]), PART[part]
 

@@ -212,7 +212,8 @@ def remove_public(dataset: Dataset, parts: Partition) -> Partition:
     is_public = np.zeros(len(dataset.y), bool)
     is_public[dataset.public] = True
     left = [tuple(rows[~is_public[rows]] for rows in part) for part in parts]
-    for what, before_K, after_K in zip(("training", "test"), parts, left, strict=True):
+    names = "training", "test", "validation"
+    for what, before_K, after_K in zip(names, parts, left, strict=True):
         for k, (before, after) in enumerate(zip(before_K, after_K, strict=True)):
             if len(before) and not len(after):
                 raise errors.UserError(

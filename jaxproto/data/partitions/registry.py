@@ -38,6 +38,7 @@ class Partition(NamedTuple):
 
     train: tuple[np.ndarray, ...]  # K arrays of int32
     test: tuple[np.ndarray, ...]  # K arrays of int32
+    validation: tuple[np.ndarray, ...] = ()  # K arrays of int32, or none at all
 
 
 def partition_dataset(

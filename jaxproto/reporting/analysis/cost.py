@@ -156,7 +156,7 @@ def message_sizes(
 
 def cost_of(exp: Experiment) -> Cost:
     """Returns the cost of a configured method."""
-    train_KC, test_KC = exp.counts
+    train_KC, test_KC = exp.counts[:2]
     classes_K = (train_KC + test_KC > 0).sum(1)
     clients = len(train_KC)
     net = exp.cohorts[0].net
@@ -217,7 +217,7 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
 
 def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
     """Returns one line per method; why one does not fit is a note."""
-    train_KC, test_KC = exp.counts
+    train_KC, test_KC = exp.counts[:2]
     held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
     about = (
         f"{len(train_KC)} clients hold {held} client-class pairs ({trained} in "

@@ -25,6 +25,7 @@ from jaxproto.storage import default_workdir
 from jaxproto.summary import nominal_cost, run_summary
 
 SHOWN = 20  # clients in the table; the files have all
+HELD = "validation examples"
 
 
 def show(
@@ -87,11 +88,13 @@ def write(exp: Experiment, out: Path, console: Console) -> list[str]:
 
 def over_clients(exp: Experiment) -> rich.table.Table:
     """Returns smallest, median, mean and largest values over clients."""
-    train_KC, test_KC = exp.counts
-    work, distances = run_summary.padding(exp), partition_stats.skew(train_KC)
+    train_KC, test_KC, validation_KC = exp.counts
+    trained_KC = train_KC[train_KC.any(1)]  # some train on nothing if centralised
+    work, distances = run_summary.padding(exp), partition_stats.skew(trained_KC)
     rows = {
         "training examples": train_KC.sum(1),
         "test examples": test_KC.sum(1),
+        **({} if validation_KC is None else {HELD: validation_KC.sum(1)}),
         "K_i, classes in training and test data": (train_KC + test_KC > 0).sum(1),
         "classes in training data": (train_KC > 0).sum(1),
         "steps per round": work.steps,
@@ -123,7 +126,7 @@ def over_clients(exp: Experiment) -> rich.table.Table:
 
 def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
     """Returns sentences about the data set, its partition and a round."""
-    work, (train_KC, test_KC) = run_summary.padding(exp), exp.counts
+    work, (train_KC, test_KC) = run_summary.padding(exp), exp.counts[:2]
     pairs_KC, steps = train_KC + test_KC > 0, work.steps
     share = run_summary.padding_share(exp)
     facts = {
@@ -152,7 +155,7 @@ def about_source(exp: Experiment) -> dict[str, str]:
     size, test = len(dataset.y), len(dataset.y) - dataset.train_size
     shape = "x".join(map(str, dataset.x.shape[1:]))
     kind = f"{len(dataset.tokens):,} tokens" if dataset.tokens else dataset.x.dtype
-    used = len(np.unique(np.concatenate([*parts.train, *parts.test])))
+    used = len(np.unique(np.concatenate([row for part in parts for row in part])))
     public = np.array([], int) if dataset.public is None else dataset.public
     facts = {
         "data set": f"{dataset.name}: {size:,} examples ({test:,} of them the official "

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import MajorityShare
 from jaxproto.errors import UserError
+from jaxproto.experiment.display_names import CENTRALISED
 from jaxproto.methods import REFERENCE
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
@@ -64,6 +65,8 @@ def _local(rows: Sequence[Row]) -> Iterable[str]:
     with_local = {g.block for _, g in rows if g.method == REFERENCE}
     if with_local:
         yield f"Reference: {REFERENCE}, clients that never exchange anything."
+    if any(g.config.get("data.centralised") for _, g in rows):
+        yield f"Upper reference: {CENTRALISED}, one network on the examples of all."
     if missing := [b for b in blocks if b not in with_local]:
         yield (
             f"No run of {REFERENCE} on {', '.join(missing)}: what clients reach alone, "

@@ -14,11 +14,10 @@ from jaxproto.reporting.compare.run_groups import (
 )
 from jaxproto.storage import records
 
-WORDING = {  # statistic or average -> wording
+WORDING = {  # statistic, but "best", or average -> wording
     "final": "final evaluation",
-    "best": "best evaluation",
     "last10": "mean of the last 10 evaluations or all if fewer",
-    "client_best": "each client's best evaluation",
+    "client_best": "each client's best test evaluation",
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
@@ -43,8 +42,9 @@ def footnotes(
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
     plain = measure.metric == measures.ACCURACY
     metric = f"{'Accuracy' if plain else measure.metric}{' in %' * bool(measure.unit)}"
+    wording = WORDING | {"best": _best(rows)}
     return [
-        f"{metric}, {' and '.join(WORDING[s] for s in asked.statistics)}, "
+        f"{metric}, {' and '.join(wording[s] for s in asked.statistics)}, "
         f"{averages}; mean ± standard deviation "
         f"(ddof {measure.ddof}) of {count}.",
         *(_last(rows) if "last10" in asked.statistics else []),
@@ -59,6 +59,19 @@ def footnotes(
         *_between(rows),
         *_sources(rows),
     ]
+
+
+def _best(rows: Sequence[Row]) -> str:
+    """Returns the data that chose the best round, by row if they differ."""
+    chosen = []
+    for name, group in rows:
+        rules = [
+            rule for run in group.finished for rule in run.results["rules"].values()
+        ]
+        on = records.chosen_on(digests["pooled"] for digests in rules)
+        chosen.append((f"best {on} round", name))
+    shared = _shared(chosen)
+    return shared if len({text for text, _ in chosen}) > 1 else chosen[0][0]
 
 
 def _seeds(rows: Sequence[Row]) -> list[str]:

@@ -16,6 +16,7 @@ from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
 from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
 from jaxproto.reporting.figures import arguments
 from jaxproto.reporting.leave_out import read_run
+from jaxproto.storage import records
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import pictures
 
@@ -107,9 +108,11 @@ def accuracy_against_field(args):
             rows = [row for row in rows if row[1]]
             series += [_against(label, sorted(rows, key=_order))] if rows else []
         shown[f"rule {rule}"] = series
-    note = (
-        f"{args.statistic} accuracy, {args.average}; mean, least and largest of seeds"
-    )
+    statistic = args.statistic
+    if statistic == "best":
+        digests = (d for g in groups for s in _summary(g) for d in s["rules"].values())
+        statistic = f"best {records.chosen_on(d['pooled'] for d in digests)} round,"
+    note = f"{statistic} accuracy, {args.average}; mean, least and largest of seeds"
     xlabel = " or ".join(dict.fromkeys(fields))
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
 

@@ -15,6 +15,7 @@ from jaxproto.storage.run_folder import RunFolder
 
 CELLS = 100_000  # of a partition that are drawn
 MAX_PARTITIONS = 12  # partitions
+SPLITS = {"train": "training"}  # names on the page
 
 
 class Partition(NamedTuple):
@@ -23,8 +24,7 @@ class Partition(NamedTuple):
     runs: str
     title: str
     classes: list[str]
-    train: np.ndarray  # [K, C]
-    test: np.ndarray  # [K, C]
+    splits: dict[str, np.ndarray]  # [K, C] of train, test and maybe validation
 
 
 def partitions(runs: Sequence[RunFolder]) -> dict:
@@ -52,8 +52,10 @@ def partitions(runs: Sequence[RunFolder]) -> dict:
     if without:
         notes.append(f"No partition.csv in {first_few(without)}.")
     captions = [f"{one.runs}: {one.title}. Empty cells: no example." for one in shown]
+    splits = dict.fromkeys(split for one in shown for split in one.splits)
     return {
         "html": _figure(shown) if shown else "",
+        "splits": [Option(SPLITS.get(split, split), value=split) for split in splits],
         "options": [Option(one.runs, value=str(i)) for i, one in enumerate(shown)],
         "captions": [
             Option(text, [{"partition": str(i)}]) for i, text in enumerate(captions)
@@ -65,7 +67,7 @@ def partitions(runs: Sequence[RunFolder]) -> dict:
 def _figure(shown: Sequence[Partition]) -> str:
     """Returns the figure; the height is that of the partition with most clients."""
     traces = [trace for i, one in enumerate(shown) for trace in _heatmaps(i, one)]
-    rows = max(len(one.train) for one in shown)
+    rows = max(len(one.splits["train"]) for one in shown)
     axis = {"type": "category", **figure.BARE}
     layout = {"xaxis": axis | {"title": "class"}, "yaxis": axis | {"title": "client"}}
     height = min(900, max(300, 110 + 14 * rows))
@@ -74,8 +76,7 @@ def _figure(shown: Sequence[Partition]) -> str:
 
 def _heatmaps(i: int, shown: Partition) -> Iterator[dict]:
     """Yields the counts in colours of their logarithm, one trace per split."""
-    for split in ("train", "test"):
-        counts_KC = getattr(shown, split)
+    for split, counts_KC in shown.splits.items():
         most = max(1, int(counts_KC.max(initial=1)))
         ticks = [10**k for k in range(6) if 10**k <= most]
         yield figure.heatmap(
@@ -104,13 +105,15 @@ def partition(owners: Sequence[RunFolder]) -> Partition:
     counts = partition_stats.read_csv(path / "partition.csv")
     clients, classes = counts.train.shape
     rows = max(1, min(clients, CELLS // max(classes, 1)))
-    train, test = int(counts.train.sum()), int(counts.test.sum())
-    title = f"{clients:,} clients, {classes} classes, {train:,} training and "
-    title += f"{test:,} test examples"
+    sizes = {k: f"{count.sum():,}" for k, count in counts.splits().items()}
+    held = f", {sizes['validation']} validation" if "validation" in sizes else ""
+    title = f"{clients:,} clients, {classes} classes, {sizes['train']} training{held} "
+    title += f"and {sizes['test']} test examples"
     if rows < clients:
         title += f"; the first {rows:,} clients are drawn"
     names, labels = first_few((run.name for run in owners), 3), _labels(path, classes)
-    return Partition(names, title, labels, counts.train[:rows], counts.test[:rows])
+    splits = {split: count[:rows] for split, count in counts.splits().items()}
+    return Partition(names, title, labels, splits)
 
 
 def _labels(path: Path, classes: int) -> list[str]:

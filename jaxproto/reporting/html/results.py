@@ -8,6 +8,7 @@ from jaxproto.reporting.compare import baselines
 from jaxproto.reporting.html.discover import SkippedRun
 from jaxproto.reporting.html.run_view import SeedGroupView, progress
 from jaxproto.reporting.html.table import MISSING, Table, per_cent
+from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import reference_accuracy
@@ -23,14 +24,20 @@ def run_table(lines: Sequence[SeedGroupView]) -> Table:
         cells = [_accuracy(run, rule) for rule in rules]
         rows.append((run.name, label, str(run.config["seed"]), progress(run), *cells))
     head = ("run", "method", "seed", "state", *(f"{rule} %" for rule in rules))
-    caption = "Runs: last evaluation, pooled over test examples, and (the best one)"
+    caption = "Runs: last evaluation, pooled over test examples, and (the best one: by "
+    caption += "validation accuracy, or by test accuracy in runs without)"
     return Table(caption, head, rows)
 
 
 def _accuracy(run: RunFolder, rule: str) -> str:
-    values = [r["rules"].get(rule, {}).get("pooled") for r in run.records]
-    best = max((value for value in values if value is not None), default=None)
-    return MISSING if best is None else f"{per_cent(values[-1])} ({per_cent(best)})"
+    rows = [(r["round"], r["rules"].get(rule, {}).get("pooled")) for r in run.records]
+    if not rows:
+        return MISSING
+    by = records.validation_accuracies(run.records, rule)
+    digest = records.summarize_series(rows, validation=by)
+    if digest["best"] is None:
+        return MISSING
+    return f"{per_cent(digest['final'])} ({per_cent(digest['best'])})"
 
 
 def comparison(lines: Sequence[SeedGroupView]) -> tuple[Table | None, tuple[str, ...]]:

@@ -48,7 +48,7 @@ def configured(**fields):
 
 def test_the_numbers_are_those_of_the_partition(shown, tmp_path):
     exp = build.experiment(configured(), "cpu")
-    train, test = exp.counts
+    train, test, _ = exp.counts
     text = shown()
     held_K = ((train + test) > 0).sum(axis=1)
     skew = partition_stats.skew(train)

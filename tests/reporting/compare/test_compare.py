@@ -68,11 +68,11 @@ def test_a_method_that_nobody_registered_is_a_row_under_its_own_name(
 
 def test_the_first_note_says_what_an_accuracy_is(tmp_path):
     path = folder(tmp_path / "a")
-    first = "Accuracy in %, best evaluation and final evaluation, pooled over test "
+    first = "Accuracy in %, best test round and final evaluation, pooled over test "
     assert made(path).notes[0].startswith(first)
     table = made(path, statistics=["best"], averages=["client"])
     assert cells_of(table)["head %"] == "60.00"
-    assert "best evaluation, mean over clients" in table.notes[0]
+    assert "best test round, mean over clients" in table.notes[0]
     last = "Accuracy in %, mean of the last 10 evaluations or all if fewer, mean over "
     notes = made(path, statistics=["last10"], averages=["client"]).notes
     assert notes[0].startswith(last)

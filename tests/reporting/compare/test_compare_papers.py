@@ -289,7 +289,7 @@ def test_another_metric_is_read_from_the_records(tmp_path):
     table = made(a, b, metric="macro_f1")
     assert cells_of(table)["head macro_f1 best %"] == "70.00 ± 10.00"
     assert cells_of(table)["head macro_f1 final %"] == "60.00 ± 10.00"
-    assert table.notes[0].startswith("macro_f1 in %, best evaluation and final")
+    assert table.notes[0].startswith("macro_f1 in %, best test round and final")
     last = made(a, b, metric="macro_f1", statistics=["last10"], averages=["client"])
     assert cells_of(last)["head macro_f1 %"] == "55.00 ± 10.00"
     loss = made(a, b, metric="loss")  # less is better; no share
