@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
+from rich.console import Console
 
 from jaxproto.cli import config_command
 from jaxproto.errors import UserError
@@ -29,6 +30,7 @@ DEBUG = (
     "breakpoint() work inside a method; prints the shapes of every stage and writes no "
     "file"
 )
+QUIET = "print errors alone; the results are in summary.json"
 RESUME_HINT = "the same command resumes from the last checkpoint"
 
 
@@ -56,6 +58,7 @@ def define_flags(always: bool = False) -> Callable:
     join_processes = _define_hosts()
     writers = flags.DEFINE_list("writers", [], WRITERS)
     debug = flags.DEFINE_bool("debug", False, DEBUG)
+    quiet = flags.DEFINE_bool("quiet", False, QUIET)
     sweep = sweep_flags.define_flags(always)
 
     def show(config) -> bool:
@@ -65,6 +68,8 @@ def define_flags(always: bool = False) -> Callable:
         is_sweep = sweep.is_requested()
         join_processes(is_sweep)
         options = {"devices": devices.value, "callbacks": writers.value}
+        if quiet.value:
+            options["console"] = Console(quiet=True)
         run = sweep.run if is_sweep else _run
         try:
             return not run(config, path.value, grace.value, options)

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -70,6 +71,8 @@ def define_flags(always: bool = False) -> SweepFlags:
         if launch.launcher.value == "ray":  # this process trains nothing
             jax.config.update("jax_platforms", "cpu")
         axes = axes_flag.value or files.sweep_axes(config_command.config_file())
+        options = {**options}
+        console = options.pop("console", None)
         how = sweeps.SweepOptions(
             at_once.value, program_cache.disk_cache, grace, **options
         )
@@ -80,8 +83,8 @@ def define_flags(always: bool = False) -> SweepFlags:
             result = _sweep_on_ray(config, axes, outdir, how, plain, launch)
         else:
             part = {"plain": plain, "share": _parse_part(launch.part.value)}
-            result = sweeps.sweep(config, axes, outdir, None, how, **part)
-        return _print_result(result, config)
+            result = sweeps.sweep(config, axes, outdir, console, how, **part)
+        return _print_result(result, config, quiet=console is not None)
 
     def is_requested() -> bool:
         sweep = always or bool(axes_flag.value)
@@ -96,16 +99,15 @@ def define_flags(always: bool = False) -> SweepFlags:
     return SweepFlags(is_requested, run)
 
 
-def _print_result(result, config) -> bool:
+def _print_result(result, config, quiet: bool) -> bool:
     """Prints the result of a sweep; returns whether every ended cell has finished."""
     from jaxproto.storage.status import status_of
     from jaxproto.sweeps import outputs
 
-    for path in result.files:
-        sys.stdout.write(f"written to {path}\n")
     command = _single_run_command(config)
-    for line in outputs.closing_lines(result.plan, result.summaries, command):
-        sys.stdout.write(line + "\n")
+    lines = [f"written to {path}" for path in result.files]
+    lines += outputs.closing_lines(result.plan, result.summaries, command)
+    sys.stdout.writelines(f"{line}\n" for line in lines if not quiet)
     ended = result.summaries.values()
     return bool(ended) and all(status_of(summary).ok for summary in ended)
 
@@ -166,17 +168,19 @@ def _sweep_on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
 
 def _single_run_command(config) -> str:
     """Returns the command that runs the configuration without a sweep."""
-    from jaxproto.config import flatten, load
+    from jaxproto.config import builtin, flatten, load
 
     file = config_command.config_file()
     path, colon, presets = file.partition(":")
-    if path.startswith(os.getcwd() + os.sep):
+    if Path(path).is_relative_to(builtin.folder()):
+        path = str(Path(path).relative_to(builtin.folder()).with_suffix(""))
+    elif path.startswith(os.getcwd() + os.sep):
         path = os.path.relpath(path)
     fields, default = flatten(config), flatten(load(file))
     fields.pop("imports")  # a flag of its own
     changed = [f"--config.{k}={v}" for k, v in fields.items() if default.get(k) != v]
     files = [f"--import={file}" for file in import_flag.imported]
-    command = ["python", "main.py", *files, f"--config={path}{colon}{presets}"]
+    command = ["jaxproto", "run", *files, f"--config={path}{colon}{presets}"]
     return shlex.join([*command, *changed])
 
 

@@ -107,7 +107,7 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
     np.testing.assert_array_equal(proto_KD[:-1], want_KD)
     np.testing.assert_array_equal(proto_KD[-1], trained.server.protos.mean[c])
-    assert named["rows"] == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
+    assert named["rows"] == [*(f"client {i}" for i in range(6)), "global"]
     assert named["mask_D"] is None
     told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert title == f"a-run, {told}"
@@ -135,7 +135,7 @@ def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
     _, proto_KD, _, named = calls["prototype_heatmap"]
     c = (trained.exp.counts.train > 0).sum(0).argmax()
     np.testing.assert_array_equal(proto_KD[-1], 3 * trained.server.protos.mean[c])
-    assert named["rows"][-1] == "client's G"
+    assert named["rows"][-1] == "global, as used"
 
 
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):

@@ -1,8 +1,11 @@
 """Data sets from npz files, with the keys that Keras uses."""
 
 import contextlib
+import hashlib
+import io
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,29 @@ TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
 OPTIONAL = ("num_classes", "domain_train", "domain_test")
 LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
+
+
+def encode(data: Sequence) -> tuple[str, bytes]:
+    """Returns an npz file of arrays, after its name, which has their hash.
+
+    Args:
+      data: x and y of the training part, then of the test part if there is one.
+
+    Raises:
+      UserError: other than two or four arrays, or arrays that `make_dataset` refuses.
+    """
+    if len(data) not in (2, 4):
+        raise errors.UserError(
+            f"data has {len(data)} parts; give (x, y), or (x, y, x_test, y_test) with "
+            "an official test part."
+        )
+    arrays = [np.asarray(a) for a in data]
+    parts = [(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
+    dataset.make_dataset("data", *parts)
+    file = io.BytesIO()
+    np.savez(file, **dict(zip(TRAIN + TEST, arrays, strict=False)))
+    content = file.getvalue()
+    return f"arrays-{hashlib.sha256(content).hexdigest()[:12]}.npz", content
 
 
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
