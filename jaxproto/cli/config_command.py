@@ -106,11 +106,10 @@ def help_text(prog: str, about: str | None) -> str:
 
 def _flag_help(name: str) -> str:
     """Returns a flag and its description, as wide as the terminal."""
-    flag = flags.FLAGS[name]
-    line, width = f"  --{_flag_usage(flag)}  {flag.help}", shutil.get_terminal_size()
-    options = {"break_on_hyphens": False, "break_long_words": False}
-    most = min(width.columns, 100)
-    return textwrap.fill(line, most, subsequent_indent=" " * 6, **options) + "\n"
+    flag, width = flags.FLAGS[name], min(shutil.get_terminal_size().columns, 100)
+    line = f"  --{_flag_usage(flag)}  {flag.help}"
+    whole = {"break_on_hyphens": False, "break_long_words": False}
+    return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
 
 
 def _is_of_command(flag) -> bool:

@@ -55,9 +55,9 @@ def _parser(prog: str) -> Parser:
 
 def _out_as_flag(arguments: Sequence[str]) -> Sequence[str]:
     """Returns `NAME --out=FILE WORKDIR...` for the former `NAME FILE WORKDIR...`."""
-    name, *rest = arguments or [""]
-    first = rest[0] if rest else ""
+    name, first, *rest = [*arguments, "", ""]
+    is_file = Path(first).suffix and not first.startswith("-")
     named = any(word.partition("=")[0] == "--out" for word in rest)
-    if named or first.startswith("-") or os.path.isdir(first):
+    if named or not is_file or os.path.isdir(first):
         return arguments
-    return [name, f"--out={first}", *rest[1:]] if Path(first).suffix else arguments
+    return [name, f"--out={first}", *rest[:-2]]

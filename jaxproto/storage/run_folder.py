@@ -164,9 +164,9 @@ def run_folders(path: Path) -> list[Path]:
     Raises:
       UserError: the folder or the table of a sweep cannot be read.
     """
-    if is_run(path) or not path.is_dir():
-        return [path] * is_run(path)
     try:
+        if is_run(path) or not path.is_dir():
+            return [path] * is_run(path)
         inside = sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror}.") from e

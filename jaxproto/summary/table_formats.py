@@ -30,13 +30,8 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
     """Returns the table in a format, with its notes except in CSV.
 
     CSV follows RFC 4180: a header line, then rows; numbers have no separators or units,
-    missing values are empty. JSON has null for missing values.
-
-    Args:
-      view: The table.
-      form: One of `FORMATS`, or latex.
-      width: Columns of the terminal, for text: a wider table is transposed, or split by
-        columns; 0 is any width.
+    missing values are empty. JSON has null for missing values. Text wider than `width`
+    is transposed or split by columns; 0 is any width.
 
     Raises:
       UserError: there is no such format.
@@ -54,35 +49,29 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
 def fit(view: TableView, width: int) -> list[TableView]:
     """Returns the table, transposed or in parts with some of its columns each.
 
-    A single column that is too wide beside the first one stays whole.
+    A column that is too wide beside the first one stays whole.
     """
-    turned = [view.head, *view.rows]
-    first, *others = zip(*turned, strict=True)
-    turned = view._replace(head=tuple(map(format_value, first)), rows=tuple(others))
-    for whole in (view, turned):
-        if _width(whole) <= width:
-            return [whole]
-    parts: list[list[int]] = [[]]
-    for k in range(1, len(view.head)):
-        if parts[-1] and _width(_select(view, [*parts[-1], k])) > width:
-            parts.append([])
-        parts[-1].append(k)
-    drawn = [_select(view, columns)._replace(title="", notes=()) for columns in parts]
+    rows = [view.head, *view.rows]
+    first, *rest = columns = [*zip(*rows, strict=True)]
+    if _width(columns) <= width:
+        return [view]
+    parts: list[list] = [rows] if _width(rows) <= width else [[first]]
+    for column in rest if parts != [rows] else ():
+        if len(parts[-1]) > 1 and _width([*parts[-1], column]) > width:
+            parts.append([first])
+        parts[-1].append(column)
+    drawn = []
+    for part in parts:
+        head, *body = zip(*part, strict=True)
+        drawn.append(TableView("", tuple(map(format_value, head)), tuple(body)))
     drawn[0] = drawn[0]._replace(title=view.title)
     return [*drawn[:-1], drawn[-1]._replace(notes=view.notes)]
 
 
-def _select(view: TableView, columns: Sequence[int]) -> TableView:
-    """Returns the table with the first column and those of these indices."""
-    head, *rows = (
-        tuple(row[k] for k in (0, *columns)) for row in (view.head, *view.rows)
-    )
-    return view._replace(head=head, rows=tuple(rows))
-
-
-def _width(view: TableView) -> int:
-    drawn = _draw(view._replace(title="", notes=()), "text")
-    return max(map(len, drawn.split("\n")))
+def _width(columns: Sequence[Sequence[Value]]) -> int:
+    """Returns the width of a table with these columns, frame and padding included."""
+    texts = [[len(format_value(value)) for value in column] for column in columns]
+    return 1 + sum(3 + max(head + 2, *rest, 0) for head, *rest in texts)
 
 
 def _draw(view: TableView, form: str) -> str:

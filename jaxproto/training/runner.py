@@ -101,12 +101,11 @@ def run(
         file, content = npz.encode(data)
         config = config.copy_and_resolve_references()
         config.data.name = f"npz:{file}"
+        config.data.data_dir = str(Path(workdir or default_workdir(config)).absolute())
     check(config)
     active = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
     home = Path(workdir or default_workdir(config))
-    if data is not None:
-        config.data.data_dir = str(home.absolute())
     with multihost.locked_workdir(home, lock_workdir) as (path, lock, shared):
         start = Start(
             config=config,

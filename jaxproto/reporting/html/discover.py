@@ -10,11 +10,6 @@ from jaxproto.reporting import compare, leave_out
 from jaxproto.reporting.figures import arguments
 from jaxproto.storage.run_folder import RunFolder, run_folders
 
-NO_RUN = (
-    "holds no run: give work directories, such as runs/protonorm-digits-seed0, or a "
-    "folder of them, such as that of a sweep."
-)
-
 
 class SkippedRun(NamedTuple):
     """Something that was named and is not on the page."""
@@ -52,7 +47,8 @@ def discover_runs(
             skipped.append(SkippedRun.of(workdir, e))
             continue
         if not found:
-            skipped.append(SkippedRun.of(workdir, f"{workdir} {NO_RUN}"))
+            why = f"{workdir} holds no run: give work directories, or folders of them."
+            skipped.append(SkippedRun.of(workdir, why))
         for path in found:
             paths.setdefault(path.resolve(), path)
     by_settings: dict[str, RunFolder] = {}

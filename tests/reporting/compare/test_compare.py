@@ -459,9 +459,8 @@ def test_a_sweep_is_compared_by_its_folder_in_the_width_of_the_terminal(
     for columns in (75, 40, 300):
         monkeypatch.setenv("COLUMNS", str(columns))
         command.main("compare", [str(tmp_path / "sweep")])
-        drawn = [
-            line for line in capsys.readouterr().out.splitlines() if line[0] in "│╭"
-        ]
+        said = capsys.readouterr().out.splitlines()
+        drawn = [line for line in said if line.startswith(("│", "╭"))]
         assert max(map(len, drawn)) <= columns
         for name in next(csv.reader(io.StringIO(tables[0], newline="")))[1:]:
             assert any(name in line for line in drawn), (columns, name)
