@@ -1,9 +1,11 @@
 """Runs one experiment, or with --sweep many; the same command resumes."""
 
+import contextlib
+import io
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
-from rich.console import Console
 
 from jaxproto.cli import config_command
 from jaxproto.errors import UserError
@@ -68,11 +70,11 @@ def define_flags(always: bool = False) -> Callable:
         is_sweep = sweep.is_requested()
         join_processes(is_sweep)
         options = {"devices": devices.value, "callbacks": writers.value}
-        if quiet.value:
-            options["console"] = Console(quiet=True)
         run = sweep.run if is_sweep else _run
+        out = io.StringIO() if quiet.value else sys.stdout
         try:
-            return not run(config, path.value, grace.value, options)
+            with contextlib.redirect_stdout(out):
+                return not run(config, path.value, grace.value, options)
         except signals.StoppedBySignal as e:
             signals.exit_after_stop(e)
 

@@ -71,8 +71,6 @@ def define_flags(always: bool = False) -> SweepFlags:
         if launch.launcher.value == "ray":  # this process trains nothing
             jax.config.update("jax_platforms", "cpu")
         axes = axes_flag.value or files.sweep_axes(config_command.config_file())
-        options = {**options}
-        console = options.pop("console", None)
         how = sweeps.SweepOptions(
             at_once.value, program_cache.disk_cache, grace, **options
         )
@@ -83,8 +81,8 @@ def define_flags(always: bool = False) -> SweepFlags:
             result = _sweep_on_ray(config, axes, outdir, how, plain, launch)
         else:
             part = {"plain": plain, "share": _parse_part(launch.part.value)}
-            result = sweeps.sweep(config, axes, outdir, console, how, **part)
-        return _print_result(result, config, quiet=console is not None)
+            result = sweeps.sweep(config, axes, outdir, None, how, **part)
+        return _print_result(result, config)
 
     def is_requested() -> bool:
         sweep = always or bool(axes_flag.value)
@@ -99,15 +97,16 @@ def define_flags(always: bool = False) -> SweepFlags:
     return SweepFlags(is_requested, run)
 
 
-def _print_result(result, config, quiet: bool) -> bool:
+def _print_result(result, config) -> bool:
     """Prints the result of a sweep; returns whether every ended cell has finished."""
     from jaxproto.storage.status import status_of
     from jaxproto.sweeps import outputs
 
+    for path in result.files:
+        sys.stdout.write(f"written to {path}\n")
     command = _single_run_command(config)
-    lines = [f"written to {path}" for path in result.files]
-    lines += outputs.closing_lines(result.plan, result.summaries, command)
-    sys.stdout.writelines(f"{line}\n" for line in lines if not quiet)
+    for line in outputs.closing_lines(result.plan, result.summaries, command):
+        sys.stdout.write(line + "\n")
     ended = result.summaries.values()
     return bool(ended) and all(status_of(summary).ok for summary in ended)
 

@@ -287,6 +287,19 @@ def test_help_of_a_command_lists_its_flags(capsys):
     check_every(FLAGS_OF, check)
 
 
+def test_quiet_prints_errors_alone(command, monkeypatch):
+    def run(config, path, **options):
+        sys.stdout.write("progress\n")
+        if config.seed:
+            raise UserError("no")
+        return {"status": "finished"}
+
+    monkeypatch.setattr(runner, "run", run)
+    assert command(PROTONORM, "--quiet") == (0, "", "")
+    assert command(PROTONORM) == (0, "progress\n", "")
+    assert command(PROTONORM, "--quiet", "--config.seed=1")[1:] == ("", "error: no\n")
+
+
 def test_help_is_as_wide_as_the_terminal_and_groups_flags(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "72")
     _, out = door(capsys, "sweep", "--help")

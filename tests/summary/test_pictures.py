@@ -179,6 +179,12 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
     assert host_prototypes.masks(make("fedproto"), 8) is None
 
 
+def test_features_are_drawn_of_the_clients_with_most_classes():
+    held_KC = np.array([[1, 0, 0], [1, 1, 1], [0, 1, 1], [2, 2, 2]])
+    assert pictures.default_clients(held_KC) == [1, 3]
+    assert pictures.default_clients(held_KC[:1]) == [0]
+
+
 def test_prototypes_are_found_inside_a_message():
     protos = Protos(np.ones((5, 4)), np.ones(5))
     tree = Nested((np.zeros(3), None), {"a": np.zeros(2), "b": protos})

@@ -146,7 +146,7 @@ def test_what_one_class_is_worth_is_in_the_summary_and_below_the_accuracies(fini
     counts = partition_stats.read_csv(finished.path / "partition.csv")
     share = partition_stats.majority_share(counts)._asdict()
     assert finished.summary["commonest_class"] == share
-    line = f"reference: {share['pooled']:.4f} is the share of test examples in their"
+    line = f"reference: {share['pooled']:.2%} is the share of test examples in their"
     assert finished.text.count(line) == 1
     assert finished.text.index(line) > finished.text.index("accuracy in %")
 

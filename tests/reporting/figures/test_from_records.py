@@ -431,6 +431,8 @@ def test_costs_need_no_run(draw, monkeypatch):
     assert by_K[2][0].mean.tolist() == [10_000, 100_000]
     assert by_K[2][1].mean.tolist() == [1_000, 10_000]
     assert by_d[0] == "100 classes" and len(by_d[2]) == 2
+    labels = ["FedProto", "TinyProto on FedProto, s = d / 10"]
+    assert [band.label for band in by_K[2]] == labels
 
 
 # ---------------------------------------------------------- bands, and sweeps
