@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
 def fit(view: TableView, width: int) -> list[TableView]:
     """Returns the table, transposed or in parts with some of its columns each.
 
-    A column that is too wide beside the first one stays whole.
+    Texts of a column that is too wide beside the first one are wrapped.
     """
     rows = [view.head, *view.rows]
     first, *rest = columns = [*zip(*rows, strict=True)]
@@ -62,6 +63,10 @@ def fit(view: TableView, width: int) -> list[TableView]:
         parts[-1].append(column)
     drawn = []
     for part in parts:
+        if _width(part) > width:
+            room = max(width - _width([first]) - 5, 10)
+            wrapped = [textwrap.fill(format_value(value), room) for value in part[1]]
+            part = [first, wrapped]
         head, *body = zip(*part, strict=True)
         drawn.append(TableView("", tuple(map(format_value, head)), tuple(body)))
     drawn[0] = drawn[0]._replace(title=view.title)

@@ -376,7 +376,7 @@ def test_arrays_are_found_again_by_a_resumed_a_loaded_and_a_moved_run(tmp_path):
     of_clients = [mine.clients[i].data for i in range(3)]
     found = np.concatenate([part.x for one in of_clients for part in one])
     assert {row.tobytes() for row in found} <= {row.tobytes() for row in x}
-    with pytest.raises(UserError, match=r"data has 3 parts; give \(x, y\), or"):
+    with pytest.raises(UserError, match=r"data has 3 parts; give \(x, y\) or"):
         jaxproto.run(c, tmp_path / "other", quiet, data=(x, y, x))
 
 

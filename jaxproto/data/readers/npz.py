@@ -24,20 +24,15 @@ LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
 def encode(data: Sequence) -> tuple[str, bytes]:
     """Returns an npz file of arrays, after its name, which has their hash.
 
-    Args:
-      data: x and y of the training part, then of the test part if there is one.
-
     Raises:
-      UserError: other than two or four arrays, or arrays that `make_dataset` refuses.
+      UserError: data are not (x, y) or (x, y, x_test, y_test), or `make_dataset`
+        refuses them.
     """
     if len(data) not in (2, 4):
-        raise errors.UserError(
-            f"data has {len(data)} parts; give (x, y), or (x, y, x_test, y_test) with "
-            "an official test part."
-        )
+        n = len(data)
+        raise errors.UserError(f"data has {n} parts; give (x, y) or two such pairs.")
     arrays = [np.asarray(a) for a in data]
-    parts = [(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
-    dataset.make_dataset("data", *parts)
+    dataset.make_dataset("data", *zip(arrays[::2], arrays[1::2], strict=True))
     file = io.BytesIO()
     np.savez(file, **dict(zip(TRAIN + TEST, arrays, strict=False)))
     content = file.getvalue()
