@@ -67,8 +67,7 @@ def load(
     Args:
       name: one of DATASETS, csv:PATH, folder:PATH, npz:PATH, or
         tfds:NAME[/CONFIG][:VERSION].
-      data_dir: folder of prepared TFDS sets, TFDS's own default if None; or of files
-        with a relative path.
+      data_dir: folder of prepared TFDS sets, or of files with a relative path.
       seed: of data sets that are drawn (the spirals).
       pixels: height and width that images are resized to; 0 does not resize.
 

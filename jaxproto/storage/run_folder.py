@@ -70,7 +70,7 @@ class RunFolder:
         if run.config:
             return run
         way = "give work directories of runs, such as runs/protonorm-digits-seed0."
-        if runs := run_folders(run.path):
+        if not is_run(run.path) and (runs := run_folders(run.path)):
             way = f"name one of the {len(runs)} runs in it: {first_few(runs)}."
         raise UserError(f"{path} holds no {CONFIG}: {way}")
 

@@ -92,6 +92,11 @@ def test_a_folder_of_runs_names_them_and_those_of_its_table(tmp_path):
     (folder / "sweep.csv").write_text(f"seed,workdir\r\n0,{inside}\r\n1,runs/x\r\n")
     assert run_folder.run_folders(folder) == [inside, elsewhere]
     assert run_folder.run_folders(inside) == [inside]
+    (inside / "config.json").rename(inside / "moved.json")
+    with pytest.raises(
+        UserError, match=r"holds no config\.json: give work directories"
+    ):
+        jaxproto.load(inside)
     told = (
         rf"holds no config\.json: name one of the 2 runs in it: {inside}, {elsewhere}\."
     )
