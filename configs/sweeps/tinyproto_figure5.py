@@ -12,7 +12,7 @@ are shapes, so each value needs its own programs. The sweeps write the figures
 directories. To draw the runs of both sweeps (below `runs/`) in one figure, as in the
 paper:
 
-    jaxproto plot accuracy_against_field OUT.png RUN... --field method.s,model.feat_dim
+    jaxproto plot accuracy_against_field RUN... --field method.s,model.feat_dim
 """
 
 from jaxproto import config

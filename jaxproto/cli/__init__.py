@@ -26,7 +26,7 @@ COMMANDS = {  # name -> what it does
     "sweep": "run or resume one experiment for every value of some fields",
     "inspect": "show the partition and examples of a configuration's data",
     "cost": "scalars and bytes of a round, without training",
-    "fields": "every field that crosses the network, and what it reveals",
+    "disclosure": "every field that crosses the network, and what it reveals",
     "leak": "attacks on the uploads of finished runs: tables, pictures",
     "audit": "lower bounds on epsilon of runs under privacy, beside the claimed one",
     "compare": "one table of finished runs",
@@ -41,8 +41,9 @@ COMMANDS = {  # name -> what it does
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 FUNCTIONS = {  # command -> module and function, where not `main` of its own module
     "list": ("list_names", "main"),
-    **{name: ("describe", name) for name in ("cost", "fields", "inspect")},
+    **{name: ("describe", name) for name in ("cost", "disclosure", "inspect")},
 }
+OLD_NAMES = {"fields": "disclosure"}  # of commands, which still work
 
 
 def usage() -> str:
@@ -88,7 +89,7 @@ def call(name: str, prog: str, arguments: Sequence[str]):
       prog: what the user typed, for messages.
     """
     with _errors_in_one_line():
-        choose_from("command", name, COMMANDS)
+        name = choose_from("command", OLD_NAMES.get(name, name), COMMANDS)
         _ = Path.cwd()
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)

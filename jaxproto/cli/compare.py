@@ -31,7 +31,7 @@ def main(prog: str, arguments: Sequence[str]):
     args = parse_args(prog, arguments)
     by_round = args.target is not None or args.rounds is not None
     read = leave_out.read_evaluated_run if by_round else leave_out.read_run
-    runs = leave_out.read_all(_folders_of_runs(args.workdirs), read)
+    runs = leave_out.read_all(leave_out.find_runs(args.workdirs), read)
     if args.rounds is not None:
         runs = [run_groups.until(run, args.rounds) for run in runs]
     print_comparison(compare.group_by_seed(runs), args)
@@ -72,9 +72,9 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
         rank=args.ranks or "",
         **measure,
     )
-    text = compare.render(
-        table, args.format, transpose=args.transpose, siunitx=args.siunitx
-    )
+    width = table_output.terminal_width() if args.out is None else 0
+    options = {"transpose": args.transpose, "siunitx": args.siunitx, "width": width}
+    text = compare.render(table, args.format, **options)
     if args.tidy is not None:
         rows = compare.rows(groups, **measure)
         seeds = tidy.to_csv(rows.pairs, rows.rules, rows.measures[0])
@@ -90,7 +90,7 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
 def _parser(prog: str) -> Parser:
     parser = Parser(prog=prog, description=__doc__)
     add = parser.add_argument
-    add("workdirs", nargs="+", metavar="WORKDIR")
+    add("workdirs", nargs="+", metavar="WORKDIR", help="of a run or a sweep")
     add("--format", choices=rendering.FORMATS, default="text")
     add("--transpose", action="store_true", help="a column per method")
     add("--siunitx", action="store_true", help="S columns, with --format=latex")
@@ -158,12 +158,3 @@ def _parse_number(text: str) -> float:
 def _parse_words(text: str) -> list[str]:
     """Parses an argument that is words joined by commas."""
     return [word.strip() for word in text.split(",")]
-
-
-def _folders_of_runs(workdirs: Sequence[str]) -> list[str]:
-    """Returns the folders that hold a run, and reports the others as skipped."""
-    runs = [path for path in workdirs if compare.is_run(path)]
-    for path in workdirs:
-        if runs and path not in runs:
-            sys.stderr.write(f"skipped, as it holds no run: {path}\n")
-    return runs or list(workdirs[:1])  # reading it raises the error

@@ -1,6 +1,8 @@
 """Parser of commands with --config=FILE.py:ARG and its overrides."""
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 
 import jax
@@ -22,6 +24,11 @@ CONFIG = """  --config=FILE.py[:PRESETS]  such as configs/protonorm.py:spiral
   --print_config  prints every field, its value, origin and allowed values
   --import=FILE.py  imports a file that registers your methods and networks
 """
+GROUPS = {  # heading -> flags below it; all others come first
+    "a sweep": ("sweep", "cells_at_once", "launcher", "part", "parts"),
+    "one run on several machines": ("coordinator", "processes", "process"),
+    "a sweep on Ray": ("task_cpus", "task_gpus", "ray_address"),
+}
 
 
 def run_command(
@@ -87,12 +94,22 @@ def config_file() -> str:
 
 def help_text(prog: str, about: str | None) -> str:
     """Returns the description of a command and its flags."""
-    own = [
-        flags.FLAGS[name] for name in flags.FLAGS if _is_of_command(flags.FLAGS[name])
-    ]
-    lines = "".join(f"  --{_flag_usage(f)}  {f.help}\n" for f in own)
-    usage = f"usage: {prog} --config=FILE.py[:PRESETS] [FLAGS]"
-    return f"{usage}\n\n{about}\n\n{CONFIG}{lines}"
+    own = [name for name in flags.FLAGS if _is_of_command(flags.FLAGS[name])]
+    grouped = [name for names in GROUPS.values() for name in names]
+    texts = [f"usage: {prog} --config=FILE.py[:PRESETS] [FLAGS]\n\n{about}\n\n{CONFIG}"]
+    texts += [_flag_help(name) for name in own if name not in grouped]
+    for heading, names in GROUPS.items():
+        lines = [_flag_help(name) for name in names if name in own]
+        texts += [f"\n{heading}:\n", *lines] if lines else []
+    return "".join(texts)
+
+
+def _flag_help(name: str) -> str:
+    """Returns a flag and its description, as wide as the terminal."""
+    flag, width = flags.FLAGS[name], min(shutil.get_terminal_size().columns, 100)
+    line = f"  --{_flag_usage(flag)}  {flag.help}"
+    whole = {"break_on_hyphens": False, "break_long_words": False}
+    return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
 
 
 def _is_of_command(flag) -> bool:

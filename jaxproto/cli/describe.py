@@ -21,10 +21,10 @@ def cost(prog: str, arguments: Sequence[str]):
     config_command.run_command(show, prog, arguments, cost.__doc__)
 
 
-def fields(prog: str, arguments: Sequence[str]):
+def disclosure(prog: str, arguments: Sequence[str]):
     """Prints every field that crosses the network, and what it reveals."""
     from jaxproto.data import node_schema
-    from jaxproto.reporting.analysis import disclosure
+    from jaxproto.reporting.analysis.disclosure import view as disclosure_view
     from jaxproto.training.privacy_ledger import privacy_ledger
 
     every = flags.DEFINE_bool("all", False, "every method, one after the other")
@@ -38,10 +38,10 @@ def fields(prog: str, arguments: Sequence[str]):
 
     def show(config):
         schema = node_schema.read(Path(path.value)) if path.value else None
-        view = disclosure.view(config, every.value, privacy_of_run, schema)
+        view = disclosure_view(config, every.value, privacy_of_run, schema)
         table_output.print_table(view, form.value)
 
-    config_command.run_command(show, prog, arguments, fields.__doc__)
+    config_command.run_command(show, prog, arguments, disclosure.__doc__)
 
 
 def inspect(prog: str, arguments: Sequence[str]):
@@ -50,7 +50,7 @@ def inspect(prog: str, arguments: Sequence[str]):
     from jaxproto.storage.default_workdir import default_workdir
 
     out = flags.DEFINE_string("out", "", "default: beside the run's work directory")
-    every = flags.DEFINE_bool("all", False, "nominal costs of every method")
+    every = flags.DEFINE_bool("all", False, "cost of a round of every method")
 
     def show(config):
         workdir = default_workdir(config, config_command.plain_config())

@@ -1,10 +1,14 @@
 """Picture of finished runs, as in the papers."""
 
+import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from jaxproto import plots
 from jaxproto.cli.argparse_types import Parser, new_file
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, first_few
+from jaxproto.reporting import leave_out
 from jaxproto.reporting.figures import registry
 
 
@@ -14,26 +18,46 @@ def main(prog: str, arguments: Sequence[str]):
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
-    parser = Parser(prog=prog, description=__doc__)
-    kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
-    for name, picture in registry.FIGURES.items():
-        former = [old for old, new in registry.OLD_NAMES.items() if new == name]
-        subparser = kinds.add_parser(name, help=picture.help, aliases=former)
-        subparser.add_argument("out", type=new_file, metavar="OUT.png|.pdf|.svg")
-        registry.add_arguments(subparser, picture)
-        width = "width of a paper's column (3.25 in) or of its text (6.75 in)"
-        subparser.add_argument(
-            "--size", choices=list(plots.SIZES), default="", help=width
-        )
-        subparser.set_defaults(draw=picture.draw)
-    args = parser.parse_args(arguments)
+    args = _parser(prog).parse_args(_out_as_flag(arguments))
     plots.check(args.out)
     if not args.out.parent.is_dir():
         raise UserError(f"cannot write {args.out}: its folder does not exist.")
+    if args.figure.runs != "none":
+        args.workdirs = leave_out.find_runs(args.workdirs)
+    if args.figure.runs == "one" and len(args.workdirs) > 1:
+        runs = first_few(args.workdirs)
+        raise UserError(f"{args.picture} is a picture of one run: name one of {runs}.")
     try:
         with plots.paper_width(args.size):
-            args.draw(args)
+            args.figure.draw(args)
     except OSError as e:
         raise UserError(
             f"cannot write {args.out}: {e.strerror}. Choose another file."
         ) from e
+    sys.stdout.write(f"written to {args.out}\n")
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(prog=prog, description=__doc__)
+    kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
+    width = "width of a paper's column (3.25 in) or of its text (6.75 in)"
+    for name, picture in registry.FIGURES.items():
+        former = [old for old, new in registry.OLD_NAMES.items() if new == name]
+        subparser = kinds.add_parser(name, help=picture.help, aliases=former)
+        out = {"metavar": "FILE", "help": "png, pdf or svg; default %(default)s"}
+        subparser.add_argument("--out", type=new_file, default=f"{name}.png", **out)
+        registry.add_arguments(subparser, picture)
+        sizes = [*plots.SIZES]
+        subparser.add_argument("--size", choices=sizes, default="", help=width)
+        subparser.set_defaults(figure=picture)
+    return parser
+
+
+def _out_as_flag(arguments: Sequence[str]) -> Sequence[str]:
+    """Returns `NAME --out=FILE WORKDIR...` for the former `NAME FILE WORKDIR...`."""
+    name, first, *rest = [*arguments, "", ""]
+    is_file = Path(first).suffix and not first.startswith("-")
+    named = any(word.partition("=")[0] == "--out" for word in rest)
+    if named or not is_file or os.path.isdir(first):
+        return arguments
+    return [name, f"--out={first}", *rest[:-2]]

@@ -1,5 +1,8 @@
 """Runs one experiment, or with --sweep many; the same command resumes."""
 
+import contextlib
+import io
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
@@ -29,6 +32,7 @@ DEBUG = (
     "breakpoint() work inside a method; prints the shapes of every stage and writes no "
     "file"
 )
+QUIET = "print errors alone; the results are in summary.json"
 RESUME_HINT = "the same command resumes from the last checkpoint"
 
 
@@ -56,6 +60,7 @@ def define_flags(always: bool = False) -> Callable:
     join_processes = _define_hosts()
     writers = flags.DEFINE_list("writers", [], WRITERS)
     debug = flags.DEFINE_bool("debug", False, DEBUG)
+    quiet = flags.DEFINE_bool("quiet", False, QUIET)
     sweep = sweep_flags.define_flags(always)
 
     def show(config) -> bool:
@@ -66,8 +71,10 @@ def define_flags(always: bool = False) -> Callable:
         join_processes(is_sweep)
         options = {"devices": devices.value, "callbacks": writers.value}
         run = sweep.run if is_sweep else _run
+        out = io.StringIO() if quiet.value else sys.stdout
         try:
-            return not run(config, path.value, grace.value, options)
+            with contextlib.redirect_stdout(out):
+                return not run(config, path.value, grace.value, options)
         except signals.StoppedBySignal as e:
             signals.exit_after_stop(e)
 

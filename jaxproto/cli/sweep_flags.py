@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -166,17 +167,19 @@ def _sweep_on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
 
 def _single_run_command(config) -> str:
     """Returns the command that runs the configuration without a sweep."""
-    from jaxproto.config import flatten, load
+    from jaxproto.config import builtin, flatten, load
 
     file = config_command.config_file()
     path, colon, presets = file.partition(":")
-    if path.startswith(os.getcwd() + os.sep):
+    if Path(path).is_relative_to(builtin.folder()):
+        path = str(Path(path).relative_to(builtin.folder()).with_suffix(""))
+    elif path.startswith(os.getcwd() + os.sep):
         path = os.path.relpath(path)
     fields, default = flatten(config), flatten(load(file))
     fields.pop("imports")  # a flag of its own
     changed = [f"--config.{k}={v}" for k, v in fields.items() if default.get(k) != v]
     files = [f"--import={file}" for file in import_flag.imported]
-    command = ["python", "main.py", *files, f"--config={path}{colon}{presets}"]
+    command = ["jaxproto", "run", *files, f"--config={path}{colon}{presets}"]
     return shlex.join([*command, *changed])
 
 

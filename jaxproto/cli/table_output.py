@@ -1,5 +1,6 @@
 """The flag --format, and the output of tables in its formats."""
 
+import shutil
 import sys
 
 from absl import flags
@@ -15,7 +16,13 @@ def define_format_flag() -> flags.FlagHolder[str]:
 
 def print_table(view: table_formats.TableView, form: str):
     """Prints a table; notes go to the standard error where it is a CSV."""
-    print_text(table_formats.render(view, form), view.notes if form == "csv" else ())
+    text = table_formats.render(view, form, terminal_width())
+    print_text(text, view.notes if form == "csv" else ())
+
+
+def terminal_width() -> int:
+    """Returns the columns of the terminal; 0 where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def print_text(text: str, notes: tuple[str, ...]):

@@ -106,7 +106,7 @@ FIELDS = {
     "checkpoint_every": Field(10, "rounds between checkpoints", COUNT, UNUSED, compared=False),
     "imports": Field("", "files that the command line has imported (--import), joined by commas", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.name": Field("digits", "data set", DATA, names_run=False),
-    "data.data_dir": Field("", "folder of prepared TFDS data sets; empty: TFDS's default", program=UNUSED, names_run=False, compared=False, resume=MOVED),
+    "data.data_dir": Field("", "folder of prepared TFDS data sets (empty: TFDS's default), or of files with a relative path", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.pixels": Field(0, "height and width to which images are resized; 0: unchanged", PIXELS),
     "data.vocab_size": Field(0, "maximum vocabulary size of texts; 0: all training words", or_zero("all words")),
     "data.tokens": Field("", "file with the vocabulary of texts, such as vocabulary.txt of a run; empty: words of the training texts"),

@@ -11,6 +11,7 @@ from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.fields import default
 from jaxproto.config.paper_variants import READINGS, in_table
 from jaxproto.errors import UserError, choose_from
+from jaxproto.methods import METHODS
 
 DEFAULT_DATASET = "digits"  # if --config names none
 WIDE = {  # for every method, so that all runs have the same clients
@@ -187,9 +188,10 @@ def experiment(
         None takes the variants of the method's file in configs/.
 
     Raises:
-      UserError: a name is neither, or there are several data sets or readings.
+      UserError: no such method; a name is neither, or there are several data sets or
+        readings.
     """
-    readings = READINGS.get(method, {})
+    readings = READINGS.get(choose_from("method", method, METHODS), {})
     variants = builtin.variants(method) if variants is None else variants
     variants = {**variants, **readings}
     names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)

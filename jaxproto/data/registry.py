@@ -35,6 +35,12 @@ def spiral_literal(seed: int = 0) -> Dataset:
     return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
+def find(path: str, data_dir: str | os.PathLike | None) -> str:
+    """Returns a relative path in `data_dir` if it exists there, else the path."""
+    inside = os.path.join(data_dir or "", os.path.expanduser(path))
+    return inside if os.path.exists(inside) else path
+
+
 NODES = "nodes"  # every node of a federation has its own examples: `data.nodes`
 DATASETS = {  # name -> seed -> Dataset
     "digits": digits,
@@ -42,9 +48,9 @@ DATASETS = {  # name -> seed -> Dataset
     "spiral_literal": spiral_literal,
 }
 PREFIXES = {  # prefix -> text after the colon, data_dir, pixels -> Dataset
-    "csv": lambda path, data_dir, size: csv_texts.load(path, size),
-    "folder": lambda path, data_dir, size: image_folder.load(path, size),
-    "npz": lambda path, data_dir, size: npz.load(path, size),
+    "csv": lambda path, folder, size: csv_texts.load(find(path, folder), size),
+    "folder": lambda path, folder, size: image_folder.load(find(path, folder), size),
+    "npz": lambda path, folder, size: npz.load(find(path, folder), size),
     "tfds": tfds.load,
 }
 
@@ -61,7 +67,7 @@ def load(
     Args:
       name: one of DATASETS, csv:PATH, folder:PATH, npz:PATH, or
         tfds:NAME[/CONFIG][:VERSION].
-      data_dir: folder of prepared TFDS sets; TFDS's own default if None.
+      data_dir: folder of prepared TFDS sets, or of files with a relative path.
       seed: of data sets that are drawn (the spirals).
       pixels: height and width that images are resized to; 0 does not resize.
 

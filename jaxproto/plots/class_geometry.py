@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import layout, matrix_axes
-from jaxproto.plots.style import line_style, marker_style, new_figure
+from jaxproto.plots.style import MARKERS, line_style, new_figure
 
 _SPAN = 10.0  # degrees of the scale at least, so that rounding shows no pattern
 
@@ -114,17 +114,18 @@ def cosine_by_class(
 
 
 def _by_class(path, runs, classes, **axis):
-    """Draws a line for each run with a band around it."""
-    num, chosen = len(classes), list(classes)
+    """Draws a sign per run and class, runs side by side, with bars over the range."""
+    num, chosen, handles = len(classes), list(classes), []
     with new_figure(path, (min(3 + 0.14 * max(num, 16), 12), 2.8)) as figure:
         axes = layout.panels(figure, [""])[0]
         for index, rows in enumerate(runs.values()):
             mean, low, high = (np.asarray(row)[chosen] for row in rows)
-            style = {**line_style(index), **marker_style(index, num)}
-            band = {"color": style["color"], "alpha": 0.18, "lw": 0}
-            axes.fill_between(range(num), low, high, **band)
-            axes.plot(range(num), mean, **style)
+            at = np.arange(num) + 0.6 * ((index + 0.5) / len(runs) - 0.5)
+            style = {"color": line_style(index)["color"], "ls": "none", "ms": 3.5}
+            style |= {"marker": MARKERS[index % len(MARKERS)], "elinewidth": 0.9}
+            bars = np.stack([mean - low, high - mean])
+            handles.append(axes.errorbar(at, mean, bars, **style))
         step = -(-num // 25)
         axes.set_xticks(range(0, num, step), chosen[::step])
         axes.set(xlabel="class", **axis)
-        layout.legend(figure, axes.lines, list(runs))
+        layout.legend(figure, handles, list(runs))

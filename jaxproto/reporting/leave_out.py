@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from jaxproto.errors import UserError, escape_unprintable
-from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.run_folder import RunFolder, run_folders
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,6 +30,20 @@ def read_all(runs: Iterable[T], read: Callable[[T], R]) -> list[R]:
         line = escape_unprintable(f"{getattr(run, 'path', run)}: {error}")
         sys.stderr.write(f"left out: {line}\n")
     return results
+
+
+def find_runs(workdirs: Iterable[str | Path]) -> list[Path]:
+    """Returns the folders of runs; of a folder of runs, such as a sweep's, each run.
+
+    Folders without a run are skipped with a message. If none has a run, they stay, and
+    reading them raises the error.
+    """
+    found = [(Path(path), run_folders(Path(path))) for path in workdirs]
+    runs = [run for _, some in found for run in some]
+    for path, some in found:
+        if runs and not some:
+            sys.stderr.write(f"skipped, as it holds no run: {path}\n")
+    return runs or [path for path, _ in found]
 
 
 def read_run(path, name: str = "") -> RunFolder:

@@ -85,6 +85,9 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     config.method = ml_collections.ConfigDict(config_.method_fields(name))
     config_.check_keys(config, run.config)
     config.update_from_flattened_dict(run.config)
+    kind, _, rest = config.data.name.partition(":")
+    if kind == "npz" and not data_dir and (run.path / rest).is_file():
+        data_dir = str(run.path)  # `jaxproto.run(data=...)`, and the folder may move
     config.data.data_dir = data_dir or config.data.data_dir
     config_.check(config)
     return config

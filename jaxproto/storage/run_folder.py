@@ -4,15 +4,18 @@ All code that reads the folder of a run uses `RunFolder`, so that damaged, missi
 foreign files have one message each.
 """
 
+import csv
 import dataclasses
 import functools
+import io
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
 from jaxproto.config import upgrade_saved
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, first_few
+from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, read_json
 from jaxproto.storage import schemas
 from jaxproto.storage.records import Coverage, coverage, read, read_last, record_error
@@ -20,6 +23,7 @@ from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
 NODES = "nodes.json"  # of a run whose clients are processes of their own
+TABLE = "sweep.csv"  # of a sweep that has ended: a column names the cells' folders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +67,12 @@ class RunFolder:
           UserError: the folder is not that of a run, or a file in it is damaged.
         """
         run = cls.at(path, name)
-        if not run.config:
-            raise UserError(
-                f"{path} holds no {CONFIG}: give work directories of runs, such as "
-                "runs/protonorm-digits-seed0."
-            )
-        return run
+        if run.config:
+            return run
+        way = "give work directories of runs, such as runs/protonorm-digits-seed0."
+        if not is_run(run.path) and (runs := run_folders(run.path)):
+            way = f"name one of the {len(runs)} runs in it: {first_few(runs)}."
+        raise UserError(f"{path} holds no {CONFIG}: {way}")
 
     def status(self, rounds: int | None = None) -> Status:
         """Returns the status of the run.
@@ -150,6 +154,48 @@ class RunFolder:
 def is_run(path: str | Path) -> bool:
     """Returns whether a folder has a file of a run."""
     return any(os.path.exists(Path(path) / n) for n in (CONFIG, SUMMARY, METRICS))
+
+
+def run_folders(path: Path) -> list[Path]:
+    """Returns the folders of the runs that a path names: its own, or those inside.
+
+    The cells of a sweep may be elsewhere, where its table says.
+
+    Raises:
+      UserError: the folder or the table of a sweep cannot be read.
+    """
+    try:
+        if is_run(path) or not path.is_dir():
+            return [path] * is_run(path)
+        inside = sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
+    except OSError as e:
+        raise UserError(f"{path} cannot be read: {e.strerror}.") from e
+    return [*{p.resolve(): p for p in [*inside, *_listed(path)]}.values()]
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Returns the folders that the table of a sweep names.
+
+    Their paths are as the sweep saw them, or begin where `sweeps/` is.
+    """
+    file = folder / TABLE
+    if not os.path.lexists(file):
+        return []
+    try:
+        rows = csv.DictReader(io.StringIO(atomic.read(file).decode(), newline=""))
+        names = dict.fromkeys(row.get("workdir") for row in rows)
+        if any("\0" in name for name in names if name):
+            raise ValueError("a path has a NUL byte")
+    except (OSError, ValueError, csv.Error) as e:
+        raise UserError(
+            f"{file} is no table of a sweep ({e}): give the folders of its cells."
+        ) from e
+    root = folder.resolve().parent.parent
+    moved = {Path(name): root / name for name in names if name}
+    return [
+        other if not path.exists() and other.exists() else path
+        for path, other in moved.items()
+    ]
 
 
 def has_begun(path: Path) -> bool:

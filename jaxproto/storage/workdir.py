@@ -60,6 +60,12 @@ class WorkdirLock:
         """Marks the folder as a run's, so that its files stay."""
         self._keep = True
 
+    def write(self, name: str, content: bytes):
+        """Writes a new file, which `leave_nothing` removes."""
+        if not os.path.exists(self._path / name):
+            self._written.append(name)
+            atomic.write(self._path / name, content)
+
     def leave_nothing(self):
         """Removes the files that this start has made, unless it became a run."""
         if self._keep:

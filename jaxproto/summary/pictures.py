@@ -27,9 +27,6 @@ from jaxproto.summary.host_prototypes import (
 )
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
-SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
-
-
 Picture = Callable[[Path], None]  # draws it into a file
 
 
@@ -185,13 +182,13 @@ def local_values(
     assert local is not None
     c = int((local.count > 0).sum(0).argmax()) if asked is None else asked
     at = list(range(len(local.mean)) if clients is None else clients)
-    value_KD, rows = mean_or_zero(local)[at, c], [f"L{i}" for i in at]
+    value_KD, rows = mean_or_zero(local)[at, c], [f"client {i}" for i in at]
     dim = value_KD.shape[1]
     viewed, protos = learnt.client_view, learnt.protos
     if viewed is not None and protos is not None and viewed.mean.shape[1] == dim:
         value_KD = np.concatenate([value_KD, mean_or_zero(viewed)[[c]]])
         as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
-        rows.append("G" if as_sent else "client's G")
+        rows.append("global" if as_sent else "global, as used")
     mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, class_title(local, c))
     more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
     plots.prototype_heatmap(path, value_KD, title, **more)
@@ -200,7 +197,7 @@ def local_values(
 def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
     """Returns pictures of prototypes and features of two dimensions."""
     arrows = [plots.PrototypePlane(name, global_CD, local.mean, local.count)]
-    ids = default_clients(range(len(local.mean)))
+    ids = default_clients(local.count)
     return {
         "prototypes": lambda to: plots.prototypes_2d(to, arrows),
         "features": lambda to: plots.features_grid(
@@ -209,9 +206,10 @@ def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str)
     }
 
 
-def default_clients(clients: Sequence[int]) -> list[int]:
-    """Returns the clients whose features are drawn by default."""
-    return [i for i in SPIRAL_CLIENTS if i in clients] or list(clients)[:2]
+def default_clients(count_KC: np.ndarray) -> list[int]:
+    """Returns the two clients of most classes, whose features are drawn by default."""
+    classes_K = (np.asarray(count_KC) > 0).sum(1)
+    return sorted(np.argsort(-classes_K, kind="stable")[:2].tolist())
 
 
 def feature_plane(

@@ -63,13 +63,13 @@ def reference_lines(summary: Mapping) -> list[str]:
     """Returns the lines below the accuracies of a run; none for older versions."""
     lines = []
     if share := summary.get("commonest_class"):
-        line = f"reference: {share['pooled']:.4f} is the share of {CLASS} "
-        line += f"(mean over clients {share['client_mean']:.4f})"
+        line = f"reference: {share['pooled']:.2%} is the share of {CLASS} "
+        line += f"(mean over clients {share['client_mean']:.2%})"
         if summary.get("method") != REFERENCE:
             line += f"; configs/{REFERENCE}.py on the same data gives what clients "
             line += "reach alone"
         lines.append(line)
     for rule, since in summary.get("collapsed", {}).items():
         final = summary["rules"][rule]["pooled"]["final"]
-        lines.append(f"collapsed: {rule} {final:.4f} since round {since} {MEANS}")
+        lines.append(f"collapsed: {rule} {final:.2%} since round {since} {MEANS}")
     return lines

@@ -26,7 +26,14 @@ SHOWN = 20  # clients in a printed list
 
 
 def partition(exp: Experiment, path: Path, console: Console):
-    """Prints the examples of clients and saves the partition."""
+    """Prints the examples of clients, at the first start, and saves the partition."""
+    if not has_begun(path):
+        _print_partition(exp, console)
+    check_same(exp, path)
+    save_partition(exp, path)
+
+
+def _print_partition(exp: Experiment, console: Console):
     local, work = exp.local, padding(exp)
     for note in exp.dataset.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
@@ -43,8 +50,6 @@ def partition(exp: Experiment, path: Path, console: Console):
         console.print(line, highlight=False, soft_wrap=True)
     if any(c.sampled for c in exp.cohorts):
         console.print(_store_line(exp), highlight=False, soft_wrap=True)
-    check_same(exp, path)
-    save_partition(exp, path)
 
 
 STORE_SENTENCES = {

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,11 +27,12 @@ class TableView(NamedTuple):
     notes: tuple[str, ...] = ()  # sentences below the table
 
 
-def render(view: TableView, form: str = "text") -> str:
+def render(view: TableView, form: str = "text", width: int = 0) -> str:
     """Returns the table in a format, with its notes except in CSV.
 
     CSV follows RFC 4180: a header line, then rows; numbers have no separators or units,
-    missing values are empty. JSON has null for missing values.
+    missing values are empty. JSON has null for missing values. Text wider than `width`
+    is transposed or split by columns; 0 is any width.
 
     Raises:
       UserError: there is no such format.
@@ -40,6 +42,44 @@ def render(view: TableView, form: str = "text") -> str:
         return _csv(view)
     if form == "json":
         return _json(view)
+    if form == "text" and width:
+        return "\n".join(_draw(part, form) for part in fit(view, width))
+    return _draw(view, form)
+
+
+def fit(view: TableView, width: int) -> list[TableView]:
+    """Returns the table, transposed or in parts with some of its columns each.
+
+    Texts of a column that is too wide beside the first one are wrapped.
+    """
+    rows = [view.head, *view.rows]
+    first, *rest = columns = [*zip(*rows, strict=True)]
+    if _width(columns) <= width:
+        return [view]
+    parts: list[list] = [rows] if _width(rows) <= width else [[first]]
+    for column in rest if parts != [rows] else ():
+        if len(parts[-1]) > 1 and _width([*parts[-1], column]) > width:
+            parts.append([first])
+        parts[-1].append(column)
+    drawn = []
+    for part in parts:
+        if _width(part) > width:
+            room = max(width - _width([first]) - 5, 10)
+            wrapped = [textwrap.fill(format_value(value), room) for value in part[1]]
+            part = [first, wrapped]
+        head, *body = zip(*part, strict=True)
+        drawn.append(TableView("", tuple(map(format_value, head)), tuple(body)))
+    drawn[0] = drawn[0]._replace(title=view.title)
+    return [*drawn[:-1], drawn[-1]._replace(notes=view.notes)]
+
+
+def _width(columns: Sequence[Sequence[Value]]) -> int:
+    """Returns the width of a table with these columns, frame and padding included."""
+    texts = [[len(format_value(value)) for value in column] for column in columns]
+    return 1 + sum(3 + max(head + 2, *rest, 0) for head, *rest in texts)
+
+
+def _draw(view: TableView, form: str) -> str:
     numbers = [any(isinstance(v, int | float) for v in c) for c in _columns(view)]
     body = tabulate.tabulate(
         [[format_value(value) for value in row] for row in view.rows],

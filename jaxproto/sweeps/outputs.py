@@ -214,8 +214,8 @@ def closing_lines(
 
     Args:
       summaries: Summaries of ended cells by name.
-      command: Command of the configuration without a sweep, such as "python main.py
-        --config=configs/protonorm.py:digits".
+      command: Command of the configuration without a sweep, such as "jaxproto run
+        --config=protonorm:digits".
     """
     lines, rule = [], main_rule(summaries)
     ended = tuple(cell for cell in plan.cells if cell.name in summaries)

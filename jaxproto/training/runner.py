@@ -12,6 +12,7 @@ from rich.console import Console
 
 from jaxproto.callbacks import Callback, make_callbacks
 from jaxproto.config import check, from_name
+from jaxproto.data.readers import npz
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.mesh import ONE, available_devices, describe_devices, parse_devices
@@ -62,6 +63,7 @@ def run(
     grace: float = 0.0,
     devices: str = "",
     callbacks: Sequence[str | Callback] = (),
+    data: Sequence | None = None,
 ) -> dict:
     """Runs or resumes an experiment; a finished run stays as it is.
 
@@ -79,6 +81,8 @@ def run(
         in the rounding of sums over clients.
       callbacks: Objects with methods of `Callback`, or names of `callbacks.WRITERS`; a
         finished run does not call them.
+      data: Arrays (x, y) or (x, y, x_test, y_test) in place of `data.name`, as npz
+        files hold them; they are written into the work directory.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished", "stopped early" or
@@ -93,6 +97,11 @@ def run(
     primary = multihost.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
     config = from_name(config)
+    if data is not None:
+        file, content = npz.encode(data)
+        config = config.copy_and_resolve_references()
+        config.data.name = f"npz:{file}"
+        config.data.data_dir = str(Path(workdir or default_workdir(config)).absolute())
     check(config)
     active = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
@@ -109,6 +118,8 @@ def run(
             home=shared,
         )
         multihost.check_equal("configuration", config.to_json())
+        if data is not None:
+            multihost.broadcast_result(lambda: lock.write(file, content))
         summary = multihost.broadcast_result(lambda: finished_summary(start))
         if summary is None:
             prepared = multihost.raise_everywhere(lambda: prepare(start, cache))

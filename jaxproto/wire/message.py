@@ -16,7 +16,7 @@ Values travel as float32, float16, bfloat16, or int8 with one float32 scale per 
 last axis), scale = max |row| / 127. A value that is not finite, or beyond float16's
 range, arrives as one that is not finite: a run that diverges is noticed.
 
-    python -m jaxproto fields --config=configs/protonorm.py:digits
+    python -m jaxproto disclosure --config=configs/protonorm.py:digits
 
 lists the fields of messages and what each reveals (`disclosure.py`). Formats save bytes
 and protect nothing: a reader of a message has class means and weights as they are,

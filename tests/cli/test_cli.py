@@ -15,7 +15,7 @@ from support.every import check_every
 
 import jaxproto
 from jaxproto import cli, config, sweeps
-from jaxproto.cli import list_names
+from jaxproto.cli import config_command, list_names
 from jaxproto.data import registry
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
@@ -268,7 +268,8 @@ FLAGS_OF = (
     ("sweep", "--part=PART"),
     ("inspect", "--out=OUT"),
     ("cost", "--all"),
-    ("fields", "--config=FILE.py"),
+    ("disclosure", "--config=FILE.py"),
+    ("fields", "--config=FILE.py"),  # its old name
     ("compare", "--statistic"),
     ("plot", "accuracy_against_bytes"),
     ("prepare", "--manual_dir"),
@@ -284,6 +285,35 @@ def test_help_of_a_command_lists_its_flags(capsys):
         assert [flag for flag in flags if flag not in out] == []
 
     check_every(FLAGS_OF, check)
+
+
+def test_quiet_prints_errors_alone(command, monkeypatch):
+    def run(config, path, **options):
+        sys.stdout.write("progress\n")
+        if config.seed:
+            raise UserError("no")
+        return {"status": "finished"}
+
+    monkeypatch.setattr(runner, "run", run)
+    assert command(PROTONORM, "--quiet") == (0, "", "")
+    assert command(PROTONORM) == (0, "progress\n", "")
+    assert command(PROTONORM, "--quiet", "--config.seed=1")[1:] == ("", "error: no\n")
+
+
+def test_help_is_as_wide_as_the_terminal_and_groups_flags(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
+    _, out = door(capsys, "sweep", "--help")
+    lines = out[out.index("  --workdir") :].splitlines()
+    assert max(map(len, lines)) <= 72 and "  --ray_address" in out
+    places = [lines.index(f"{heading}:") for heading in config_command.GROUPS]
+    flags = ("--quiet", "--sweep=", "--coordinator=", "--task_cpus=")
+    starts = [
+        next(i for i, line in enumerate(lines) if line.startswith(f"  {flag}"))
+        for flag in flags
+    ]
+    assert starts[0] < places[0]
+    assert [start > place for start, place in zip(starts[1:], places, strict=True)]
+    assert starts[1] < places[1] and starts[2] < places[2]
 
 
 def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):

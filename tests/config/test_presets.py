@@ -34,6 +34,11 @@ def test_every_config_file_holds_for_every_data_set():
     check_every(product(METHODS, DATASETS), check)
 
 
+def test_an_unknown_method_is_refused():
+    with pytest.raises(UserError, match="unknown method 'protonrm'"):
+        config.experiment("protonrm")
+
+
 def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first():
     variants = {"mine": {"rounds": 7}, "spiral": {"seed": 5}}
     for arg in ("spiral,mine", "mine,spiral"):

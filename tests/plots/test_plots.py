@@ -289,6 +289,16 @@ def test_margins_and_similarities_of_many_classes_stay_readable(drawn):
     assert len(axes.get_xticklabels()) <= 25
 
 
+def test_classes_have_no_line_between_them_and_runs_are_side_by_side(drawn):
+    rows = (np.zeros(3), -np.ones(3), np.ones(3))
+    axes = drawn(plots.cosine_by_class, {"a": rows, "b": rows}, range(3)).axes[0]
+    (a, _, (bars,)), (b, *_) = axes.containers
+    assert {a.get_linestyle(), b.get_linestyle()} == {"None"}
+    gap = b.get_xdata() - a.get_xdata()
+    assert np.all((gap > 0.1) & (gap < 0.5))
+    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[-1, 1]] * 3
+
+
 def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
     assert not plots.available()

@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from support import pages
@@ -15,6 +16,7 @@ from support.pages import DOCS, TUTORIALS, blocks
 
 import jaxproto
 from jaxproto.methods.fedavg import FedAvgUpload
+from jaxproto.models import to_torch
 from jaxproto.storage import records
 from jaxproto.types import Spec
 
@@ -69,6 +71,16 @@ def own_network(made, name="nnx"):
     assert client.accuracies()["head"] == np.mean(client.predict(x) == y)
 
 
+def pretrained(made):
+    """The bodies that clients begin with are the given ones, their heads differ."""
+    assert made["summary"]["status"] == "finished"
+    net = made["pretrained"]((8, 8, 1), 10, 64)
+    first, second = (to_torch(*net.init(jax.random.key(k))) for k in (0, 1))
+    for name, weight in made["weights"].items():
+        assert np.array_equal(first[name], second[name]) == ("head" not in name)
+        assert np.array_equal(first[name], weight) == ("head" not in name)
+
+
 def own_data(made):
     assert made["summary"]["status"] == "finished"
     part = jaxproto.load("runs/mine").partition
@@ -121,7 +133,7 @@ def sweep(made):
 
 
 CHECKS = (own_method, own_network, own_data, own_nodes, own_sampler, own_metric)
-DONE = {f.__name__: f for f in (*CHECKS, own_writer, predict, sweep)}
+DONE = {f.__name__: f for f in (*CHECKS, own_writer, predict, pretrained, sweep)}
 
 
 @pytest.mark.long

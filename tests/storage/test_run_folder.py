@@ -83,3 +83,22 @@ def test_a_folder_is_a_snapshot(make):
     assert again.round == 0 and again.last is None and again.records == []
     with pytest.raises(UserError, match=r"holds no metrics\.jsonl"):
         again.evaluations()
+
+
+def test_a_folder_of_runs_names_them_and_those_of_its_table(tmp_path):
+    inside = reported.run(tmp_path / "sweeps/of/y")
+    elsewhere = reported.run(tmp_path / "runs/x")
+    folder = tmp_path / "sweeps/of"
+    (folder / "sweep.csv").write_text(f"seed,workdir\r\n0,{inside}\r\n1,runs/x\r\n")
+    assert run_folder.run_folders(folder) == [inside, elsewhere]
+    assert run_folder.run_folders(inside) == [inside]
+    (inside / "config.json").rename(inside / "moved.json")
+    with pytest.raises(
+        UserError, match=r"holds no config\.json: give work directories"
+    ):
+        jaxproto.load(inside)
+    told = (
+        rf"holds no config\.json: name one of the 2 runs in it: {inside}, {elsewhere}\."
+    )
+    with pytest.raises(UserError, match=told):
+        jaxproto.load(folder)

@@ -217,6 +217,17 @@ def test_a_table_is_whole_and_numbers_are_plain_for_programs():
         table_formats.render(WIDE, "html")
 
 
+def test_a_table_wider_than_the_terminal_is_turned_or_split_by_columns():
+    head = ("name", *(f"column {k}" for k in range(9)))
+    view = table_formats.TableView("T", head, (tuple("abcdefghij"),), ("note",))
+    for width, tables in ((127, 1), (126, 1), (18, 1), (17, 9), (5, 9)):
+        text = table_formats.render(view, "text", width)
+        assert text.count("╭") == tables and text.count("T\n") == 1
+        assert text.startswith("T\n") and text.endswith("╯\nnote\n")
+        assert max(map(len, text.splitlines())) <= max(width, 23)
+        assert all(text.count(f" {cell} ") == 1 for cell in (*head[1:], *"bcdefghij"))
+
+
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_commands_print_tables_and_csv_that_holds_rows_alone(command, capsys):
     rows, _ = command("fields", "--config=configs/protonorm.py:spiral")

@@ -107,7 +107,7 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
     np.testing.assert_array_equal(proto_KD[:-1], want_KD)
     np.testing.assert_array_equal(proto_KD[-1], trained.server.protos.mean[c])
-    assert named["rows"] == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
+    assert named["rows"] == [*(f"client {i}" for i in range(6)), "global"]
     assert named["mask_D"] is None
     told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert title == f"a-run, {told}"
@@ -135,7 +135,7 @@ def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
     _, proto_KD, _, named = calls["prototype_heatmap"]
     c = (trained.exp.counts.train > 0).sum(0).argmax()
     np.testing.assert_array_equal(proto_KD[-1], 3 * trained.server.protos.mean[c])
-    assert named["rows"][-1] == "client's G"
+    assert named["rows"][-1] == "global, as used"
 
 
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
@@ -177,6 +177,12 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
     assert mask_CD.shape == (2, feat_dim)
     assert np.argwhere(mask_CD).tolist() == [[0, 1], [0, 5], [1, 0], [1, 7]]
     assert host_prototypes.masks(make("fedproto"), 8) is None
+
+
+def test_features_are_drawn_of_the_clients_with_most_classes():
+    held_KC = np.array([[1, 0, 0], [1, 1, 1], [0, 1, 1], [2, 2, 2]])
+    assert pictures.default_clients(held_KC) == [1, 3]
+    assert pictures.default_clients(held_KC[:1]) == [0]
 
 
 def test_prototypes_are_found_inside_a_message():

@@ -49,12 +49,12 @@ def test_a_run_is_told_its_reference_and_its_collapse_in_a_line_each():
         **reference_accuracy.reference_fields(seen, ALONE),
     }
     worth, fell = reference_accuracy.reference_lines(summary)
-    assert worth.startswith("reference: 0.7647 is the share of test examples in their ")
-    assert "(mean over clients 0.7064)" in worth and "configs/local.py" in worth
+    assert worth.startswith("reference: 76.47% is the share of test examples in their ")
+    assert "(mean over clients 70.64%)" in worth and "configs/local.py" in worth
     assert fell == (
-        "collapsed: head 0.7647 since round 20 is the share of test examples in their "
+        "collapsed: head 76.47% since round 20 is the share of test examples in their "
         "client's commonest training class: the network always says that class"
     )
     assert reference_accuracy.reference_lines({"rules": {}}) == []
     (own, _) = reference_accuracy.reference_lines({**summary, "method": "local"})
-    assert own.endswith("(mean over clients 0.7064)")
+    assert own.endswith("(mean over clients 70.64%)")

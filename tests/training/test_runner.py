@@ -29,6 +29,7 @@ from jaxproto import config
 from jaxproto.data import partition_stats
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
+from jaxproto.reporting import compare
 from jaxproto.storage import checkpoint, workdir
 from jaxproto.storage import records as metrics
 from jaxproto.summary import pictures
@@ -145,7 +146,7 @@ def test_what_one_class_is_worth_is_in_the_summary_and_below_the_accuracies(fini
     counts = partition_stats.read_csv(finished.path / "partition.csv")
     share = partition_stats.majority_share(counts)._asdict()
     assert finished.summary["commonest_class"] == share
-    line = f"reference: {share['pooled']:.4f} is the share of test examples in their"
+    line = f"reference: {share['pooled']:.2%} is the share of test examples in their"
     assert finished.text.count(line) == 1
     assert finished.text.index(line) > finished.text.index("accuracy in %")
 
@@ -223,6 +224,7 @@ def test_a_finished_run_goes_on_with_more_rounds_to_the_same_bits(tmp_path):
     run(small(rounds=2), longer)
     summary, text = run(small(rounds=3), longer)
     assert f"resuming {longer} after round 2" in text and summary["rounds"] == 3
+    assert "cohort spiral_mlp" not in text  # the partition was shown before
     assert [r["round"] for r in records(longer)] == [2, 3]
     assert records(longer)[-1] == records(straight)[-1]
     assert json.loads((longer / "config.json").read_text())["rounds"] == 3
@@ -345,6 +347,37 @@ def test_a_notebook_call_on_ones_own_npz_file_with_adam(tmp_path, monkeypatch):
     assert (tmp_path / "runs/local-mine-seed0/summary.json").exists()
     assert summary["rules"]["head"]["pooled"]["final"] > 0.8
     assert summary["scalars_per_round"] == {"nominal": 0, "up": 0.0, "down": 0.0}
+
+
+def test_arrays_are_found_again_by_a_resumed_a_loaded_and_a_moved_run(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    x = (rng.normal(size=(90, 5)) + 3 * np.eye(5)[y]).astype(np.float32)
+    data = (x[:60].tolist(), y[:60], x[60:], y[60:])
+    quiet = Console(quiet=True)
+    c = runs.small(arg="digits", model__group="mlp", data__min_size=5)
+
+    def train(name, **changes):
+        c.update_from_flattened_dict(
+            {k.replace("__", "."): v for k, v in changes.items()}
+        )
+        return jaxproto.run(c, tmp_path / name, quiet, data=data)
+
+    names = {train(str(seed), seed=seed)["dataset"] for seed in (0, 1)}
+    assert len(names) == 1 and c.data.name == "digits"
+    with pytest.raises(UserError, match="clients"):
+        train("refused", data__clients=1000)
+    assert not (tmp_path / "refused").exists()
+    (group,) = compare.group_by_seed(compare.load(tmp_path / f"{s}") for s in (0, 1))
+    assert group.seeds == (0, 1) and group.dataset.startswith("arrays-")
+    assert train("1", rounds=2, data__clients=3)["rounds"] == 2
+    (tmp_path / "1").rename(tmp_path / "moved")
+    mine = jaxproto.load(tmp_path / "moved")
+    of_clients = [mine.clients[i].data for i in range(3)]
+    found = np.concatenate([part.x for one in of_clients for part in one])
+    assert {row.tobytes() for row in found} <= {row.tobytes() for row in x}
+    with pytest.raises(UserError, match=r"data has 3 parts; give \(x, y\) or"):
+        jaxproto.run(c, tmp_path / "other", quiet, data=(x, y, x))
 
 
 @pytest.mark.long

@@ -1,8 +1,11 @@
 """Data sets from npz files, with the keys that Keras uses."""
 
 import contextlib
+import hashlib
+import io
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,24 @@ TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
 OPTIONAL = ("num_classes", "domain_train", "domain_test")
 LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
+
+
+def encode(data: Sequence) -> tuple[str, bytes]:
+    """Returns an npz file of arrays, after its name, which has their hash.
+
+    Raises:
+      UserError: data are not (x, y) or (x, y, x_test, y_test), or `make_dataset`
+        refuses them.
+    """
+    if len(data) not in (2, 4):
+        n = len(data)
+        raise errors.UserError(f"data has {n} parts; give (x, y) or two such pairs.")
+    arrays = [np.asarray(a) for a in data]
+    dataset.make_dataset("data", *zip(arrays[::2], arrays[1::2], strict=True))
+    file = io.BytesIO()
+    np.savez(file, **dict(zip(TRAIN + TEST, arrays, strict=False)))
+    content = file.getvalue()
+    return f"arrays-{hashlib.sha256(content).hexdigest()[:12]}.npz", content
 
 
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:

@@ -20,7 +20,12 @@ MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>", "": "{}"}
 
 
 def render(
-    made: Table, form: str = "text", *, transpose: bool = False, siunitx: bool = False
+    made: Table,
+    form: str = "text",
+    *,
+    transpose: bool = False,
+    siunitx: bool = False,
+    width: int = 0,
 ) -> str:
     """Returns the table and its notes in a format.
 
@@ -34,6 +39,7 @@ def render(
       form: one of `FORMATS`.
       transpose: a column per method; not of csv and json.
       siunitx: numbers in S columns; of latex alone.
+      width: columns of the terminal, as in `table_formats.render`.
 
     Raises:
       UserError: there is no such form, or it does not take the other options.
@@ -67,7 +73,7 @@ def render(
         first, *others = zip(*grid, strict=True) if transpose else grid
         drawn.append(TableView(title, tuple(first), tuple(others)))
     drawn[-1] = drawn[-1]._replace(notes=notes)
-    return "\n".join(table_formats.render(view, form) for view in drawn)
+    return "\n".join(table_formats.render(view, form, width) for view in drawn)
 
 
 def _blocks(made: Table, rows: Sequence[Sequence[str]]) -> list[list]:

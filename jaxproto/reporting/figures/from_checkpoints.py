@@ -46,7 +46,8 @@ def features(args):
     planes = []
     for name, one in selected_runs.selected_runs(args).items():
         selected_runs.require_2d(one)
-        clients = one.clients if args.clients else pictures.default_clients(one.clients)
+        default = pictures.default_clients(one.local.count)
+        clients = one.clients if args.clients else default
         trained = selected_runs.restored_federation(one)
         planes += [pictures.feature_plane(trained, one.local, i, name) for i in clients]
         classes = one.classes

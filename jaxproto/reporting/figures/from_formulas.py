@@ -6,6 +6,7 @@ from jaxproto import models, plots
 from jaxproto.config import default, method_fields
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import build_method
+from jaxproto.experiment.display_names import display_name
 from jaxproto.methods import METHODS
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Net, Spec
@@ -36,8 +37,9 @@ def _bands(names, args, at, specs):
     rows = []
     for name in names:
         values = [cost(name, spec, args) for spec in specs]
-        sparse = "masks" in method_fields(name)
-        label = f"{name}, s = d / 10" if sparse else name
+        fields = method_fields(name)
+        title = display_name({f"method.{k}": value for k, value in fields.items()})
+        label = f"{title}, s = d / 10" if "masks" in fields else title
         rows.append(plots.band(label, at, [values]))
     return rows
 

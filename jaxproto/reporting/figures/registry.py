@@ -102,6 +102,7 @@ def add_arguments(parser, picture: Figure):
     """Gives a parser the options of a picture, and its work directories."""
     if picture.runs != "none":
         several = {"nargs": "+" if picture.runs == "some" else 1}
+        several["help"] = "of a run, or a folder of runs such as a sweep's"
         parser.add_argument("workdirs", type=Path, metavar="WORKDIR", **several)
     for name in picture.options:
         parser.add_argument(f"--{name}", **OPTIONS[name])

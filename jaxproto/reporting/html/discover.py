@@ -1,20 +1,14 @@
 """Runs that a command names: their folders, a folder of them, a sweep."""
 
-import csv
-import io
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.errors import UserError, escape_unprintable
-from jaxproto.io import atomic
 from jaxproto.reporting import compare, leave_out
 from jaxproto.reporting.figures import arguments
-from jaxproto.storage.run_folder import RunFolder, is_run
-
-TABLE = "sweep.csv"  # of a sweep that has ended: a column names the cells' folders
+from jaxproto.storage.run_folder import RunFolder, run_folders
 
 
 class SkippedRun(NamedTuple):
@@ -48,10 +42,15 @@ def discover_runs(
     skipped, paths = list[SkippedRun](), dict[Path, Path]()
     for workdir in map(Path, workdirs):
         try:
-            for path in run_folders(workdir):
-                paths.setdefault(path.resolve(), path)
-        except (UserError, OSError) as e:
+            found = run_folders(workdir)
+        except UserError as e:
             skipped.append(SkippedRun.of(workdir, e))
+            continue
+        if not found:
+            why = f"{workdir} holds no run: give work directories, or folders of them."
+            skipped.append(SkippedRun.of(workdir, why))
+        for path in found:
+            paths.setdefault(path.resolve(), path)
     by_settings: dict[str, RunFolder] = {}
     for name, path in arguments.by_folder_name(list(paths.values())).items():
         try:
@@ -68,47 +67,3 @@ def discover_runs(
         reasons = "; ".join(why for _, why in skipped) or "no work directory was given"
         raise UserError(f"there is no run to report: {reasons}")
     return list(by_settings.values()), skipped
-
-
-def run_folders(path: Path) -> list[Path]:
-    """Returns the folders of the runs that a path names.
-
-    Raises:
-      UserError: it names none.
-      OSError: it cannot be looked into.
-    """
-    if is_run(path):
-        return [path]
-    inside = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-    folders = [p for p in inside if is_run(p)] + _listed(path)
-    if not folders:
-        raise UserError(
-            f"{path} holds no run: give work directories, such as "
-            "runs/protonorm-digits-seed0, or a folder of them, such as that of a sweep."
-        )
-    return folders
-
-
-def _listed(folder: Path) -> list[Path]:
-    """Returns the folders that the table of a sweep names.
-
-    Their paths are as the sweep saw them, or begin where `sweeps/` is.
-    """
-    file = folder / TABLE
-    if not os.path.lexists(file):
-        return []
-    try:
-        rows = csv.DictReader(io.StringIO(atomic.read(file).decode(), newline=""))
-        names = dict.fromkeys(row.get("workdir") for row in rows)
-        if any("\0" in name for name in names if name):
-            raise ValueError("a path has a NUL byte")
-    except (OSError, ValueError, csv.Error) as e:
-        raise UserError(
-            f"{file} is no table of a sweep ({e}): give the folders of its cells."
-        ) from e
-    root = folder.resolve().parent.parent
-    moved = {Path(name): root / name for name in names if name}
-    return [
-        other if not path.exists() and other.exists() else path
-        for path, other in moved.items()
-    ]

@@ -432,14 +432,38 @@ def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path, capsy
     command.main("compare", [str(run), "--format", "markdown", "--out", str(out)])
     assert str(out) in capsys.readouterr().out
     assert "| FedProto" in out.read_text()
+    (empty := tmp_path / "empty").mkdir()
     for arguments, why in [
         ([run, "--out", out], "exists already"),
-        ([tmp_path], "holds no config.json"),
+        ([empty], "holds no config.json"),
         ([run, "--format", "html"], "invalid choice: 'html'"),
         ([run, "--out", tmp_path / "no" / "table.md"], "cannot write"),
     ]:
         with refused(why):
             command.main("compare", [*map(str, arguments)])
+
+
+def test_a_sweep_is_compared_by_its_folder_in_the_width_of_the_terminal(
+    tmp_path, capsys, monkeypatch
+):
+    cells = [
+        folder(tmp_path / f"sweep/{lam:g}", method__lam=lam, rules=("head", "global"))
+        for lam in (1.0, 10.0)
+    ]
+    tables = []
+    for given in ([tmp_path / "sweep"], cells):
+        command.main("compare", [*map(str, given), "--format", "csv"])
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for columns in (75, 40, 300):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        command.main("compare", [str(tmp_path / "sweep")])
+        said = capsys.readouterr().out.splitlines()
+        drawn = [line for line in said if line.startswith(("│", "╭"))]
+        assert max(map(len, drawn)) <= columns
+        head = made(*cells, averages=["pooled", "client"]).head
+        assert {*" ".join(head).split()} <= {*" ".join(said).split()}
 
 
 def test_a_damaged_file_or_one_of_something_else_is_named(tmp_path):

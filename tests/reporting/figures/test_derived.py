@@ -138,8 +138,8 @@ def test_matrices_have_the_chosen_rows(drawn, path, run):
     local = pictures.learnt_prototypes(
         run.exp, run.state.server, run.state.clients
     ).local
-    here = [f"L{i}" for i in (1, 2) if local.count[i, 3] > 0]
-    assert ticks(figure.axes[0], "y") == [*here, "client's G"]
+    here = [f"client {i}" for i in (1, 2) if local.count[i, 3] > 0]
+    assert ticks(figure.axes[0], "y") == [*here, "global, as used"]
     assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
     with pytest.raises(UserError, match="are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")

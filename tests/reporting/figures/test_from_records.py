@@ -263,8 +263,9 @@ def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
     a, b = make("a", "fedproto", **here), make("b", "local")
     diverged = make("c", "fedproto", status="diverged")
     blind = make("d", "fedproto", history=[{"round": 1, "rules": {"head": {}}}])
-    there = tmp_path / "there.png"
+    there, empty = tmp_path / "there.png", tmp_path / "empty"
     there.write_text("mine")
+    empty.mkdir()
     over, bytes_ = "accuracy_over_rounds", "accuracy_against_bytes"
     field, rounds = "accuracy_against_field", ["--field", "rounds"]
 
@@ -284,7 +285,8 @@ def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
         ("holds no checkpoint, which networks and prototypes are", "margins", a),
         ("no alignment_iterations in its records", "alignment_iterations", blind),
         ("--target=0 is no share", "until", a, "--target", "0"),
-        ("holds no config.json", bytes_, str(tmp_path)),
+        ("holds no config.json", bytes_, str(empty)),
+        (f"a picture of one run: name one of {a}, {b}, ", "partition", str(tmp_path)),
         ("given twice", bytes_, a, a),
         ("required: WORKDIR", bytes_),
         ("invalid choice: 'accuracies'", "accuracies", a, b),
@@ -297,6 +299,27 @@ def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
         ("no/out.png", "cannot write"),
     ):
         check(what, bytes_, a, b, out=out)
+
+
+def test_a_picture_of_a_sweep_is_named_by_a_flag_or_after_its_kind(
+    make, bands, tmp_path, monkeypatch, capsys
+):
+    cells = [make(f"sweep/{lam:g}", "fedproto", method__lam=lam) for lam in (1.0, 5.0)]
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    field = ["--field", "method.lam"]
+    for given, out in (
+        (["accuracy_against_field", *cells], "accuracy_against_field.png"),
+        (["accuracy_against_field", "sweep", "runs"], "accuracy_against_field.png"),
+        (["accuracy_against_field", "sweep", "--out=a.pdf"], "a.pdf"),
+        (["accuracy_against_field", "b.svg", "sweep"], "b.svg"),
+    ):
+        plot.main("plot", [*given, *field])
+        said, err = capsys.readouterr()
+        assert said == f"written to {out}\n"
+        assert err == "skipped, as it holds no run: runs\n" * ("runs" in given)
+    assert len({str(one) for one in bands}) == 1
+    assert bands[0][0]["rule head"][0].x == [1.0, 5.0]
 
 
 def test_runs_of_a_method_are_told_apart_by_what_differs():
@@ -408,6 +431,8 @@ def test_costs_need_no_run(draw, monkeypatch):
     assert by_K[2][0].mean.tolist() == [10_000, 100_000]
     assert by_K[2][1].mean.tolist() == [1_000, 10_000]
     assert by_d[0] == "100 classes" and len(by_d[2]) == 2
+    labels = ["FedProto", "TinyProto on FedProto, s = d / 10"]
+    assert [band.label for band in by_K[2]] == labels
 
 
 # ---------------------------------------------------------- bands, and sweeps
