@@ -43,6 +43,7 @@ DATASETS = {  # name -> seed -> Dataset
 }
 PREFIXES = {  # prefix -> text after the colon, data_dir, pixels -> Dataset
     "csv": lambda path, data_dir, size: csv_texts.load(path, size),
+    "domains": lambda path, data_dir, size: image_folder.load(path, size, True),
     "folder": lambda path, data_dir, size: image_folder.load(path, size),
     "npz": lambda path, data_dir, size: npz.load(path, size),
     "tfds": tfds.load,
@@ -59,7 +60,7 @@ def load(
     """Returns the data set called `name`.
 
     Args:
-      name: one of DATASETS, csv:PATH, folder:PATH, npz:PATH, or
+      name: one of DATASETS, csv:PATH, domains:PATH, folder:PATH, npz:PATH, or
         tfds:NAME[/CONFIG][:VERSION].
       data_dir: folder of prepared TFDS sets; TFDS's own default if None.
       seed: of data sets that are drawn (the spirals).
@@ -79,7 +80,8 @@ def load(
             "which names its own; run it with `python -m jaxproto flower`, or choose "
             "another data.name."
         )
-    names = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    paths = ["csv:PATH", "domains:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    names = [*DATASETS, NODES, *paths]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
         x = resize_and_join(name, [dataset.x], pixels, decoded_cache.memory_writer)

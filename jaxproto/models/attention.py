@@ -10,6 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from jaxproto.models.dropout import dropout
 from jaxproto.models.layers import CallContext, InitialDraws, Linear, zeros
@@ -39,7 +40,10 @@ class LayerNorm(nnx.Module):
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [..., width] to this shape."""
         del call
-        unit = jax.nn.standardize(at_least_single(x), epsilon=self.eps)
+        wide = at_least_single(x)
+        rest = wide - jnp.mean(wide, -1, keepdims=True)
+        variance = jnp.mean(jnp.square(rest), -1, keepdims=True)
+        unit = rest * lax.rsqrt(variance + self.eps)
         return (unit * self.scale[...] + self.bias[...]).astype(x.dtype)
 
 

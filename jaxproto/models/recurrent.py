@@ -32,8 +32,9 @@ from jaxproto.models.layers import (
     kaiming_uniform,
     relu,
 )
+from jaxproto.models.ops import Ops
 from jaxproto.models.text import CLEAN, Embedding, TextFeatures, embed, network
-from jaxproto.types import Array
+from jaxproto.types import Array, Net
 
 State = tuple[Array, ...]  # [B, H] each, the output first
 
@@ -203,13 +204,29 @@ class RecurrentNet(nnx.Module):
 
 
 def recurrent(
-    cell: Cell, *names: str, place: Place = no_dropout, **options
-) -> Callable:
-    """Returns the factory of a network of one kind of cell."""
-    make = functools.partial(RecurrentNet, cell=cell, names=names, **options)
-    return functools.partial(network, make, CLEAN, place=place)
+    make: Callable[..., nnx.Module],
+    place: Place,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+    *,
+    vocab_size: int,
+    compute_dtype: str = "float32",
+) -> Net:
+    """Recurrent network on texts whose features are its last states."""
+    options = {"vocab_size": vocab_size, "compute_dtype": compute_dtype, "place": place}
+    return network(make, CLEAN, input_shape, num_classes, feat_dim, ops, **options)
 
 
-lstm = recurrent(LSTM_CELL, "embedding", "lstm", activation=relu, place=logits_only)
-gru = recurrent(GRU_CELL, "embedding", "gru", place=logits_only)
-bilstm = recurrent(LSTM_CELL, "word_embeddings", "lstm_layer", layers=1, both=True)
+def of_cells(cell: Cell, *names: str, **options) -> Callable[..., nnx.Module]:
+    """Returns a class of bodies of one kind of cell."""
+    return functools.partial(RecurrentNet, cell=cell, names=names, **options)
+
+
+LSTM = of_cells(LSTM_CELL, "embedding", "lstm", activation=relu)
+BILSTM = of_cells(LSTM_CELL, "word_embeddings", "lstm_layer", layers=1, both=True)
+GRU = of_cells(GRU_CELL, "embedding", "gru")
+lstm = functools.partial(recurrent, LSTM, logits_only)
+bilstm = functools.partial(recurrent, BILSTM, no_dropout)
+gru = functools.partial(recurrent, GRU, logits_only)
