@@ -67,10 +67,10 @@ def test_without_the_library_its_installation_is_named(monkeypatch):
 
 
 REAL = [
-    *("IidPartitioner", "DirichletPartitioner,alpha=0.5,min_partition_size=1"),
-    *("PathologicalPartitioner,num_classes_per_partition=1", "LinearPartitioner"),
+    *("IidPartitioner", "DirichletPartitioner,alpha=0.5,min_partition_size=4"),
+    *("PathologicalPartitioner,num_classes_per_partition=2", "LinearPartitioner"),
     "ShardPartitioner,num_shards_per_partition=2,shard_size=3",
-    "SizePartitioner,partition_sizes=[5,6,7]",
+    "SizePartitioner,partition_sizes=[6,7,8]",
 ]
 
 

@@ -9,7 +9,7 @@ from support.archives_toy import save
 from support.refusal import refused
 
 from jaxproto.cli import prepare
-from jaxproto.data import natural, registry
+from jaxproto.data import natural, nodes, registry
 from jaxproto.data.partitions.other_skews import by_domain
 from jaxproto.data.partitions.registry import partition_dataset
 
@@ -149,6 +149,15 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path)
     assert natural.prepare("uci_har", tmp_path, tmp_path, 2).sources == 3
+
+
+def test_tokens_of_a_node_are_refused(tmp_path):
+    """Nodes agree on one vocabulary, which they make of their texts."""
+    one = {"x_train": [[1, 2], [2, 0]], "y_train": [0, 1], "tokens": TOKENS}
+    np.savez(tmp_path / "a.npz", **one)
+    dataset, row = registry.load(f"npz:{tmp_path}/a.npz"), np.zeros(1, int)
+    with refused("but all nodes need one. Save the texts themselves"):
+        nodes.describe_node(nodes.NodeData(dataset, row, row), 5)
 
 
 TOKENS = ["<pad>", "<unk>", "a"]

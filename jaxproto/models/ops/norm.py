@@ -99,6 +99,7 @@ def with_batch(
     mean: Array,
     var: Array,
     sums: channel_sums.Sums,
+    *,
     eps: float = EPS,
 ) -> tuple[Array, Array, Array]:
     """Normalises x [..., C] by itself, and updates the running statistics."""
