@@ -15,6 +15,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks import torch_deep_nets, torch_sequences
+from benchmarks.torch_deep_nets import he_normal
+
 
 class Split(nn.Module):
     """Body, AdaptiveAvgPool1d over its channels, head (BaseHeadSplit)."""
@@ -36,56 +39,6 @@ def unit(inputs, outputs, size=3, stride=1, groups=1, act: Callable | None = nn.
         inputs, outputs, size, stride, (size - 1) // 2, groups=groups, bias=False
     )
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), *([act()] if act else []))
-
-
-def he_normal(net: nn.Module) -> nn.Module:
-    """He's normal values by fan-out in every convolution."""
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out")
-    return net
-
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
-
-    def __init__(self, inputs, outputs, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.downsample = None
-        if stride != 1 or inputs != outputs:
-            self.downsample = unit(inputs, outputs, 1, stride, act=None)
-
-    def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W']."""
-        short = x if self.downsample is None else self.downsample(x)
-        x = F.relu(self.bn1(self.conv1(x)))
-        return F.relu(self.bn2(self.conv2(x)) + short)
-
-
-class ResNet(nn.Module):
-    """ImageNet stem, stages of basic blocks, mean over the image."""
-
-    def __init__(self, channels, stages, blocks):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.stages, width = [f"layer{i + 1}" for i in range(stages)], 64
-        for i, new in enumerate((64, 128, 256, 512)[:stages]):
-            first = BasicBlock(width, new, 2 if i > 0 else 1)
-            rest = [BasicBlock(new, new, 1) for _ in range(blocks - 1)]
-            self.add_module(self.stages[i], nn.Sequential(first, *rest))
-            width = new
-
-    def forward(self, x):
-        """[B, channels, H, W] to [B, width]."""
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
-        for stage in self.stages:
-            x = getattr(self, stage)(x)
-        return x.mean((2, 3))
 
 
 class InvertedResidual(nn.Module):
@@ -269,28 +222,16 @@ def mlp(shape):
     return nn.Sequential(OrderedDict(layers))
 
 
-def resnet(stages, blocks=1):
-    """Makes a ResNet body for a shape [H, W, channels]."""
-    return lambda shape: he_normal(ResNet(shape[2], stages, blocks))
-
-
 BODIES = {  # name -> shape [H, W, channels] -> body
-    "resnet4": resnet(1),
-    "resnet6": resnet(2),
-    "resnet8": resnet(3),
-    "resnet10": resnet(4),
-    "resnet18": resnet(4, 2),
+    **torch_deep_nets.BODIES,
+    **torch_sequences.BODIES,
     "mobilenet_v2": lambda shape: MobileNetV2(shape[2]),
     "shufflenet_v2_x1_0": lambda shape: ShuffleNetV2(shape[2]),
     "efficientnet_b0": lambda shape: EfficientNetB0(shape[2]),
     "cnn4": cnn4,
 }
 COUNTS = {  # bodies for 32x32x3: parameters, running means and variances
-    "resnet4": (83_520, 384),
-    "resnet6": (313_664, 1_152),
-    "resnet8": (1_232_704, 2_688),
-    "resnet10": (4_905_792, 5_760),
-    "resnet18": (11_176_512, 9_600),
+    **torch_deep_nets.COUNTS,
     "mobilenet_v2": (2_223_872, 34_112),
     "shufflenet_v2_x1_0": (1_253_604, 16_180),
     "efficientnet_b0": (4_007_548, 42_016),

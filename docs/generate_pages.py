@@ -25,7 +25,8 @@ SHAPES = (
     "20 clients on the digits (10 classes, 64 features, network `mlp`); FedAvg's frame "
     "sends a whole network, of which the first arrays are shown"
 )
-INPUTS = {"spiral_mlp": (2,)}  # networks for other inputs than images and texts
+# Networks for other inputs than images and texts
+INPUTS = {"spiral_mlp": (2,), "harcnn": (128, 9, 1), "amazon_mlp": (5000,)}
 METHODS_INTRO = f"""# Methods in detail
 
 For readers who look for a method, its paper and its options. The page is generated
@@ -38,7 +39,8 @@ NETWORKS_INTRO = """# Networks in detail
 
 For readers who choose `model.group`. The page is generated from the registry.
 Parameters are those of bodies and heads for 32 x 32 images with 3 channels (texts: 200
-tokens of 20,000 words), 10 classes and 512 features.
+tokens of 20,000 words; `harcnn`: 128 steps of 9 channels; `amazon_mlp`: 5,000 numbers),
+10 classes and 512 features.
 
 | network | parameters | file | about |
 |---|---|---|---|

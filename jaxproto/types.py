@@ -17,6 +17,7 @@ Tree = Any
 
 
 PADDING, UNKNOWN = 0, 1  # special tokens; the words of a vocabulary follow
+SPECIAL = ("<pad>", "<unk>")  # their names
 
 
 class Protos(flax.struct.PyTreeNode):

@@ -32,7 +32,7 @@ COMMANDS = {  # name -> what it does
     "compare": "one table of finished runs",
     "plot": "a picture of finished runs, as in the papers",
     "report": "one HTML page about a run, several runs or a sweep",
-    "prepare": "download and prepare a data set for data.name=tfds:NAME",
+    "prepare": "download and prepare a data set for data.name",
     "cache": "list or clear the cache of decoded data sets",
     "list": "the names that a configuration can choose from",
     "new": "write a method of your own to start from, with a test",

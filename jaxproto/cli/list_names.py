@@ -15,6 +15,7 @@ from jaxproto.metrics import METRICS
 READERS = {  # of `data.registry.PREFIXES`
     "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
     "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
+    "domains:PATH": "folders of class folders of images, one for each domain",
     "folder:PATH": "class folders of images, with or without train/, val/, test/",
     "csv:PATH": "rows of text and label: a file, or train.csv and test.csv",
 }

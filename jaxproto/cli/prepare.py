@@ -1,14 +1,15 @@
-"""Downloads and prepares a data set, so that data.name=tfds:NAME reads it."""
+"""Prepares a data set for tfds:NAME, or one of natural clients for npz:PATH."""
 
 import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from jaxproto.cli.argparse_types import Parser
-from jaxproto.data import prepare
+from jaxproto.data import natural, prepare
 from jaxproto.data.tfds_builders import download
 from jaxproto.errors import UserError
 from jaxproto.training import signals
@@ -21,17 +22,24 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: there is no such data set, or its archives cannot be had.
     """
     parser = Parser(prog=prog, description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"such as {', '.join(prepare.SPACE)}")
+    names = ", ".join([*prepare.SPACE, *natural.SETS])
+    parser.add_argument("name", nargs="*", help=f"such as {names}")
     parser.add_argument(
         "--data_dir", help="default TFDS_DATA_DIR, ~/tensorflow_datasets"
     )
     parser.add_argument("--manual_dir", help="folder of archives downloaded before")
+    few = "sources with fewer examples are left out (natural clients)"
+    parser.add_argument("--min_examples", type=int, default=10, help=few)
     args = parser.parse_args(arguments)
     if len(args.name) != 1:
         raise UserError(
-            f"give one data set, such as {', '.join(prepare.SPACE)}: "
+            f"give one data set, such as {names}: "
             f"{prog} NAME [--data_dir=...] [--manual_dir=...]"
         )
+    if args.name[0] in natural.SETS:
+        for line in _prepare_natural(args):
+            _print(line)
+        return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # its threads outlive an error
     download.set_progress_bars(sys.stderr.isatty())
@@ -44,6 +52,22 @@ def main(prog: str, arguments: Sequence[str]):
         raise KeyboardInterrupt(again) from e
     for line in prepare.prepared_message(prepared, default=not args.data_dir):
         _print(line)
+
+
+def _prepare_natural(args) -> list[str]:
+    """Writes the npz file of a data set of people, writers or roles."""
+    name, folder = args.name[0], args.manual_dir
+    if not folder:
+        raise UserError(
+            f"{name} is made of an archive on this machine: give the folder of "
+            f"{natural.SETS[name].archive} as --manual_dir. {natural.SETS[name].source}"
+        )
+    paths = (
+        Path(path).expanduser().absolute() for path in (folder, args.data_dir or ".")
+    )
+    return natural.written_message(
+        name, natural.prepare(name, *paths, min_examples=args.min_examples)
+    )
 
 
 def _print(line: str):

@@ -88,7 +88,7 @@ DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
 EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # a trace has all their keys
 READERS = [registry.NODES, *(f"{prefix}:..." for prefix in registry.PREFIXES)]
 DATA = Names(registry.DATASETS, READERS, only=False)
-SCHEMES = Names(PARTITIONS, ["file:PATH"], only=False)
+SCHEMES = Names(PARTITIONS, ["file:PATH", "flwr:CLASS,..."], only=False)
 NETWORKS = Names(models.GROUPS, models.NETS, only=False)
 AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)
 STORES = Names(["auto", "none", "device", "host", "disk"])
@@ -115,8 +115,9 @@ FIELDS = {
     "data.clients": Field(20, "number of clients", COUNT),  # N 5.1
     "data.partition": Field("dirichlet", "partition of the examples over the clients", SCHEMES),  # N 5.1
     "data.alpha": Field(0.1, "concentration of the Dirichlet distribution; small values are heterogeneous", ALPHA),  # N 5.1
-    "data.classes_per_client": Field(2, "classes per client (partitions named pathological)", COUNT),  # CIFAR-10's in N's code
-    "data.min_size": Field(2, "minimum examples per client (dirichlet, quantity)", COUNT),
+    "data.classes_per_client": Field(2, "classes per client (partitions named pathological, extended_dirichlet), or shards per client (shards)", COUNT),  # CIFAR-10's in N's code
+    "data.min_size": Field(2, "minimum examples per client (dirichlet, extended_dirichlet, quantity, lognormal)", COUNT),
+    "data.sigma": Field(1.0, "standard deviation of the logarithm of clients' sizes (lognormal); 0: equal sizes", NON_NEGATIVE),
     "data.least_samples": Field(1, "minimum examples per client (pfllib, pfllib_pathological)", COUNT),
     "data.pool": Field(True, "join the official training and test parts, then split the examples of each client"),  # N 5.1
     "data.train_share": Field(0.75, "share of a client's examples for training, if data.pool", BETWEEN_0_AND_1),  # N 5.1

@@ -1,6 +1,7 @@
 """Data sets as arrays, and the checks of every reader's arrays (`make_dataset`)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ class Dataset(NamedTuple):
     train_size: int  # rows of the official training part; N if there is no test part
     public: np.ndarray | None = None  # [P] int32, rows that belong to no client
     domain: np.ndarray | None = None  # [N] int32, source of each example
+    domains: tuple[str, ...] = ()  # names of sources; () without sources
     classes: tuple[str, ...] = ()  # C names; () where class 7 is called 7
     notes: tuple[str, ...] = ()  # sentences about the data, from reading them
     tokens: tuple[str, ...] = ()  # vocabulary of x; () if x has no tokens
@@ -40,6 +42,7 @@ def make_dataset(
     num_classes: int | None = None,
     *,
     classes: Sequence[str] = (),
+    tokens: Sequence[str] = (),
     join: Callable[[Sequence[np.ndarray]], np.ndarray] = join,
 ) -> Dataset:
     """Checks arrays and makes a data set of them.
@@ -51,15 +54,17 @@ def make_dataset(
       num_classes: declared number of classes, whose labels are 0..num_classes-1. If
         None, strings and integers with gaps are numbered in sorted order.
       classes: names of numbered classes, if the reader knows them.
+      tokens: vocabulary of inputs that are tokens [N, L]; () if they are none.
       join: checked inputs of the parts -> array of all inputs.
 
     Raises:
       UserError: an empty part; x and y of different length; inputs that are neither
-        uint8, floats nor texts, not finite, or of an invalid shape; labels that are not
-        integers from 0 on or strings; parts that do not match.
+        uint8, floats, tokens nor texts, not finite, or of an invalid shape; labels that
+        are not integers from 0 on or strings; parts that do not match.
     """
     parts = {"train": train} if test is None else {"train": train, "test": test}
-    x = [_inputs(name, f"x_{split}", part[0]) for split, part in parts.items()]
+    check = partial(_tokens, len(tokens)) if tokens else _inputs
+    x = [check(name, f"x_{split}", part[0]) for split, part in parts.items()]
     y = [
         labels.check_labels(name, f"y_{split}", part[1])
         for split, part in parts.items()
@@ -79,6 +84,7 @@ def make_dataset(
         train_size=len(x[0]),
         classes=numbered.classes,
         notes=numbered.notes,
+        tokens=tuple(tokens),
     )
 
 
@@ -116,6 +122,21 @@ def _inputs(name, array, x):
             "Save at least one per example."
         )
     return x[..., None] if x.ndim == 3 else x
+
+
+def _tokens(number, name, array, x):
+    x = np.asarray(x)
+    if x.ndim != 2 or x.dtype.kind not in "iu" or not x.shape[1]:
+        raise errors.UserError(
+            f"{name}: {array} has type {x.dtype} and shape {x.shape}, but the file has "
+            "a vocabulary. Save tokens as integers [N, length], or leave tokens out."
+        )
+    if x.size and not 0 <= x.min() <= x.max() < number:
+        raise errors.UserError(
+            f"{name}: {array} has tokens from {x.min()} to {x.max()}, but the "
+            f"vocabulary has {number}. Give tokens from 0 (padding) to {number - 1}."
+        )
+    return x.astype(np.int32)
 
 
 def _texts(name, array, x):

@@ -167,7 +167,7 @@ def _open(entry):
             )
             for key in sizes
         }
-        texts = {key: tuple(about["texts"][key]) for key in ("classes", "notes")}
+        texts = {key: tuple(value) for key, value in about["texts"].items()}
         dataset = Dataset(**arrays, **texts, **about["numbers"], name="")
         with contextlib.suppress(OSError):  # a read-only cache
             os.utime(entry / ABOUT)  # its modification time is that of the last use
@@ -213,7 +213,7 @@ def _complete(work, made):
             os.fsync(file.fileno())
         sizes[path.name] = path.stat().st_size
     numbers = {"num_classes": made.num_classes, "train_size": made.train_size}
-    texts = {"classes": made.classes, "notes": made.notes}
+    texts = {key: getattr(made, key) for key in ("classes", "notes", "domains")}
     about = {"name": made.name, "sizes": sizes, "numbers": numbers, "texts": texts}
     atomic.write(work / ABOUT, json.dumps(about).encode())
 

@@ -1,8 +1,11 @@
 """Sources of examples, such as writers, cameras or hospitals.
 
 A data set may have the source of every example (`domain_train` and `domain_test` of an
-npz file); the partition `feature` gives each source to one client.
+npz file, or the folders of `domains:PATH`); the partition `feature` gives each source
+to one client.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,8 +38,9 @@ def attach_domains(
             f"{dataset.name}: domain_train has type {kinds[0]}, but domain_test "
             f"{kinds[1]}. Name sources by integers in both, or by texts in both."
         )
-    _, domain_N = np.unique(np.concatenate(checked), return_inverse=True)
-    return dataset._replace(domain=domain_N.astype(np.int32))
+    named, domain_N = np.unique(np.concatenate(checked), return_inverse=True)
+    names = tuple(map(str, named))
+    return dataset._replace(domain=domain_N.astype(np.int32), domains=names)
 
 
 def _check(name, key, array, size):
@@ -59,6 +63,19 @@ def _check(name, key, array, size):
     return array
 
 
+def domains_of_clients(
+    dataset: Dataset, client_rows: Sequence[np.ndarray]
+) -> np.ndarray | None:
+    """Returns the source [K] of each client's examples.
+
+    None if the data set has no sources, or a client has examples of several.
+    """
+    if dataset.domain is None:
+        return None
+    each = [np.unique(dataset.domain[rows]) for rows in client_rows]
+    return np.concatenate(each) if {*map(len, each)} == {1} else None
+
+
 def domain_ids(dataset: Dataset) -> tuple[np.ndarray, int]:
     """Returns the source [N] of every example, and how many sources there are.
 
@@ -69,6 +86,6 @@ def domain_ids(dataset: Dataset) -> tuple[np.ndarray, int]:
         raise errors.UserError(
             f"data set {dataset.name!r} does not say where its examples come from, "
             "which partition 'feature' divides by. Save domain_train (and domain_test) "
-            "in an npz file, an integer or a text per example."
+            "in an npz file, an integer or a text per example, or use domains:PATH."
         )
     return dataset.domain, int(dataset.domain.max()) + 1

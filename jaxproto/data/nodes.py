@@ -58,8 +58,16 @@ def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
     Args:
       data: data of the node.
       min_texts: number of training texts that a word must be in to be described.
+
+    Raises:
+      UserError: the inputs are tokens, whose vocabulary the other nodes do not have.
     """
     dataset = data.dataset
+    if dataset.tokens:
+        raise UserError(
+            f"{dataset.name}: the inputs of a node are tokens of a vocabulary of its "
+            "own, but all nodes need one. Save the texts themselves."
+        )
     sizes = len(data.train), len(data.test)
     labels = node_schema.names(dataset)
     if dataset.x.dtype.kind not in "UT":

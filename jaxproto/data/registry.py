@@ -49,6 +49,9 @@ DATASETS = {  # name -> seed -> Dataset
 }
 PREFIXES = {  # prefix -> text after the colon, data_dir, pixels -> Dataset
     "csv": lambda path, folder, size: csv_texts.load(find(path, folder), size),
+    "domains": lambda path, folder, size: image_folder.load(
+        find(path, folder), size, True
+    ),
     "folder": lambda path, folder, size: image_folder.load(find(path, folder), size),
     "npz": lambda path, folder, size: npz.load(find(path, folder), size),
     "tfds": tfds.load,
@@ -65,7 +68,7 @@ def load(
     """Returns the data set called `name`.
 
     Args:
-      name: one of DATASETS, csv:PATH, folder:PATH, npz:PATH, or
+      name: one of DATASETS, csv:PATH, domains:PATH, folder:PATH, npz:PATH, or
         tfds:NAME[/CONFIG][:VERSION].
       data_dir: folder of prepared TFDS sets, or of files with a relative path.
       seed: of data sets that are drawn (the spirals).
@@ -85,7 +88,8 @@ def load(
             "which names its own; run it with `python -m jaxproto flower`, or choose "
             "another data.name."
         )
-    names = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    paths = ["csv:PATH", "domains:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    names = [*DATASETS, NODES, *paths]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
         x = resize_and_join(name, [dataset.x], pixels, decoded_cache.memory_writer)

@@ -21,9 +21,8 @@ from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.io import atomic
-from jaxproto.types import PADDING, UNKNOWN
+from jaxproto.types import PADDING, SPECIAL, UNKNOWN
 
-SPECIAL = ("<pad>", "<unk>")  # names of PADDING and UNKNOWN, in this order
 REPLACED = {  # in this order, after lower case; then blanks separate the words
     "'": " ' ",
     '"': "",

@@ -8,6 +8,7 @@ from jaxproto.config import presets
 from jaxproto.data import node_schema, nodes, registry, text
 from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.partitions import from_file, public_examples, training_rows
+from jaxproto.data.partitions.flower_datasets import flower_scheme
 from jaxproto.data.partitions.registry import PARTITIONS, Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
@@ -94,7 +95,10 @@ def build_partition(config, dataset: Dataset) -> Partition:
 
 def build_scheme(config):
     """Builds the partition scheme from the fields `data`."""
-    names = [*PARTITIONS, "file:PATH"]
+    kind, _, text = config.partition.partition(":")
+    if kind == "flwr":
+        return flower_scheme(text)
+    names = [*PARTITIONS, "file:PATH", "flwr:CLASS,key=value"]
     factory = PARTITIONS[choose_from("partition", config.partition, names)]
     parameters = inspect.signature(factory).parameters
     return factory(**{k: config[k] for k in parameters if k in config})

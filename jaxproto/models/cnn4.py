@@ -59,11 +59,12 @@ def cnn4(
     ops: Ops | None = None,
     *,
     hidden: int = 512,
+    head: tuple[int, ...] = (),
 ) -> Net:
     """FedAvgCNN with a hidden layer of `hidden` units: 512 in the released code.
 
     Without padding, as released; images under 16 pixels get padding 2 (a deviation:
-    two valid 5x5 convolutions do not fit there).
+    two valid 5x5 convolutions do not fit there). `head`: widths of its hidden layers.
 
     Raises:
       UserError: the input is no image, or one under 4 pixels.
@@ -80,6 +81,7 @@ def cnn4(
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,
+        hidden=head,
     )
 
 

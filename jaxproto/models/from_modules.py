@@ -1,13 +1,16 @@
 """Body, parameter-free channel pooling, linear head: from NNX modules to a `Net`."""
 
 from collections.abc import Callable
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto.models.dropout import Place, no_dropout
 from jaxproto.models.layers import (
     CallContext,
+    Chain,
     InitialDraws,
     KeyStream,
     Linear,
@@ -17,6 +20,7 @@ from jaxproto.models.ops import Ops, at_least_single, channel_pool, ops_for
 from jaxproto.types import Array, Net, NetOutput, Tree
 
 Body = Callable[[InitialDraws], nnx.Module]  # module(x, call) -> [B, width]
+Activation = Callable[[Array], Array]
 
 
 class BodyAndHead(nnx.Module):
@@ -30,10 +34,18 @@ class BodyAndHead(nnx.Module):
         bias: bool,
         place: Place,
         draws: InitialDraws,
+        *,
+        hidden: tuple[int, ...] = (),
+        activation: Activation = jax.nn.relu,
     ):
         self.feat_dim, self.place = feat_dim, place
         self.body = body(draws)
-        self.head = Linear(feat_dim, classes, draws, bias)
+        *widths, last = (feat_dim, *hidden)
+        layers: list[Callable] = []
+        for width, following in zip(widths, hidden, strict=True):
+            layers += Linear(width, following, draws), lambda x, call: activation(x)
+        logits = Linear(last, classes, draws, bias)
+        self.head = Chain(*layers, logits) if layers else logits
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""
@@ -53,6 +65,8 @@ def make_net(
     feat_dim: int,
     ops: Ops | None = None,
     head_bias: bool = True,
+    hidden: tuple[int, ...] = (),
+    activation: Activation = jax.nn.relu,
     place: Place = no_dropout,
 ) -> Net:
     """A network as pure functions of pure dictionaries.
@@ -66,12 +80,16 @@ def make_net(
       feat_dim: D, outputs of the channel pooling.
       ops: forms of the operations; by default those of the platform JAX runs on.
       head_bias: whether the head has one.
+      hidden: widths of hidden layers of the head.
+      activation: of these layers.
       place: where dropout acts, if anywhere.
     """
     ops = ops or ops_for()
 
     def make(draws):
-        return BodyAndHead(body, feat_dim, num_classes, head_bias, place, draws)
+        sizes = feat_dim, num_classes, head_bias
+        layers = {"hidden": hidden, "activation": activation}
+        return BodyAndHead(body, *sizes, place, draws, **layers)
 
     count = InitialDraws()
     graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
@@ -89,11 +107,19 @@ def make_net(
             norm = nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))
         return NetOutput(feat, logits, norm)
 
-    return Net(init, apply, head)
+    return Net(init, apply, partial(head, activation=activation))
 
 
-def head(params: Tree, feat: Array) -> Array:
-    """Logits [B, C] of features [B, D] by the head's own parameters."""
+def head(params: Tree, feat: Array, activation: Activation = jax.nn.relu) -> Array:
+    """Logits [B, C] of features [B, D] by the head's own parameters.
+
+    Those of a head of several layers are keyed by the layers' places in it.
+    """
+    if "kernel" not in params:
+        *layers, last = (params[place] for place in sorted(params, key=int))
+        for layer in layers:
+            feat = activation(head(layer, feat))
+        return head(last, feat)
     logits = feat @ params["kernel"]
     return logits + params["bias"] if "bias" in params else logits
 

@@ -27,7 +27,8 @@ Head = Callable[[Net, dict], dict]  # net, entries -> entries with the wanted he
 LAST = {"kernel": "weight", "scale": "weight", "table": "weight"}
 LAST |= {"mean": "running_mean", "var": "running_var"}
 AXES = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}  # ours, in PyTorch's order
-HEAD = re.compile(r"(head|fc|classifier)(\.1)?\.(weight|bias)")
+AS_IN_TORCH = {"table", "class_token", "pos_embedding"}  # arrays with its axes
+HEAD = re.compile(r"(?:head|fc|classifier)(?:\.fc|\.1)?((?:\.\d+)?\.(?:weight|bias))")
 COUNTER = "num_batches_tracked"  # PyTorch counts batches; nothing here uses it
 
 
@@ -136,7 +137,8 @@ def entry_name(path) -> str:
 
 def torch_axes(path, leaf) -> tuple[int, ...]:
     """Returns the axes of a leaf in PyTorch's order."""
-    return (0, 1) if path[-1].key == "table" else AXES[leaf.ndim]
+    kept = path[-1].key in AS_IN_TORCH
+    return tuple(range(leaf.ndim)) if kept else AXES[leaf.ndim]
 
 
 def in_torch_layout(path, leaf):
@@ -190,7 +192,7 @@ def canonical(weights: Weights) -> dict:
     for name, value in weights.items():
         short = name.removeprefix("base.")
         found = HEAD.fullmatch(short)
-        short = f"head.{found[3]}" if found else short
+        short = f"head{found[1]}" if found else short
         if short in entries:
             raise UserError(
                 f"entries {given[short]!r} and {name!r} of the weights mean the same "

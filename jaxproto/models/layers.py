@@ -125,12 +125,18 @@ class Linear(nnx.Module):
     """Linear layer: x @ kernel + bias."""
 
     def __init__(
-        self, inputs: int, outputs: int, draws: InitialDraws, bias: bool = True
+        self,
+        inputs: int,
+        outputs: int,
+        draws: InitialDraws,
+        bias: bool = True,
+        *,
+        init=kaiming_uniform,
+        bias_init=kaiming_uniform,
     ):
-        init = kaiming_uniform
         self.kernel = nnx.Param(init(draws, (inputs, outputs), inputs))
         if bias:
-            self.bias = nnx.Param(init(draws, (outputs,), inputs))
+            self.bias = nnx.Param(bias_init(draws, (outputs,), inputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, inputs] to [B, outputs]."""
@@ -145,7 +151,7 @@ class Conv(nnx.Module):
         self,
         inputs: int,
         outputs: int,
-        size: int,
+        size: int | tuple[int, int],
         draws: InitialDraws,
         *,
         stride: int = 1,
@@ -156,7 +162,8 @@ class Conv(nnx.Module):
         bias_init=kaiming_uniform,
     ):
         self.stride, self.padding, self.groups = stride, padding, groups
-        shape = (size, size, inputs // groups, outputs)
+        window = (size, size) if isinstance(size, int) else size
+        shape = (*window, inputs // groups, outputs)
         self.kernel = nnx.Param(init(draws, shape, math.prod(shape[:3])))
         if bias:
             fan_in = math.prod(shape[:3])
@@ -177,7 +184,8 @@ class Conv(nnx.Module):
 class BatchNorm(nnx.Module):
     """Batch normalisation over all axes but the last, as in PyTorch."""
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, eps: float = norm.EPS):
+        self.eps = eps
         self.scale = nnx.Param(jnp.ones(width))
         self.bias = nnx.Param(jnp.zeros(width))
         self.mean = nnx.BatchStat(jnp.zeros(width))
@@ -189,8 +197,8 @@ class BatchNorm(nnx.Module):
         held = [v[...] for v in (self.scale, self.bias, *stats)]
         x = at_least_single(x)
         if not call.train:
-            return with_stats(x, *held).astype(given)
-        x, *new = with_batch(x, *held, call.ops.sums)
+            return with_stats(x, *held, eps=self.eps).astype(given)
+        x, *new = with_batch(x, *held, call.ops.sums, eps=self.eps)
         for stat, value in zip(stats, new, strict=True):
             stat.set_value(value)  # stat[...] = value asks a tracer for its sharding
         return x.astype(given)

@@ -1,5 +1,6 @@
 """Perceptrons: a light one for any input, and the spiral network of ProtoNorm."""
 
+import itertools
 import math
 
 import jax
@@ -7,7 +8,14 @@ from flax import nnx
 
 from jaxproto.errors import UserError
 from jaxproto.models.from_modules import make_net
-from jaxproto.models.layers import CallContext, InitialDraws, Linear, flatten
+from jaxproto.models.layers import (
+    CallContext,
+    Chain,
+    InitialDraws,
+    Linear,
+    flatten,
+    relu,
+)
 from jaxproto.models.ops import Ops
 from jaxproto.types import Array, Net
 
@@ -31,6 +39,18 @@ class Perceptron(nnx.Module):
         return x
 
 
+class AmazonMLP(nnx.Module):
+    """Linear layers with ReLU behind each."""
+
+    def __init__(self, widths: tuple[int, ...], draws: InitialDraws):
+        layers = (Linear(*pair, draws) for pair in itertools.pairwise(widths))
+        self.encoder = Chain(*(part for layer in layers for part in (layer, relu)))
+
+    def __call__(self, x: Array, call: CallContext) -> Array:
+        """Maps [B, ...] to [B, last width]."""
+        return self.encoder(x.reshape(len(x), -1), call)
+
+
 def mlp(
     input_shape: tuple[int, ...],
     num_classes: int,
@@ -44,6 +64,25 @@ def mlp(
     widths = (math.prod(input_shape), 256, 256)
     return make_net(
         lambda draws: Perceptron(widths, True, draws),
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        ops=ops,
+    )
+
+
+def amazon_mlp(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+    *,
+    hidden: tuple[int, ...] = (),
+) -> Net:
+    """HtFLlib's perceptron for the Amazon reviews: `hidden` layers and one of 100."""
+    widths = (math.prod(input_shape), *hidden, 100)
+
+    return make_net(
+        lambda draws: AmazonMLP(widths, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,

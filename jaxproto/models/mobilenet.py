@@ -88,14 +88,21 @@ def mobilenet_v2(
     ops: Ops | None = None,
     *,
     place: Place = logits_only,
+    head: tuple[int, ...] = (),
 ) -> Net:
-    """MobileNetV2 for images of any size; `place` says where its dropout acts."""
+    """MobileNetV2 for images of any size.
+
+    Args:
+      place: where dropout acts.
+      head: widths of the head's hidden layers.
+    """
     channels = image_shape("mobilenet_v2", input_shape)[-1]
     return make_net(
         lambda draws: MobileNetV2(channels, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,
+        hidden=head,
         place=place,
     )
 

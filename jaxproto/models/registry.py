@@ -1,6 +1,7 @@
 """Registry of networks and groups, and the construction of a network."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -12,9 +13,13 @@ from jaxproto.models import net_check
 from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
 from jaxproto.models.from_modules import with_compute_dtype
-from jaxproto.models.mlp import mlp, spiral_mlp
+from jaxproto.models.googlenet import googlenet
+from jaxproto.models.groups import GROUPS
+from jaxproto.models.harcnn import harcnn
+from jaxproto.models.mlp import amazon_mlp, mlp, spiral_mlp
 from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
 from jaxproto.models.ops import Ops
+from jaxproto.models.recurrent import bilstm, gru, lstm
 from jaxproto.models.resnet import (
     resnet4,
     resnet6,
@@ -22,18 +27,36 @@ from jaxproto.models.resnet import (
     resnet10,
     resnet18,
     resnet18_gn,
+    resnet34,
+    resnet50,
+    resnet101,
+    resnet152,
 )
 from jaxproto.models.shufflenet import shufflenet_v2_x1_0
-from jaxproto.models.text import fasttext, fasttext_code, textcnn, textcnn_code
+from jaxproto.models.text import (
+    fasttext,
+    fasttext_code,
+    text_logistic,
+    textcnn,
+    textcnn_code,
+)
+from jaxproto.models.transformer import transformer
+from jaxproto.models.vit import vit_b_16, vit_b_32
 from jaxproto.types import Net
 
 NETS: dict[str, Callable[..., Net]] = {
+    "amazon_mlp": amazon_mlp,
+    "bilstm": bilstm,
     "cnn4": cnn4,
     "cnn4_d": cnn4_d,
     "efficientnet_b0": efficientnet_b0,
     "efficientnet_b0_code": efficientnet_b0_code,
     "fasttext": fasttext,
     "fasttext_code": fasttext_code,
+    "googlenet": googlenet,
+    "gru": gru,
+    "harcnn": harcnn,
+    "lstm": lstm,
     "mlp": mlp,
     "mobilenet_v2": mobilenet_v2,
     "mobilenet_v2_code": mobilenet_v2_code,
@@ -43,28 +66,18 @@ NETS: dict[str, Callable[..., Net]] = {
     "resnet10": resnet10,
     "resnet18": resnet18,
     "resnet18_gn": resnet18_gn,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
+    "resnet101": resnet101,
+    "resnet152": resnet152,
     "shufflenet_v2_x1_0": shufflenet_v2_x1_0,
     "spiral_mlp": spiral_mlp,
+    "text_logistic": text_logistic,
     "textcnn": textcnn,
     "textcnn_code": textcnn_code,
-}
-
-GROUPS: dict[str, tuple[str, ...]] = {
-    # Lightweight networks of both papers' heterogeneous setting, in the code's order
-    "Ht0": ("resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"),
-    # The same with dropout where the released code has it
-    "Ht0_code": (
-        "resnet8",
-        "mobilenet_v2_code",
-        "shufflenet_v2_x1_0",
-        "efficientnet_b0_code",
-    ),
-    "HmCNN": ("cnn4",),  # N Table 3
-    "HmRes18": ("resnet18",),  # N Table 3
-    "digits": ("mlp", "cnn4_d", "resnet4", "resnet6"),  # ours: light, 8x8 pixels
-    "light": ("cnn4", "resnet4", "resnet6", "resnet8"),  # ours: 28 or 32 pixels
-    "text": ("fasttext", "textcnn"),  # T 5.1, AG News
-    "text_code": ("fasttext_code", "textcnn_code"),  # as released
+    "transformer": transformer,
+    "vit_b_16": vit_b_16,
+    "vit_b_32": vit_b_32,
 }
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
@@ -83,7 +96,7 @@ def build(
     """Builds a network for inputs of one shape.
 
     Args:
-      name: a key of NETS.
+      name: a key of NETS, or one with options (`factory`).
       input_shape: of one example, without the batch axis: [H, W, channels], [n],
         or [L] tokens.
       num_classes: C, at least 1.
@@ -95,15 +108,15 @@ def build(
     Raises:
       UserError: no such network or precision, or it does not take such inputs.
     """
-    make = NETS[choose_from("network", name, NETS)]
+    make = factory(name)
     for what, value in (("num_classes", num_classes), ("feat_dim", feat_dim)):
         if value < 1:
             raise UserError(f"{what} is {value}; it must be at least 1.")
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
-    net_check.check_callable(name, make)
-    asked = _asked(name, {"vocab_size": vocab_size, "compute_dtype": dtype})
+    asked = _asked(name, make, {"vocab_size": vocab_size, "compute_dtype": dtype})
+    own = is_own(make)
     make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **asked)
-    if is_own(NETS[name]):
+    if own:
         x = jax.ShapeDtypeStruct(
             (2, *input_shape), jnp.int32 if vocab_size else jnp.float32
         )
@@ -113,26 +126,73 @@ def build(
     return net if dtype == "float32" else with_compute_dtype(dtype, net)
 
 
-def _asked(name, extra):
+def factory(name: str) -> Callable[..., Net]:
+    """Returns the function that makes a network.
+
+    Args:
+      name: a key of NETS, or one with values of its options, whole numbers, several of
+        them joined by a hyphen: `resnet34+head=512-256`, `harcnn+layers=1+stride=2`.
+
+    Raises:
+      UserError: no such network or option, or an invalid value.
+    """
+    key, *given = name.split("+")
+    make = NETS[choose_from("network", key, NETS)]
+    net_check.check_callable(key, make)
+    options: dict[str, int | tuple[int, ...]] = {}
+    for text in given:
+        defaults = _options(make)
+        option, _, value = text.partition("=")
+        several = isinstance(
+            defaults[choose_from(f"option of {key}", option, defaults)], tuple
+        )
+        form = r"[1-9]\d{0,5}" + r"(-[1-9]\d{0,5})*" * several
+        if not re.fullmatch(form, value):
+            kind = "whole numbers joined by hyphens" if several else "a whole number"
+            raise UserError(
+                f"network {name!r}: {option} is {value!r}. Give {kind}, from 1 to "
+                "999999."
+            )
+        numbers = tuple(map(int, value.split("-")))
+        options[option] = numbers if several else numbers[0]
+    return partial(make, **options) if options else make
+
+
+def _options(make) -> dict[str, object]:
+    """Returns the options of a network that are whole numbers, with their defaults."""
+    every = inspect.signature(make).parameters.values()
+    named = {p.name: p.default for p in every if p.kind is p.KEYWORD_ONLY}
+    return {k: v for k, v in named.items() if isinstance(v, int | tuple)}
+
+
+def _asked(name, make, extra):
     """Selects the arguments that a network takes; checks the kind of its inputs."""
-    takes = inspect.signature(NETS[name]).parameters
+    takes = inspect.signature(make).parameters
     if ("vocab_size" in takes) != (extra["vocab_size"] is not None):
         kinds = ("texts", "numbers")
         reads, are = kinds if "vocab_size" in takes else reversed(kinds)
         raise UserError(
             f"network {name!r} reads {reads}, but the inputs are {are}. Networks on "
-            f"texts are {', '.join(GROUPS['text'])} (model.group=text), and they read "
-            "nothing else."
+            f"texts are {', '.join(text_networks())}, and they read nothing else."
         )
     return {key: value for key, value in extra.items() if key in takes}
 
 
+def text_networks() -> list[str]:
+    """Returns the networks that read texts."""
+    takes = {name: inspect.signature(make).parameters for name, make in NETS.items()}
+    return [name for name, arguments in takes.items() if "vocab_size" in arguments]
+
+
 def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
     """Returns the networks of a group, a network name or a tuple of names."""
-    if not isinstance(group, str):
-        return tuple(choose_from("network", name, NETS) for name in group)
-    name = choose_from("network or group", group, {*NETS, *GROUPS})
-    return GROUPS.get(name, (name,))
+    if isinstance(group, str):
+        key = group.partition("+")[0]
+        choose_from("network or group", key, {*NETS, *GROUPS})
+        group = GROUPS.get(group, (group,))
+    for name in group:
+        factory(name)
+    return tuple(group)
 
 
 def assign_networks(

@@ -1,7 +1,7 @@
-"""Residual networks of basic blocks: ResNet-4, 6, 8, 10 and 18.
+"""Residual networks: ResNet-4, 6, 8, 10, 18, 34, 50, 101 and 152.
 
 The first four in structure and names as in ProtoNorm's released code (`resnet8`):
-torchvision's ImageNet stem is kept, stages have one block each. ResNet-18 is
+torchvision's ImageNet stem is kept, stages have one block each. The others are
 torchvision's. He, Zhang, Ren, Sun, "Deep Residual Learning
 for Image Recognition", CVPR 2016, https://arxiv.org/abs/1512.03385.
 
@@ -61,6 +61,39 @@ class BasicBlock(nnx.Module):
         return jax.nn.relu(second(self.conv2(x, call), call) + short)
 
 
+class Bottleneck(nnx.Module):
+    """1x1, 3x3 and 1x1 convolution beside a shortcut; the last widens fourfold."""
+
+    def __init__(
+        self, inputs: int, width: int, stride: int, draws: InitialDraws, norm: Norm
+    ):
+        outputs = 4 * width
+        self.conv1, self.bn1 = Conv(inputs, width, 1, draws), norm(width)
+        self.conv2 = Conv(width, width, 3, draws, stride=stride, padding=1)
+        self.bn2 = norm(width)
+        self.conv3, self.bn3 = Conv(width, outputs, 1, draws), norm(outputs)
+        if stride != 1 or inputs != outputs:
+            short = Conv(inputs, outputs, 1, draws, stride=stride)
+            self.downsample = Chain(short, norm(outputs))
+
+    def __call__(self, x: Array, call: CallContext) -> Array:
+        """Maps [B, H, W, inputs] to [B, H', W', 4 * width]."""
+        short = self.downsample(x, call) if hasattr(self, "downsample") else x
+        x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
+        x = jax.nn.relu(self.bn2(self.conv2(x, call), call))
+        return jax.nn.relu(self.bn3(self.conv3(x, call), call) + short)
+
+
+basic = functools.partial(BasicBlock, norms=("bn1", "bn2"))
+DEPTHS = {  # layers -> block, its outputs over its width, blocks of each stage
+    18: (basic, 1, (2, 2, 2, 2)),
+    34: (basic, 1, (3, 4, 6, 3)),
+    50: (Bottleneck, 4, (3, 4, 6, 3)),
+    101: (Bottleneck, 4, (3, 4, 23, 3)),
+    152: (Bottleneck, 4, (3, 8, 36, 3)),
+}
+
+
 class ResNet(nnx.Module):
     """Stem, one stage per width, mean over the image: features at least 0."""
 
@@ -95,16 +128,17 @@ def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
     }
 
 
-def two_block_stages(draws: InitialDraws, norm: Norm) -> dict:
-    """Makes torchvision's `layer1` to `layer4` of two blocks each."""
-    inputs, options = (64, *WIDTHS), (("bn1", "bn2"), norm)
-    return {
-        f"layer{i + 1}": Chain(
-            BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws, *options),
-            BasicBlock(width, width, 1, draws, *options),
-        )
-        for i, width in enumerate(WIDTHS)
-    }
+def torchvision_stages(depth: int, draws: InitialDraws, norm: Norm) -> dict:
+    """Makes torchvision's `layer1` to `layer4`."""
+    block, widening, counts = DEPTHS[depth]
+    stages, inputs = {}, 64
+    for i, (width, count) in enumerate(zip(WIDTHS, counts, strict=False)):
+        stride, blocks = 1 if i == 0 else 2, []
+        for _ in range(count):
+            blocks.append(block(inputs, width, stride, draws, norm=norm))
+            stride, inputs = 1, widening * width
+        stages[f"layer{i + 1}"] = Chain(*blocks)
+    return stages
 
 
 def small(
@@ -126,21 +160,27 @@ def small(
 resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
 
 
-def resnet18(
+def torchvision(
+    depth: int,
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
     ops: Ops | None = None,
     *,
     norm: Norm = BatchNorm,
+    head: tuple[int, ...] = (),
 ) -> Net:
-    """torchvision's ResNet-18 with its ImageNet stem."""
-    channels = image_shape("resnet18", input_shape)[-1]
+    """torchvision's ResNet with its ImageNet stem; `head` has hidden layers' widths."""
+    channels = image_shape(f"resnet{depth}", input_shape)[-1]
 
     def body(draws):
-        return ResNet(channels, two_block_stages(draws, norm), draws, norm)
+        return ResNet(channels, torchvision_stages(depth, draws, norm), draws, norm)
 
-    return make_net(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+    sizes = {"num_classes": num_classes, "feat_dim": feat_dim, "hidden": head}
+    return make_net(body, **sizes, ops=ops)
 
 
+resnet18, resnet34, resnet50, resnet101, resnet152 = (
+    functools.partial(torchvision, depth) for depth in DEPTHS
+)
 resnet18_gn = functools.partial(resnet18, norm=GroupNorm)

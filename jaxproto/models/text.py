@@ -1,4 +1,4 @@
-"""fastText and TextCNN: networks on texts, given as tokens [B, L].
+"""fastText, TextCNN and logistic regression: networks on texts, tokens [B, L].
 
 Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017,
 https://arxiv.org/abs/1607.01759. Kim, "Convolutional Neural Networks for Sentence
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.dropout import dropout
+from jaxproto.models.dropout import Place, dropout, no_dropout
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.layers import (
     CallContext,
@@ -49,6 +49,11 @@ CLEAN = TextFeatures(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_
 CODE = TextFeatures(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
 
 
+def unit_normal(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
+    """Draws from N(0, 1), PyTorch's default of embeddings."""
+    return draws.normal(shape)
+
+
 class Embedding(nnx.Module):
     """A vector for each token; padding has zeros that are never trained.
 
@@ -57,8 +62,8 @@ class Embedding(nnx.Module):
     CPU cores. Sorting tokens before their rows are added up was not faster.
     """
 
-    def __init__(self, words: int, width: int, draws: InitialDraws):
-        table = draws.normal((words, width))  # N(0, 1), as PyTorch draws it
+    def __init__(self, words: int, width: int, draws: InitialDraws, init=unit_normal):
+        table = init(draws, (words, width))
         self.table = nnx.Param(table.at[PADDING].set(0))
 
 
@@ -78,7 +83,7 @@ class Conv1d(nnx.Module):
 
 
 class FastText(nnx.Module):
-    """The mean of the words' vectors and a linear layer."""
+    """The mean of the words' vectors and, with `hidden`, a linear layer."""
 
     def __init__(
         self,
@@ -87,10 +92,12 @@ class FastText(nnx.Module):
         dtype: str,
         reading: TextFeatures,
         draws: InitialDraws,
+        hidden: bool = True,
     ):
         self.dtype, self.reading = dtype, reading
         self.embedding = Embedding(words, width, draws)
-        self.fc1 = Linear(width, width, draws)
+        if hidden:
+            self.fc1 = Linear(width, width, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]; the mean of no word is 0."""
@@ -103,7 +110,9 @@ class FastText(nnx.Module):
         total_BD = call.ops.cut(total, x, jnp.max(length_B))
         many_B1 = jnp.maximum(length_B, 1)[:, None]
         mean_BD = total_BD / many_B1.astype(self.dtype)
-        return self.reading.features(self.fc1(mean_BD, call))
+        hidden = hasattr(self, "fc1")
+        feat_BD = self.fc1(mean_BD, call) if hidden else mean_BD
+        return self.reading.features(feat_BD)
 
 
 class TextCNN(nnx.Module):
@@ -179,14 +188,16 @@ def network(
     *,
     vocab_size: int,
     compute_dtype: str = "float32",
+    place: Place = no_dropout,
 ) -> Net:
     """Returns a network on texts whose vectors have as many values as its features.
 
     Args:
-      make: `FastText` or `TextCNN`.
+      make: class of the body.
       reading: `CLEAN` or `CODE`.
       vocab_size: rows of the embedding, padding and the unknown word among them.
       compute_dtype: of the body.
+      place: where dropout acts.
 
     Raises:
       UserError: an input is no row of tokens.
@@ -201,10 +212,14 @@ def network(
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,
+        place=place,
     )
 
 
 fasttext = functools.partial(network, FastText, CLEAN)
 fasttext_code = functools.partial(network, FastText, CODE)
+text_logistic = functools.partial(
+    network, functools.partial(FastText, hidden=False), CLEAN
+)
 textcnn = functools.partial(network, TextCNN, CLEAN)
 textcnn_code = functools.partial(network, TextCNN, CODE)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxproto import mesh
+from jaxproto.data import domains
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluated_rows
 from jaxproto.federation import Model
@@ -95,6 +96,7 @@ def record(
         **last._asdict(),
         "bytes_by_client": _bytes_by_client(last),
         **_correct_by_client(id_K, right, size_K),
+        **correct_by_domain(exp, id_K, right, size_K),
         "bytes_total": total,
         **{name: float(value) for name, value in outcome.diagnostics.items()},
         "every_round": {
@@ -127,6 +129,22 @@ def _correct_by_client(id_K: np.ndarray, right, size_K: np.ndarray) -> dict[str,
         return {}
     columns = correct_columns(id_K, right, size_K).items()
     return {"by_client": {name: a.astype(int).tolist() for name, a in columns}}
+
+
+def correct_by_domain(
+    exp: Experiment, id_K: np.ndarray, right, size_K: np.ndarray
+) -> dict[str, dict]:
+    """Returns `by_domain`, if the test examples of each client are from one domain."""
+    names = exp.dataset.domains
+    tests = [exp.partition.test[i] for i in id_K]
+    domain_K = domains.domains_of_clients(exp.dataset, tests)
+    if domain_K is None or len(names) > MAX_LISTED_ACCURACIES:
+        return {}
+    columns = {"test_examples": size_K}
+    columns |= {f"correct_{rule}": hits_K for rule, hits_K in right.items()}
+    sums = {k: np.bincount(domain_K, a, len(names)) for k, a in columns.items()}
+    whole = {k: a.astype(int).tolist() for k, a in sums.items()}
+    return {"by_domain": {"name": list(names), **whole}}
 
 
 def correct_columns(

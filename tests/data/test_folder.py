@@ -187,3 +187,18 @@ def test_a_run_says_what_was_found_and_saves_the_numbers_of_classes(tmp_path):
     assert re.search(r"cat:\d+, dog:\d+", said.getvalue())
     written = json.loads((tmp_path / "classes.json").read_text())
     assert written == {"cat": 0, "dog": 1}
+
+
+def test_folders_of_domains_are_sources_of_one_training_part(tmp_path):
+    """Rows are in the order of class, then domain; a domain may lack a class."""
+    sketch = classes(tmp_path / "sketch", each=2)
+    photo = classes(tmp_path / "photo", ("cat",), each=1)
+    data = registry.load(f"domains:{tmp_path}")
+    assert np.array_equal(data.x, np.stack([*photo, *sketch]))
+    assert data.y.tolist() == [0, 0, 0, 1, 1] and data.classes == ("cat", "dog")
+    assert data.domains == ("photo", "sketch")
+    assert data.domain.tolist() == [0, 1, 1, 1, 1] and data.train_size == 5
+    assert registry.load(f"domains:{tmp_path}").domains == data.domains  # of the cache
+    (tmp_path / "paint").mkdir()
+    with refused("paint of", "have no class folders", "or use folder:PATH"):
+        registry.load(f"domains:{tmp_path}")

@@ -113,6 +113,53 @@ def test_quantity_shares_are_those_of_the_dirichlet_distribution():
     assert np.var(np.array(shares) / 1e4) == pytest.approx(0.09 / 6, rel=0.1)
 
 
+@fast
+@given(class_sizes, st.integers(1, 12), st.integers(1, 3), seeds)
+def test_shards_are_equal_pieces_of_the_examples_in_the_order_of_classes(
+    sizes, clients, each, seed
+):
+    """FedAvg 3: a client of two shards has few classes."""
+    assume(clients * each <= sum(sizes))
+    dataset = shuffled(sizes)
+    client_rows = hands_of(registry.shards(each), dataset, clients, seed)
+    size_K = [*map(len, client_rows)]
+    assert max(size_K) - min(size_K) <= each
+    whole = [np.unique(dataset.y[rows]).size for rows in client_rows]
+    least = len(dataset.y) // (clients * each)
+    smallest = min(size for size in sizes if size)
+    assert smallest < least + 1 or max(whole) <= 2 * each
+
+
+@fast
+@given(st.lists(st.integers(30, 60), min_size=1, max_size=8), st.data(), seeds)
+def test_extended_dirichlet_draws_classes_and_divides_each(sizes, data, seed):
+    """Every class has a client, no client a class that it did not draw."""
+    classes = data.draw(st.integers(1, len(sizes)))
+    clients = data.draw(st.integers(-(-len(sizes) // classes), 12))
+    dataset = shuffled(sizes)
+    scheme = registry.extended_dirichlet(classes, 100.0, min_size=1)
+    held_KC = count(dataset.y, hands_of(scheme, dataset, clients, seed))
+    assert ((held_KC > 0).sum(axis=1) <= classes).all()
+    assert (held_KC.sum(axis=0) == np.array(sizes)).all()
+
+
+def test_extended_dirichlet_deals_classes_if_no_draw_covers_them():
+    """Ten clients draw one of ten classes each: 10! / 10^10 of the draws cover all."""
+    scheme = registry.extended_dirichlet(1, 1.0, max_tries=3)
+    held_KC = count(shuffled([9] * 10).y, hands_of(scheme, shuffled([9] * 10), 10))
+    assert sorted((held_KC > 0).argmax(1).tolist()) == list(range(10))
+    uneven = registry.extended_dirichlet(10, 0.01, min_size=4, max_tries=1)
+    assert min(map(len, hands_of(uneven, shuffled([9] * 10), 10))) >= 4
+
+
+def test_logarithms_of_lognormal_sizes_have_the_standard_deviation():
+    y, rng = np.zeros(100_000, int), np.random.default_rng(0)
+    for sigma in (0.0, 0.5, 1.0):
+        scheme = registry.lognormal_sizes(sigma, min_size=1)
+        size_K = np.array([len(rows) for rows in scheme.assign(y, 1, 500, rng)])
+        assert np.std(np.log(size_K)) == pytest.approx(sigma, abs=0.05)
+
+
 def test_small_alpha_is_more_uneven_than_large_alpha():
     dataset = labels_only([500] * 10)
     pairs = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from support.every import check_every, every
-from support.networks import build, relative, shapes
+from support.networks import build, relative, shapes, small
 
 from jaxproto import models
 from jaxproto.errors import UserError
@@ -44,11 +44,7 @@ def stream(i, name, shape):
 
 def tiny(name):
     """Parameters and statistics of a network that reads 16x16 images, and its name."""
-    options = dict(TINY)
-    if name == "spiral_mlp":
-        options |= {"input_shape": (2,), "feat_dim": 2}
-    if name.removesuffix("_code") in models.GROUPS["text"]:
-        options |= {"input_shape": (6,), "vocab_size": 9}
+    options = small(name, TINY["input_shape"])
     trees = shapes(models.build(name, **options))
     leaves, structure = jax.tree.flatten(trees)
     rng = np.random.default_rng(0)
@@ -100,7 +96,7 @@ def test_a_golden_network_is_matched(name, case, form):
 
 
 @pytest.mark.long
-@every(sorted(set(models.NETS) - {"cnn4_d"}))
+@every([*sorted(set(models.NETS) - {"cnn4_d"}), "cnn4+head=6-4"])
 def test_there_and_back_again_changes_nothing(name):
     params, norm, options = tiny(name)
     again = models.from_torch(name, models.to_torch(params, norm), **options)
@@ -148,6 +144,31 @@ TORCHVISION = {  # torchvision 0.29: some of each kind of name, with the shapes 
     "cnn4": "base.conv1.0.weight 32,1,5,5  base.conv2.0.bias 64  "
     "base.fc1.0.weight 512,64",
     "spiral_mlp": "base.fc1.weight 16,2  head.weight 3,2",
+    "googlenet": """
+        base.conv1.conv.weight 64,1,7,7  base.inception3a.branch1.bn.running_var 64
+        base.inception4b.branch3.1.conv.weight 64,24,3,3
+        base.inception5b.branch4.1.conv.weight 128,832,1,1
+    """,
+    "resnet50": """
+        base.layer1.0.downsample.0.weight 256,64,1,1  base.layer3.5.conv3.weight
+        1024,256,1,1  base.layer4.2.bn3.running_mean 2048
+    """,
+    "vit_b_16": """
+        base.class_token 1,1,768  base.conv_proj.weight 768,1,16,16
+        base.encoder.pos_embedding 1,2,768  base.encoder.ln.weight 768
+        base.encoder.layers.encoder_layer_0.self_attention.in_proj_weight 2304,768
+        base.encoder.layers.encoder_layer_11.self_attention.out_proj.bias 768
+        base.encoder.layers.encoder_layer_3.mlp.0.weight 3072,768
+        head.2.weight 3,768
+    """,
+    "harcnn": "base.conv1.0.weight 32,3,1,9  base.conv2.0.bias 64",
+    "cnn4+head=6-4": "head.0.weight 6,5  head.4.bias 3",
+    "lstm": "base.lstm.weight_ih_l1 20,5  base.lstm.bias_hh_l0 20",
+    "bilstm": "base.lstm_layer.weight_hh_l0_reverse 20,5  base.fc1.weight 5,10",
+    "transformer": """
+        base.class_token 1,1,8  base.encoder.layers.1.self_attn.in_proj_bias 24
+        base.encoder.layers.0.norm2.weight 8
+    """,
     "fasttext": "base.embedding.weight 9,5  base.fc1.weight 5,5",
     "textcnn": """
         base.embedding.weight 9,5  base.conv1.0.weight 100,5,3

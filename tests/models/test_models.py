@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.every import every
 from support.fast_jit import jit
-from support.networks import CODE, KEY, TEXT, build, dtypes, output, shapes, size
+from support.networks import KEY, build, dtypes, output, shapes, size, small
 from support.refusal import refused
 
 from jaxproto import models
@@ -20,6 +20,7 @@ from jaxproto.models import layers, ops
 
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 LARGE = (*models.GROUPS["Ht0"], "resnet18")
+HUGE = ("resnet50", "resnet101", "resnet152", "vit_b_16", "vit_b_32")
 
 RELEASED = [  # of the PyTorch originals: body, running statistics; K, d, printed total
     ("resnet4", 83_520, 384),
@@ -34,6 +35,12 @@ RELEASED = [  # of the PyTorch originals: body, running statistics; K, d, printe
     ("efficientnet_b0", 4_007_548, 42_016, 100, 500, 4_057_648),
     ("efficientnet_b0_code", 4_007_548, 42_016),
     ("cnn4", 873_408, 0),
+    # torchvision's totals are those of its own feature widths
+    ("googlenet", 5_599_904, 14_560, 1000, 1024, 6_624_904),
+    ("resnet34", 21_284_672, 17_024, 1000, 512, 21_797_672),
+    ("resnet50", 23_508_032, 53_120, 1000, 2048, 25_557_032),
+    ("resnet101", 42_500_160, 105_344, 1000, 2048, 44_549_160),
+    ("resnet152", 58_143_808, 151_424, 1000, 2048, 60_192_808),
 ]
 
 
@@ -53,24 +60,37 @@ def test_networks_of_other_inputs_have_the_released_sizes():
     assert size(shapes(build("cnn4", (64, 64, 3)))[0]) == 5_597_010
     params, _ = shapes(build("cnn4_d", dim=100))
     assert params["body"]["fc1"]["0"]["kernel"].shape == (1600, 100)
+    for patch, total in ((16, 86_567_656), (32, 88_224_232)):  # torchvision's at 224
+        params, norm = shapes(build(f"vit_b_{patch}", (224, 224, 3)))
+        assert size(params["body"]) == total - 768 * 1000 - 1000 and not norm
     params, norm = shapes(build("spiral_mlp", (2,), 6, 2))
     assert size(params) == 242 and list(params["head"]) == ["kernel"] and not norm
 
 
-@every(models.NETS)
-def test_apply_keeps_shapes_and_trees(name):
-    shape, dim = ((2,), 2) if name == "spiral_mlp" else ((8, 8, 1), 7)
-    options, dtype = {}, jnp.float32
-    if name in TEXT + CODE:
-        shape, options, dtype = (8,), {"vocab_size": 9}, jnp.int32
-    net = build(name, shape, 3, dim, **options)
+def check_apply(name):
+    sizes = small(name)
+    net, shape = models.build(name, **sizes), sizes["input_shape"]
+    dtype = jnp.int32 if "vocab_size" in sizes else jnp.float32
     params, norm = shapes(net)
     assert set(params) == {"body", "head"}
     for train in (False, True):
         out = output(net, (params, norm), (4, *shape), train, dtype)
-        assert (out.feat.shape, out.logits.shape) == ((4, dim), (4, 3))
+        assert (out.feat.shape, out.logits.shape) == ((4, sizes["feat_dim"]), (4, 3))
         assert out.norm == norm
         assert dtypes((params, out)) == {"float32"}
+    logits = jax.eval_shape(net.head, params["head"], out.feat)
+    assert logits.shape == (4, 3)
+
+
+@every(sorted({*models.NETS} - {*HUGE}))
+def test_apply_keeps_shapes_and_trees(name):
+    check_apply(name)
+
+
+@pytest.mark.long
+@every(HUGE)
+def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name):
+    check_apply(name)
 
 
 def check_fits(name, shape):
@@ -119,7 +139,10 @@ def test_statistics_move_in_training_only_and_init_maps_over_clients():
     assert np.std(kernel[0]) == pytest.approx(expected, rel=0.05)
 
 
-@every([("mlp", (8, 8, 1), 9), ("spiral_mlp", (2,), 2)])
+HEADS = [("mlp", (8, 8, 1), 9), ("spiral_mlp", (2,), 2)]
+
+
+@every([*HEADS, ("cnn4+head=6-5", (8, 8, 1), 9)])
 def test_head_is_the_last_layer_of_apply(name, shape, dim):
     net = build(name, shape, 4, dim)
     params, norm = jit(net.init)(KEY)
@@ -170,8 +193,8 @@ def test_ht0_is_the_papers_group_in_the_codes_order():
 
 
 def test_groups_are_of_networks_and_code_groups_differ_in_dropout_only():
-    for names in models.GROUPS.values():
-        assert set(names) <= set(models.NETS)
+    for group, names in models.GROUPS.items():
+        assert models.group_members(group) == names
     pairs = zip(models.GROUPS["Ht0"], models.GROUPS["Ht0_code"], strict=True)
     assert {code.removesuffix("_code") == clean for clean, code in pairs} == {True}
 
@@ -183,6 +206,23 @@ def test_client_i_gets_entry_i_mod_n():
     assert models.assign_networks("resnet4", range(2)) == ("resnet4", "resnet4")
     assert models.assign_networks(("mlp", "cnn4"), (3,)) == ("cnn4",)
     assert models.assign_networks("text", range(4)) == ("fasttext", "textcnn") * 2
+
+
+def test_options_of_a_name_are_arguments_and_groups_are_htfllibs():
+    """HtFLlib: client i has network i and head i, each mod their number."""
+    names = models.GROUPS["HtFE-img-8-HtC-img-4"]
+    assert names[:2] == ("cnn4", "googlenet+head=512")
+    assert names[7] == "resnet152+head=128"
+    assert [len(models.GROUPS[f"HtFE-sen-{n}"]) for n in (2, 3, 5, 8)] == [2, 3, 5, 8]
+    assert models.GROUPS["HtFE-sen-5"][-1] == "harcnn+layers=3+stride=1"
+    assert models.GROUPS["HtFE-txt-5-3"][-1] == "transformer+layers=16+heads=16"
+    shape = {"input_shape": (128, 9, 1), "num_classes": 6, "feat_dim": 4}
+    for name in models.GROUPS["HtFE-sen-8"]:
+        net = models.build(name, **shape)
+        assert output(net, shapes(net), (2, 128, 9, 1)).logits.shape == (2, 6)
+    head = shapes(build("cnn4+head=512-256"))[0]["head"]
+    sizes = [head[place]["kernel"].shape for place in "024"]
+    assert sizes == [(500, 512), (512, 256), (256, 10)]
 
 
 IMAGES = "'{}' takes images [height, width, channels], but an input has shape {}"
@@ -201,6 +241,25 @@ BAD = [
     (lambda: build("cnn4", (3, 3, 1)), "at least 4x4 pixels, not (3, 3, 1)"),
     (lambda: build("spiral_mlp", (8, 8, 1), dim=2), "shape (2,), not (8, 8, 1"),
     (lambda: build("spiral_mlp", (2,), dim=3), "2 features, but feat_dim is 3"),
+    (
+        lambda: build("cnn4+haed=3"),
+        "option of cnn4 'haed'. Did you mean 'head'",
+    ),
+    (lambda: build("cnn4+head=3-0"), "head is '3-0'. Give whole numbers joined by hyp"),
+    (lambda: build("harcnn+layers=4", (64, 3, 1)), "has 1 to 3 layers, not 4"),
+    (
+        lambda: build("harcnn", (12, 3, 1)),
+        "enough steps, but an input has shape (12",
+    ),
+    (lambda: build("vit_b_32", (28, 28, 1)), "pixels, but an image has 28x28"),
+    (
+        lambda: build("transformer", (9,), dim=12, vocab_size=9),
+        "feat_dim is 12. Set model.feat_dim to a multiple of 8",
+    ),
+    (
+        lambda: models.group_members(("resnet4", "mlq+a=1")),
+        "unknown network 'mlq'",
+    ),
     (lambda: build("mlp", dim=0), "feat_dim is 0; it must be at least 1"),
     (lambda: build("mlp", classes=0), "num_classes is 0; it must be at least 1"),
     (lambda: build("fasttext", (9,)), NO_NUMBERS),

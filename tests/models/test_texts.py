@@ -19,6 +19,7 @@ from jaxproto.types import PADDING
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 WORDS, DIM = 30, 12
+ORDERED = ("lstm", "gru", "bilstm", "transformer+heads=4")  # read words in their order
 LENGTHS = (0, 1, 2, 3, 4, 5, 9)  # of the texts below; filters see 3, 4 and 5 words
 
 
@@ -80,7 +81,7 @@ def test_parameter_counts_are_the_released_ones_and_any_length_fits(name):
         assert dtypes((trees, out)) == {"float32"}
 
 
-@every(TEXT)
+@every([*TEXT, *ORDERED])
 def test_padding_changes_no_feature_and_no_gradient(name):
     """Texts of padding alone have finite ones."""
     params, found = started(name), []
@@ -94,7 +95,7 @@ def test_padding_changes_no_feature_and_no_gradient(name):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(found))
 
 
-@every(TEXT + CODE)
+@every([*TEXT, *CODE, *ORDERED])
 def test_texts_of_any_length_are_read_to_their_end(name):
     """Against the form of the operation that cuts nothing."""
     params = started(name)

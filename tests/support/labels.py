@@ -7,12 +7,15 @@ from jaxproto.data.partitions import registry
 
 BY_LABEL = {  # the number of each class at each client does not depend on the order
     "dirichlet": registry.dirichlet(0.3),
+    "extended_dirichlet": registry.extended_dirichlet(2, 0.3),
     "pathological": registry.pathological(2),
     "pfllib": registry.pfllib_dirichlet(0.5, least_samples=3),
     "pfllib_pathological": registry.pfllib_pathological(2),
 }
 BY_SIZE = {"iid": registry.iid(), "quantity": registry.quantity_skew(0.5)}
+BY_SIZE |= {"lognormal": registry.lognormal_sizes(1.0)}
 SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": registry.by_domain()}
+SCHEMES |= {"shards": registry.shards(2)}
 
 
 def labels_only(sizes, test=0):

@@ -9,11 +9,22 @@ from jaxproto import models
 
 KEY = jax.random.key(0)
 TEXT, CODE = models.GROUPS["text"], models.GROUPS["text_code"]
+SHAPES = {"spiral_mlp": (2,), "harcnn": (64, 3, 1)}  # of inputs that are no images
+SHAPES |= {f"vit_b_{patch}": (patch, patch, 1) for patch in (16, 32)}
 
 
 def build(name, shape=(32, 32, 3), classes=10, dim=500, **options):
     sizes = {"input_shape": shape, "num_classes": classes, "feat_dim": dim}
     return models.build(name, **sizes, **options)
+
+
+def small(name, image=(8, 8, 1)):
+    """Sizes of a small network: arguments of `models.build`."""
+    texts = {"input_shape": (6,), "vocab_size": 9}
+    only = texts if name in models.registry.text_networks() else {}
+    dim = {"spiral_mlp": 2, "transformer": 8}.get(name, 5)
+    sizes = {"input_shape": SHAPES.get(name, image), "num_classes": 3, "feat_dim": dim}
+    return sizes | only
 
 
 def shapes(net):

@@ -126,6 +126,81 @@ def pathological(classes_per_client: int) -> Scheme:
     return Scheme(assign)
 
 
+def shards(classes_per_client: int) -> Scheme:
+    """Sorts examples by class, cuts them into equal shards, deals some to each client.
+
+    McMahan et al., "Communication-Efficient Learning of Deep Networks from
+    Decentralized Data", AISTATS 2017, https://arxiv.org/abs/1602.05629: two shards for
+    each client.
+
+    Args:
+      classes_per_client: shards of a client; it has at most one class more for each,
+        where a shard reaches from a class to the next.
+    """
+    check_whole("classes_per_client", classes_per_client)
+
+    def assign(y_N, num_classes, clients, rng):
+        check_enough_examples(len(y_N), clients, classes_per_client)
+        rows = [rng.permutation(own) for own in rows_by_class(y_N, num_classes)]
+        every = np.array_split(np.concatenate(rows), clients * classes_per_client)
+        deal_KS = rng.permutation(len(every)).reshape(clients, -1)
+        return [np.concatenate([every[i] for i in deal_S]) for deal_S in deal_KS]
+
+    return Scheme(assign)
+
+
+def extended_dirichlet(
+    classes_per_client: int, alpha: float, *, min_size: int = 2, max_tries: int = 100
+) -> Scheme:
+    """Draws some classes for each client, and divides a class by Dirichlet(alpha).
+
+    Li, Lyu, "Convergence Analysis of Sequential Federated Learning on Heterogeneous
+    Data", NeurIPS 2023, https://arxiv.org/abs/2311.03154.
+
+    Deviations:
+      paper: draws until every class has a client and every client enough examples.
+        Here: at most `max_tries` draws of each; then classes are dealt as by
+        `pathological`, and clients are topped up as by `dirichlet`.
+
+    Args:
+      classes_per_client: classes that a client draws.
+      alpha: small is uneven among the clients of a class.
+      min_size: examples per client.
+      max_tries: draws of classes and of proportions.
+    """
+    check_whole("classes_per_client", classes_per_client)
+    check_positive("alpha", alpha)
+    check_whole("max_tries", max_tries)
+
+    def assign(y_N, num_classes, clients, rng):
+        check_enough_examples(len(y_N), clients, min_size)
+        count_C = np.bincount(y_N, minlength=num_classes)
+        there = np.flatnonzero(count_C)
+        check_classes(len(there), classes_per_client)
+        _check_places(len(there), clients, classes_per_client)
+        owns_KC = np.zeros((clients, num_classes), bool)
+        for _ in range(max_tries):
+            draw_KC = rng.random((clients, len(there)))
+            rank_KC = draw_KC.argsort(1).argsort(1)
+            owns_KC[:, there] = rank_KC < classes_per_client
+            if owns_KC.any(0)[there].all():
+                break
+        else:
+            owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
+        for _ in range(max_tries):
+            count_KC = np.zeros((clients, num_classes), int)
+            for c in there:
+                owners = np.flatnonzero(owns_KC[:, c])
+                share_S = rng.dirichlet(np.full(len(owners), alpha))
+                cut_S = np.rint(np.cumsum(share_S)[:-1] * count_C[c]).astype(int)
+                count_KC[owners, c] = np.diff(cut_S, prepend=0, append=count_C[c])
+            if count_KC.sum(1).min() >= min_size:
+                break
+        return _deal(y_N, ensure_min_size(count_KC, min_size), rng)
+
+    return Scheme(assign)
+
+
 def _owners(exists_C, clients, classes_per_client, rng):
     """Returns the classes of each client [K, C] bool, those with most places first."""
     left_C = np.zeros(len(exists_C), int)

@@ -14,11 +14,14 @@ Deviations:
     examples, so it is a data set of its own (save one with its domains).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import domains
 from jaxproto.data.partitions.label_skew import (
+    Rng,
     Scheme,
     check_enough_examples,
     check_positive,
@@ -26,6 +29,8 @@ from jaxproto.data.partitions.label_skew import (
     ensure_min_size,
     rows_by_class,
 )
+
+Shares = Callable[[int, Rng], np.ndarray]  # clients, rng -> shares [K]
 
 
 def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
@@ -39,13 +44,38 @@ def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> S
       max_tries: draws, until every client has `min_size`, before topping up.
     """
     check_positive("alpha", alpha)
+    return uneven_sizes(
+        lambda clients, rng: rng.dirichlet(np.full(clients, alpha)), min_size, max_tries
+    )
+
+
+def lognormal_sizes(sigma: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
+    """Shuffles all examples and cuts them into log-normal sizes.
+
+    Sizes are uneven with a long tail; labels are alike up to chance.
+
+    Args:
+      sigma: standard deviation of the sizes' logarithms; 0 makes sizes equal.
+      min_size: examples per client.
+      max_tries: draws, until every client has `min_size`, before topping up.
+    """
+
+    def shares(clients, rng):
+        size_K = rng.lognormal(sigma=sigma, size=clients)
+        return size_K / size_K.sum()
+
+    return uneven_sizes(shares, min_size, max_tries)
+
+
+def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
+    """Shuffles all examples and cuts them into drawn shares [K]."""
     check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
         del num_classes
         check_enough_examples(len(y_N), clients, min_size)
         for _ in range(max_tries):
-            share_K = rng.dirichlet(np.full(clients, alpha))
+            share_K = shares(clients, rng)
             end_K = np.rint(np.cumsum(share_K) * len(y_N)).astype(int)
             size_K = np.diff(end_K[:-1], prepend=0, append=len(y_N))
             if size_K.min() >= min_size:

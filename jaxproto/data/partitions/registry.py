@@ -16,17 +16,26 @@ from jaxproto.data.partitions.label_skew import (
     Rng,
     Scheme,
     dirichlet,
+    extended_dirichlet,
     iid,
     pathological,
+    shards,
 )
-from jaxproto.data.partitions.other_skews import by_domain, quantity_skew
+from jaxproto.data.partitions.other_skews import (
+    by_domain,
+    lognormal_sizes,
+    quantity_skew,
+)
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 
 PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "iid": iid,
     "dirichlet": dirichlet,
+    "extended_dirichlet": extended_dirichlet,
     "pathological": pathological,
+    "shards": shards,
     "quantity": quantity_skew,
+    "lognormal": lognormal_sizes,
     "feature": by_domain,
     "pfllib": pfllib_dirichlet,
     "pfllib_pathological": pfllib_pathological,

@@ -3,6 +3,8 @@
     PATH/cat/1.png             PATH/train/cat/1.png
     PATH/dog/2.jpg             PATH/val/..., PATH/test/dog/2.jpg
 
+With several domains, a folder of class folders per domain: PATH/sketch/cat/1.png.
+
 Classes are the names of the folders, sorted; images are in order of class and path.
 The orientation in EXIF data is ignored, and the first of several frames is read.
 """
@@ -15,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import decoded_cache, image_files
+from jaxproto.data import decoded_cache, domains, image_files
 from jaxproto.data.dataset import Dataset, make_dataset
 
 PARTS = {  # folders above the classes, and the part that they belong to
@@ -35,23 +37,30 @@ class FolderListing(NamedTuple):
     classes: list[str]
     notes: list[str]
 
+    def flat(self, part: str) -> list[str]:
+        """Returns the images of a part in the order of rows."""
+        return [file for some in self.files[part] for file in some]
 
-def load(path: str | os.PathLike, size: int = 0) -> Dataset:
+
+def load(
+    path: str | os.PathLike, size: int = 0, several_domains: bool = False
+) -> Dataset:
     """Reads the data set in a folder of class folders.
 
     Args:
       path: the folder. With train/ in it (and val/, which is pooled into it, and
         test/), the class folders lie there; without, all of it is for training.
       size: height and width that images are resized to; 0 leaves them as they are.
+      several_domains: whether the folders in `path` are domains of class folders.
 
     Raises:
       UserError: no such folder, no classes or no images; damaged images; images of
         several sizes without `size`; the same file in two classes.
     """
-    name = f"folder:{path}"
+    name = f"{'domains' if several_domains else 'folder'}:{path}"
     root = Path(os.path.expanduser(path)).absolute()
-    found = _list(name, root)
-    every = [file for part in found.files.values() for some in part for file in some]
+    found = _list(name, root, _domains if several_domains else _parts)
+    every = [file for part in found.files for file in found.flat(part)]
     what: dict[str, str | int] = {
         "kind": "folder",
         "path": str(root),
@@ -62,14 +71,18 @@ def load(path: str | os.PathLike, size: int = 0) -> Dataset:
     made = decoded_cache.load_or_decode(
         name, what, lambda begin: _read(name, root, found, size, begin)
     )
-    return made._replace(notes=(*found.notes, *made.notes))
+    made = made._replace(notes=(*found.notes, *made.notes))
+    if not several_domains:
+        return made
+    names = [Path(file).relative_to(root).parts[0] for file in every]
+    return domains.attach_domains(made, np.array(names))
 
 
-def _list(name, root):
+def _list(name, root, parts_of):
     """Lists classes and images without opening any."""
     if not root.is_dir():
         raise errors.UserError(f"{name}: no such folder. Looked for {root}.")
-    parts, notes = _parts(name, root)
+    parts, notes = parts_of(name, root)
     classes = sorted({c for folders in parts.values() for f in folders for c in f})
     if not classes:
         raise errors.UserError(
@@ -114,6 +127,19 @@ def _parts(name, root):
     left = [folder for folder in above if folder not in PARTS]
     note = f"{name}: beside train, these folders are not read: {errors.first_few(left)}"
     return {"train": parts["train"], **parts}, [note] * bool(left)
+
+
+def _domains(name, root):
+    """Returns the class folders of all domains as the training part."""
+    above = _folders(name, root)
+    each = {domain: _folders(name, folder) for domain, folder in above.items()}
+    if empty := [domain for domain, classes in each.items() if not classes]:
+        raise errors.UserError(
+            f"{name}: {errors.first_few(empty)} of {root} have no class folders. Put "
+            "the images of each class and domain into a folder of its own, "
+            "PATH/sketch/cat/1.png, or use folder:PATH for one domain."
+        )
+    return {"train": [*each.values()]}, []
 
 
 def _folders(name, path):

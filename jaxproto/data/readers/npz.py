@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from jaxproto import errors
 from jaxproto.data import dataset, decoded_cache, domains, host_memory
 from jaxproto.data.resize import resize_and_join
 from jaxproto.io import atomic
+from jaxproto.types import SPECIAL
 
 TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
-OPTIONAL = ("num_classes", "domain_train", "domain_test")
+OPTIONAL = ("num_classes", "domain_train", "domain_test", "tokens")
 LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
 
 
@@ -43,8 +45,9 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     """Reads the data set in an npz file.
 
     The keys are x_train, y_train and optionally x_test, y_test, num_classes (if labels
-    do not include the last class), and domain_train, domain_test for sources of
-    examples.
+    do not include the last class), domain_train, domain_test for sources of examples,
+    and tokens, the vocabulary of inputs that are tokens: padding and the unknown word
+    first.
 
     Args:
       path: of the file.
@@ -89,12 +92,13 @@ def _load(name, path, pixels, begin):
     test = (arrays["x_test"], arrays["y_test"]) if needed != TRAIN else None
 
     def join(parts):
-        if parts[0].dtype.kind in "UT" and not pixels:
+        if parts[0].dtype.kind in "UTi" and not pixels:
             return dataset.join(parts)
         return resize_and_join(name, parts, pixels, begin)
 
     declared = _declared_classes(name, arrays)
-    made = dataset.make_dataset(name, train, test, declared, join=join)
+    more = {"tokens": _vocabulary(name, arrays), "join": join}
+    made = dataset.make_dataset(name, train, test, declared, **more)
     if "domain_train" not in arrays:
         return made
     return domains.attach_domains(
@@ -118,6 +122,19 @@ def _read(path, name):
 
 def _absolute(path):
     return os.path.abspath(path)
+
+
+def _vocabulary(name, arrays):
+    if "tokens" not in arrays:
+        return ()
+    tokens = np.ravel(arrays["tokens"]).tolist()
+    words = all(isinstance(t, str) and t and not re.search(r"\s", t) for t in tokens)
+    if tuple(tokens[: len(SPECIAL)]) != SPECIAL or not words:
+        raise errors.UserError(
+            f"{name}: tokens is no vocabulary. Save texts without blanks, of which the "
+            f"first two are {' and '.join(SPECIAL)}."
+        )
+    return tuple(tokens)
 
 
 def _declared_classes(name, arrays):

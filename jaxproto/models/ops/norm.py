@@ -91,7 +91,7 @@ def batch_norm_backward(sums, eps, kept, grads):
 batch_norm.defvjp(batch_norm_forward, batch_norm_backward)
 
 
-@functools.partial(jax.jit, static_argnames="sums")
+@functools.partial(jax.jit, static_argnames=("sums", "eps"))
 def with_batch(
     x: Array,
     scale: Array,
@@ -99,14 +99,16 @@ def with_batch(
     mean: Array,
     var: Array,
     sums: channel_sums.Sums,
+    *,
+    eps: float = EPS,
 ) -> tuple[Array, Array, Array]:
     """Normalises x [..., C] by itself, and updates the running statistics."""
-    out, own_mean, own_var = batch_norm(x, scale, bias, mean, sums)
+    out, own_mean, own_var = batch_norm(x, scale, bias, mean, sums, eps)
     elements = x.size // x.shape[-1]
     return out, *update_stats(mean, var, own_mean, own_var, elements)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="eps")
 def with_stats(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, eps: float = EPS
 ) -> Array:

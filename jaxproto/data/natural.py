@@ -1,0 +1,328 @@
+"""Data sets whose examples come from people, writers or roles, made of archives.
+
+`jaxproto prepare NAME --manual_dir=DIR` writes an npz file with the source of every
+example; with the partition `feature` each source is a client.
+
+  uci_har      30 people, 6 activities, windows of 128 steps of 9 channels. Anguita et
+               al., "A Public Domain Dataset for Human Activity Recognition Using
+               Smartphones", ESANN 2013.
+  pamap2       9 people, 12 activities, windows of 256 steps of 27 channels. Reiss,
+               Stricker, "Introducing a New Benchmarked Dataset for Activity
+               Monitoring", ISWC 2012.
+  femnist      about 3,500 writers, 62 characters; LEAF's JSON files.
+  shakespeare  about 1,100 roles, the next of 80 characters; LEAF's JSON files. Caldas
+               et al., "LEAF: A Benchmark for Federated Settings", 2018,
+               https://arxiv.org/abs/1812.01097.
+
+Deviations:
+  PFLlib's PAMAP2: a window that spans several activities has the least of their
+    numbers, missing values are 0, and each person's channels are divided by their
+    maximum. Here: such windows are left out, missing values are interpolated, and each
+    person's channels are standardised.
+"""
+
+import io
+import json
+import pathlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxproto.data.tfds_builders import archives
+from jaxproto.errors import UserError
+from jaxproto.io import atomic
+from jaxproto.types import PADDING, SPECIAL, UNKNOWN
+
+Parts = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]  # split -> x, y, source
+HAR_ACTIVITIES = (
+    *("walking", "walking upstairs", "walking downstairs"),
+    *("sitting", "standing", "laying"),
+)
+HAR_SIGNALS = [
+    f"{kind}_{axis}"
+    for kind in ("body_acc", "body_gyro", "total_acc")
+    for axis in "xyz"
+]
+PAMAP2_ACTIVITIES = {
+    **{1: "lying", 2: "sitting", 3: "standing", 4: "walking", 5: "running"},
+    **{6: "cycling", 7: "Nordic walking", 12: "ascending stairs"},
+    **{13: "descending stairs", 16: "vacuum cleaning", 17: "ironing"},
+    24: "rope jumping",
+}
+# Acceleration within 16 g, angular velocity and magnetic field of three sensors
+PAMAP2_COLUMNS = [c + i for c in (4, 21, 38) for i in (0, 1, 2, 6, 7, 8, 9, 10, 11)]
+WINDOW, STEP = 256, 128  # samples at 100 Hz, as in PFLlib
+
+
+class NaturalSet(NamedTuple):
+    """Archive of a data set, and its reader."""
+
+    source: str  # where the archive comes from
+    archive: str  # file in --manual_dir
+    holds: str  # folder inside
+    read: Callable[[archives.ArchiveFiles], Parts]
+    tokens: tuple[str, ...] = ()
+
+
+class Written(NamedTuple):
+    """Result of `prepare`."""
+
+    path: pathlib.Path
+    sources: int
+    examples: int
+    dropped: int  # sources with too few examples
+
+
+def table(files: archives.ArchiveFiles, name: str) -> np.ndarray:
+    """Reads numbers separated by blanks [rows, columns].
+
+    Raises:
+      UserError: the file is missing or damaged.
+    """
+    if name not in files.names:
+        raise UserError(f"{files.where}: {name} is missing. Download it again.")
+    try:
+        return np.loadtxt(io.BytesIO(files.read(name)), np.float32, ndmin=2)
+    except ValueError as error:
+        raise UserError(
+            f"{files.where}, file {name}, cannot be read ({error}). It is damaged: "
+            "download it again."
+        ) from error
+
+
+def read_har(files: archives.ArchiveFiles) -> Parts:
+    """Reads the windows of UCI-HAR with their official parts."""
+    parts = {}
+    for split in ("train", "test"):
+        root = f"UCI HAR Dataset/{split}"
+        signals = [
+            table(files, f"{root}/Inertial Signals/{signal}_{split}.txt")
+            for signal in HAR_SIGNALS
+        ]
+        label = table(files, f"{root}/y_{split}.txt")[:, 0].astype(int)
+        person = table(files, f"{root}/subject_{split}.txt")[:, 0].astype(int)
+        lengths = {len(part) for part in (*signals, label, person)}
+        found = sorted({*label.tolist()})
+        if len(lengths) > 1 or not {*found} <= {*range(1, 7)}:
+            raise UserError(
+                f"{files.where}: the files of {root} have {sorted(lengths)} rows and "
+                f"activities {found}, but need one number of rows and "
+                "activities from 1 to 6. Download it again."
+            )
+        names = np.array(HAR_ACTIVITIES)[label - 1]
+        parts[split] = np.stack(signals, -1), names, person
+    return parts
+
+
+def read_pamap2(files: archives.ArchiveFiles) -> Parts:
+    """Reads PAMAP2's recordings, and cuts them into overlapping windows."""
+    place = re.compile(r"PAMAP2_Dataset/(Protocol|Optional)/subject(\d+)\.dat")
+    found = [match for match in map(place.fullmatch, files.names) if match]
+    windows, labels, people = [], [], []
+    for person in sorted({match[2] for match in found}):
+        recordings = [table(files, m[0]) for m in found if m[2] == person]
+        if any(recording.shape[1] != 54 for recording in recordings):
+            raise UserError(
+                f"{files.where}: a recording of person {person} has not 54 columns. "
+                "Download it again."
+            )
+        own, activities = zip(*map(cut, recordings), strict=True)
+        x = np.concatenate(own)
+        if len(x):
+            scale = x.std((0, 1)) + 1e-6
+            windows.append((x - x.mean((0, 1))) / scale)
+            labels += [PAMAP2_ACTIVITIES[a] for a in np.concatenate(activities)]
+            people += [int(person)] * len(x)
+    if not windows:
+        raise UserError(
+            f"{files.where}: no window of {WINDOW} samples of one activity in "
+            "PAMAP2_Dataset/Protocol/subject*.dat. Download it again."
+        )
+    x = np.concatenate(windows).astype(np.float32)
+    return {"train": (x, np.array(labels), np.array(people))}
+
+
+def cut(recording: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns windows [N, WINDOW, 27] of one activity each, and the activities [N]."""
+    time = np.arange(len(recording))
+    activity = recording[:, 1].astype(int)
+    channels = recording[:, PAMAP2_COLUMNS]
+    for column in channels.T:
+        there = np.isfinite(column)
+        if there.any():
+            column[~there] = np.interp(time[~there], time[there], column[there])
+    channels = np.nan_to_num(channels)
+    starts = [
+        start
+        for start in range(0, len(recording) - WINDOW + 1, STEP)
+        if activity[start] in PAMAP2_ACTIVITIES
+        and (activity[start : start + WINDOW] == activity[start]).all()
+    ]
+    x = [channels[start : start + WINDOW] for start in starts]
+    empty = np.empty((0, WINDOW, channels.shape[1]), np.float32)
+    return np.stack(x) if x else empty, activity[starts]
+
+
+def leaf_users(
+    files: archives.ArchiveFiles, folder: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields users and their examples from LEAF's JSON files in a folder.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    for name in files.names:
+        if not re.fullmatch(rf"data/{folder}/[^/]+\.json", name):
+            continue
+        try:
+            found = json.loads(files.read(name))["user_data"]
+            users = [(u, {"x": own["x"], "y": own["y"]}) for u, own in found.items()]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{files.where}, file {name}, is none of LEAF's ({error!r}). It needs "
+                "user_data with x and y of every user: make it again."
+            ) from error
+        yield from users
+
+
+def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -> Parts:
+    """Reads the parts that LEAF's scripts have made, or all its data.
+
+    Args:
+      inputs: examples of a user -> x [M, ...].
+      label: label of an example -> label here.
+    """
+    made = any(name.startswith("data/train/") for name in files.names)
+    folders = {"train": "train", "test": "test"} if made else {"train": "all_data"}
+    parts = {}
+    for split, folder in folders.items():
+        x, y, users = [], [], []
+        for user, own in leaf_users(files, folder):
+            if len(own["x"]) != len(own["y"]):
+                raise UserError(
+                    f"{files.where}: user {user} of data/{folder} has "
+                    f"{len(own['x'])} inputs and {len(own['y'])} labels. Make it again."
+                )
+            if own["y"]:
+                x.append(inputs(own["x"]))
+                y += map(label, own["y"])
+                users += [user] * len(own["y"])
+        if x:
+            parts[split] = np.concatenate(x), np.array(y), np.array(users)
+    if "train" not in parts:
+        raise UserError(
+            f"{files.where}: no examples in data/train or data/all_data. Run LEAF's "
+            "preprocess.sh, and give the folder that has data/ as --manual_dir."
+        )
+    return parts
+
+
+def read_femnist(files: archives.ArchiveFiles) -> Parts:
+    """Reads images of 28 x 28 pixels, grey levels from 0 to 1 in LEAF."""
+
+    def images(x):
+        grey = np.asarray(x, np.float32).reshape(-1, 28, 28)
+        return np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8)
+
+    return read_leaf(files, images, int)
+
+
+LENGTH = 80  # characters of a text
+# LEAF's characters, each a token; others are the unknown one
+LETTERS = (
+    "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+)
+CHARACTERS = (*SPECIAL, *(f"U+{ord(letter):04X}" for letter in LETTERS))
+
+
+def read_shakespeare(files: archives.ArchiveFiles) -> Parts:
+    """Reads texts of 80 characters as tokens; the label is the next character."""
+    number = {letter: i + len(SPECIAL) for i, letter in enumerate(LETTERS)}
+
+    def tokens(x):
+        rows = [[number.get(c, UNKNOWN) for c in text[:LENGTH]] for text in x]
+        padded = [row + [PADDING] * (LENGTH - len(row)) for row in rows]
+        return np.array(padded, np.uint8)
+
+    return read_leaf(files, tokens, lambda letter: f"U+{ord(letter):04X}")
+
+
+UCI = "Download: https://archive.ics.uci.edu/dataset/"
+LEAF = (
+    "Make it by preprocess.sh: https://github.com/TalwalkarLab/leaf/tree/master/data/"
+)
+SETS = {
+    "uci_har": NaturalSet(
+        f"{UCI}240", "UCI HAR Dataset.zip", "UCI HAR Dataset", read_har
+    ),
+    "pamap2": NaturalSet(
+        f"{UCI}231", "PAMAP2_Dataset.zip", "PAMAP2_Dataset", read_pamap2
+    ),
+    "femnist": NaturalSet(f"{LEAF}femnist", "femnist.zip", "data", read_femnist),
+    "shakespeare": NaturalSet(
+        f"{LEAF}shakespeare", "shakespeare.zip", "data", read_shakespeare, CHARACTERS
+    ),
+}
+
+
+def prepare(
+    name: str, manual_dir: pathlib.Path, data_dir: pathlib.Path, min_examples: int = 10
+) -> Written:
+    """Writes the npz file of a data set.
+
+    Args:
+      name: a key of SETS.
+      manual_dir: folder with the archive, or with the folder that it was unpacked to.
+      data_dir: folder of the file NAME.npz.
+      min_examples: sources with fewer examples are left out; 2 at least, one to train
+        and one to test.
+
+    Raises:
+      UserError: the archive is missing or damaged; no source has enough examples.
+    """
+    wanted = SETS[name]
+    if min_examples < 2:
+        raise UserError(f"min_examples is {min_examples}. Give at least 2.")
+    archive, folder = manual_dir / wanted.archive, manual_dir / wanted.holds
+    if not archive.is_file() and not folder.exists():
+        raise UserError(
+            f"{name}: neither {archive} nor {folder} is there. Download the data set, "
+            "put it there and give the folder as --manual_dir."
+        )
+    path = archive if archive.is_file() else manual_dir
+    with archives.open_archive(path, wanted.holds) as files:
+        parts = wanted.read(files)
+    size = Counter(source for part in parts.values() for source in part[2].tolist())
+    kept = [source for source, examples in size.items() if examples >= min_examples]
+    arrays: dict[str, Any] = {}
+    if wanted.tokens:
+        arrays["tokens"] = np.array(wanted.tokens)
+    for split, part in parts.items():
+        rows = np.isin(part[2], kept)
+        if rows.any():
+            for key, array in zip(("x", "y", "domain"), part, strict=True):
+                arrays[f"{key}_{split}"] = array[rows]
+    if "x_train" not in arrays:
+        raise UserError(
+            f"{name}: none of {len(size)} sources has {min_examples} examples, some of "
+            "them for training. Give a smaller --min_examples."
+        )
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    atomic.write(data_dir / f"{name}.npz", content.getvalue())
+    examples = sum(size[source] for source in kept)
+    return Written(data_dir / f"{name}.npz", len(kept), examples, len(size) - len(kept))
+
+
+def written_message(name: str, done: Written) -> list[str]:
+    """Returns lines on a written file and its use."""
+    counts = f"{done.examples} examples of {done.sources} sources"
+    lines = [f"{name}: {counts} in {done.path}"]
+    if done.dropped:
+        lines.append(f"note: {done.dropped} sources have too few examples, left out")
+    use = f"--config.data.name=npz:{done.path} --config.data.partition=feature"
+    return [*lines, f"use it: {use} --config.data.clients={done.sources}"]

@@ -1,0 +1,82 @@
+"""Attention, normalisation and perceptron of transformers, as PyTorch has them.
+
+Vaswani et al., "Attention Is All You Need", NeurIPS 2017,
+https://arxiv.org/abs/1706.03762.
+"""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+
+from jaxproto.models.dropout import dropout
+from jaxproto.models.layers import CallContext, InitialDraws, Linear, zeros
+from jaxproto.models.ops import at_least_single
+from jaxproto.types import Array
+
+
+def xavier_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
+    """Draws Glorot's uniform values for [inputs, outputs]."""
+    del fan_in
+    return draws.uniform(shape) * math.sqrt(6 / sum(shape))
+
+
+def by_row(layer: Callable, x: Array, call: CallContext) -> Array:
+    """Applies linear layers to the last axis of [..., inputs]."""
+    return layer(x.reshape(-1, x.shape[-1]), call).reshape(*x.shape[:-1], -1)
+
+
+class LayerNorm(nnx.Module):
+    """Normalisation of the last axis."""
+
+    def __init__(self, width: int, eps: float):
+        self.eps = eps
+        self.scale = nnx.Param(jnp.ones(width))
+        self.bias = nnx.Param(jnp.zeros(width))
+
+    def __call__(self, x: Array, call: CallContext) -> Array:
+        """Maps [..., width] to this shape."""
+        del call
+        wide = at_least_single(x)
+        rest = wide - jnp.mean(wide, -1, keepdims=True)
+        variance = jnp.mean(jnp.square(rest), -1, keepdims=True)
+        unit = rest * lax.rsqrt(variance + self.eps)
+        return (unit * self.scale[...] + self.bias[...]).astype(x.dtype)
+
+
+class Attention(nnx.Module):
+    """Self-attention of several heads (PyTorch's MultiheadAttention)."""
+
+    def __init__(self, width: int, heads: int, draws: InitialDraws):
+        self.heads = heads
+        weight = xavier_uniform(draws, (width, 3 * width), width)
+        self.in_proj_weight = nnx.Param(weight)
+        self.in_proj_bias = nnx.Param(jnp.zeros(3 * width))
+        self.out_proj = Linear(width, width, draws, bias_init=zeros)
+
+    def __call__(
+        self, x: Array, call: CallContext, there: Array | None = None, rate: float = 0.0
+    ) -> Array:
+        """Maps [B, L, width] to this shape.
+
+        Args:
+          x: positions.
+          there: [B, L] positions that others attend to; None is all.
+          rate: of dropout of the weights.
+        """
+        batch, length, width = x.shape
+        weight = self.in_proj_weight[...].astype(x.dtype)
+        every = call.ops.product(x.reshape(-1, width), weight)
+        every = every + self.in_proj_bias[...].astype(x.dtype)
+        every = every.reshape(batch, length, 3, self.heads, -1)
+        query, key, value = (every[:, :, i] for i in range(3))
+        score = jnp.einsum("bqhd,bkhd->bhqk", query, key)
+        score = at_least_single(score) / math.sqrt(query.shape[-1])
+        if there is not None:
+            score = jnp.where(there[:, None, None], score, -jnp.inf)
+        share = dropout(jax.nn.softmax(score), rate, call).astype(x.dtype)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", share, value)
+        return by_row(self.out_proj, mixed.reshape(x.shape), call)

@@ -1,0 +1,232 @@
+"""LSTM, bidirectional LSTM and GRU on texts, given as tokens [B, L].
+
+Hochreiter, Schmidhuber, "Long Short-Term Memory", Neural Computation 1997,
+https://doi.org/10.1162/neco.1997.9.8.1735. Cho et al., "Learning Phrase Representations
+using RNN Encoder-Decoder for Statistical Machine Translation", EMNLP 2014,
+https://arxiv.org/abs/1406.1078. Sizes, names and initial values: HtFLlib.
+
+Deviations:
+  code: the LSTM's features are its outputs at the last position of the longest text of
+    a batch, zeros for all shorter texts; the bidirectional LSTM reads padding, and
+    takes both directions' outputs at the last word, where the backward one has read a
+    single word; features are log-probabilities. Here: states after the last word, and
+    of the backward direction after the first; padding changes nothing.
+  code: dropout of features. Here: on the logits' path only.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+
+from jaxproto.models.dropout import RATE, Place, dropout, logits_only, no_dropout
+from jaxproto.models.layers import (
+    CallContext,
+    InitialDraws,
+    Linear,
+    identity,
+    kaiming_uniform,
+    relu,
+)
+from jaxproto.models.ops import Ops
+from jaxproto.models.text import CLEAN, Embedding, TextFeatures, embed, network
+from jaxproto.types import Array, Net
+
+State = tuple[Array, ...]  # [B, H] each, the output first
+
+
+class Cell(NamedTuple):
+    """Recurrent cell in PyTorch's order of gates."""
+
+    gates: int
+    states: int
+    step: Callable[[State, Array, Array], State]  # state, input's and state's gates
+
+
+def lstm_step(state: State, x: Array, h: Array) -> State:
+    """Computes the output and the memory."""
+    i, f, g, o = jnp.split(x + h, 4, -1)
+    sigmoid = jax.nn.sigmoid
+    memory = sigmoid(f) * state[1] + sigmoid(i) * jnp.tanh(g)
+    return sigmoid(o) * jnp.tanh(memory), memory
+
+
+def gru_step(state: State, x: Array, h: Array) -> State:
+    """Computes the output."""
+    (r, z, n), (r_h, z_h, n_h) = (jnp.split(gates, 3, -1) for gates in (x, h))
+    r, z = jax.nn.sigmoid(r + r_h), jax.nn.sigmoid(z + z_h)
+    return ((1 - z) * jnp.tanh(n + r * n_h) + z * state[0],)
+
+
+LSTM_CELL, GRU_CELL = Cell(4, 2, lstm_step), Cell(3, 1, gru_step)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def recur(cell: Cell, x: Array, there: Array, weight: Array, bias: Array) -> Array:
+    """Applies a cell along a text, from zeros.
+
+    The gradient is written out because XLA's own adds up the gradient of the weights
+    after every position; here one product makes it of all positions.
+
+    Args:
+      cell: to apply.
+      x: gates by the inputs [L, B, gates * H].
+      there: [L, B, 1] positions that count; the others keep the state.
+      weight: [H, gates * H].
+      bias: [gates * H].
+
+    Returns:
+      The output at each position [L, B, H].
+    """
+    return forward(cell, x, there, weight, bias)[0]
+
+
+def forward(cell, x, there, weight, bias):
+    """Keeps the state before each position."""
+
+    def step(state, given):
+        x, there = given
+        new = cell.step(state, x, state[0] @ weight + bias)
+        kept = tuple(jnp.where(there, a, b) for a, b in zip(new, state, strict=True))
+        return kept, (kept[0], state)
+
+    start = jnp.zeros((x.shape[1], weight.shape[0]), x.dtype)
+    _, (out, before) = lax.scan(step, (start,) * cell.states, (x, there))
+    return out, (x, there, weight, bias, before)
+
+
+def backward(cell, kept, grad):
+    """Computes the gradients of inputs, weights and bias."""
+    x, there, weight, bias, before = kept
+
+    def step(later, given):
+        state, x, h, there, grad = given
+        later = (later[0] + grad, *later[1:])
+        own = tuple(jnp.where(there, a, 0) for a in later)
+        before, x, h = jax.vjp(cell.step, state, x, h)[1](own)
+        passed = tuple(jnp.where(there, 0, a) for a in later)
+        before = tuple(map(jnp.add, before, passed))
+        return (before[0] + h @ weight.T, *before[1:]), (x, h)
+
+    start = tuple(jnp.zeros_like(state[0]) for state in before)
+    given = before, x, before[0] @ weight + bias, there, grad
+    _, (grad_x, grad_h) = lax.scan(step, start, given, reverse=True)
+    grad_weight = jnp.einsum("lbh,lbg->hg", before[0], grad_h)
+    return grad_x, None, grad_weight, grad_h.sum((0, 1))
+
+
+recur.defvjp(forward, backward)
+
+
+class Recurrent(nnx.Module):
+    """Parameters of PyTorch's LSTM or GRU, of as many units as inputs."""
+
+    def __init__(
+        self, cell: Cell, width: int, layers: int, both: bool, draws: InitialDraws
+    ):
+        self.cell, self.layers = cell, layers
+        self.directions = ("", "_reverse") if both else ("",)
+        gates = cell.gates * width
+        for i in range(layers):
+            inputs = width * (len(self.directions) if i else 1)
+            for end in (f"l{i}{direction}" for direction in self.directions):
+                for name, shape in (
+                    ("weight_ih", (inputs, gates)),
+                    ("weight_hh", (width, gates)),
+                    ("bias_ih", (gates,)),
+                    ("bias_hh", (gates,)),
+                ):
+                    param = nnx.Param(kaiming_uniform(draws, shape, width))
+                    setattr(self, f"{name}_{end}", param)
+
+    def __call__(self, x: Array, there: Array, call: CallContext) -> Array:
+        """Maps [L, B, width] to the last states of all directions [B, ...]."""
+        for i in range(self.layers):
+            x = dropout(x, RATE, call) if i else x
+            outs = [self.run(f"l{i}{end}", x, there, call) for end in self.directions]
+            x = jnp.concatenate(outs, -1)
+        ends = [out[-1] if n == 0 else out[0] for n, out in enumerate(outs)]
+        return jnp.concatenate(ends, -1)
+
+    def run(self, end, x, there, call):
+        """Returns the outputs of a layer in one direction [L, B, H]."""
+        turn = jnp.flip if end.endswith("reverse") else lambda x, axis: x
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        held = (getattr(self, f"{n}_{end}")[...].astype(x.dtype) for n in names)
+        weight, recurrent, bias, recurrent_bias = held
+        gates = call.ops.product(x.reshape(-1, x.shape[-1]), weight) + bias
+        gates = turn(gates.reshape(*x.shape[:2], -1), 0)
+        out = recur(self.cell, gates, turn(there, 0), recurrent, recurrent_bias)
+        return turn(out, 0)
+
+
+class RecurrentNet(nnx.Module):
+    """Words' vectors through recurrent layers; features are the last states."""
+
+    def __init__(
+        self,
+        words: int,
+        width: int,
+        dtype: str,
+        reading: TextFeatures,
+        draws: InitialDraws,
+        *,
+        cell: Cell,
+        names: tuple[str, str],
+        layers: int = 2,
+        both: bool = False,
+        activation: Callable = identity,
+    ):
+        self.dtype, self.reading, self.names = dtype, reading, names
+        self.activation = activation
+        setattr(self, names[0], Embedding(words, width, draws))
+        setattr(self, names[1], Recurrent(cell, width, layers, both, draws))
+        if both:
+            self.fc1 = Linear(2 * width, width, draws)
+
+    def __call__(self, x: Array, call: CallContext) -> Array:
+        """Maps [B, L] to [B, width]."""
+        there_BL = self.reading.counts(x)
+        embedding, layers = (getattr(self, name) for name in self.names)
+        table = embedding.table[...]
+
+        def last(x):
+            words_LBD = embed(table, x, self.dtype).swapaxes(0, 1)
+            return layers(words_LBD, there_BL.T[: x.shape[1], :, None], call)
+
+        x = call.ops.cut(last, x, jnp.max(jnp.sum(there_BL, 1)))
+        x = self.fc1(x, call) if hasattr(self, "fc1") else self.activation(x, call)
+        return self.reading.features(x)
+
+
+def recurrent(
+    make: Callable[..., nnx.Module],
+    place: Place,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+    *,
+    vocab_size: int,
+    compute_dtype: str = "float32",
+) -> Net:
+    """Recurrent network on texts whose features are its last states."""
+    options = {"vocab_size": vocab_size, "compute_dtype": compute_dtype, "place": place}
+    return network(make, CLEAN, input_shape, num_classes, feat_dim, ops, **options)
+
+
+def of_cells(cell: Cell, *names: str, **options) -> Callable[..., nnx.Module]:
+    """Returns a class of bodies of one kind of cell."""
+    return functools.partial(RecurrentNet, cell=cell, names=names, **options)
+
+
+LSTM = of_cells(LSTM_CELL, "embedding", "lstm", activation=relu)
+BILSTM = of_cells(LSTM_CELL, "word_embeddings", "lstm_layer", layers=1, both=True)
+GRU = of_cells(GRU_CELL, "embedding", "gru")
+lstm = functools.partial(recurrent, LSTM, logits_only)
+bilstm = functools.partial(recurrent, BILSTM, no_dropout)
+gru = functools.partial(recurrent, GRU, logits_only)

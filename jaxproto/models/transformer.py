@@ -1,0 +1,130 @@
+"""Transformer encoder on texts, given as tokens [B, L].
+
+Vaswani et al., "Attention Is All You Need", NeurIPS 2017,
+https://arxiv.org/abs/1706.03762. Sizes, names and initial values: HtFLlib; the features
+are those of a class token before the text.
+
+Deviations:
+  code: padding is attended to, and has a vector that is trained; all layers start from
+    one draw. Here: padding changes nothing, and each layer has its own draw.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxproto.errors import UserError
+from jaxproto.models.attention import Attention, LayerNorm, by_row
+from jaxproto.models.dropout import dropout
+from jaxproto.models.layers import CallContext, InitialDraws, Linear
+from jaxproto.models.ops import Ops
+from jaxproto.models.text import CLEAN, Embedding, TextFeatures, embed, network
+from jaxproto.types import Array, Net
+
+RATE = 0.5  # of dropout
+EPS = 1e-5  # of normalisation
+
+
+class EncoderLayer(nnx.Module):
+    """Attention and perceptron, each beside a shortcut and before a normalisation."""
+
+    def __init__(self, width: int, heads: int, draws: InitialDraws):
+        self.self_attn = Attention(width, heads, draws)
+        self.linear1, self.linear2 = (Linear(width, width, draws) for _ in range(2))
+        self.norm1, self.norm2 = LayerNorm(width, EPS), LayerNorm(width, EPS)
+
+    def __call__(self, x: Array, there: Array, call: CallContext) -> Array:
+        """Maps [B, L, width] to this shape; `there` has the positions attended to."""
+        y = self.self_attn(x, call, there, RATE)
+        x = self.norm1(x + dropout(y, RATE, call), call)
+        y = dropout(jax.nn.relu(by_row(self.linear1, x, call)), RATE, call)
+        y = dropout(by_row(self.linear2, y, call), RATE, call)
+        return self.norm2(x + y, call)
+
+
+class Transformer(nnx.Module):
+    """Words' vectors with their positions, behind a class token, through the layers."""
+
+    def __init__(
+        self,
+        words: int,
+        width: int,
+        dtype: str,
+        reading: TextFeatures,
+        draws: InitialDraws,
+        *,
+        layers: int,
+        heads: int,
+    ):
+        self.dtype, self.reading = dtype, reading
+        self.embedding = Embedding(words, width, draws, narrow_uniform)
+        self.class_token = nnx.Param(jnp.zeros((1, 1, width)))
+        self.encoder = nnx.Module()
+        self.encoder.layers = nnx.Module()
+        for i in range(layers):
+            layer = EncoderLayer(width, heads, draws)
+            setattr(self.encoder.layers, f"{i}", layer)
+        self.depth = layers
+
+    def __call__(self, x: Array, call: CallContext) -> Array:
+        """Maps [B, L] to [B, width]."""
+        length = jnp.max(jnp.sum(self.reading.counts(x), 1))
+        return self.reading.features(
+            call.ops.cut(lambda x: self.encode(x, call), x, length)
+        )
+
+    def encode(self, x, call):
+        """Returns the class token behind all layers."""
+        words = embed(self.embedding.table[...], x, self.dtype)
+        place = jnp.asarray(positions(*words.shape[1:]), words.dtype)
+        words = dropout(words + place, RATE, call)
+        token = self.class_token[...].astype(words.dtype)
+        token = jnp.broadcast_to(token, (len(x), 1, words.shape[-1]))
+        x, there = jnp.concatenate([token, words], 1), self.reading.counts(x)
+        there = jnp.pad(there, ((0, 0), (1, 0)), constant_values=True)
+        for i in range(self.depth):
+            x = getattr(self.encoder.layers, f"{i}")(x, there, call)
+        return x[:, 0]
+
+
+def narrow_uniform(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
+    """Draws from U(-0.1, 0.1)."""
+    return 0.1 * draws.uniform(shape)
+
+
+def positions(length: int, width: int) -> np.ndarray:
+    """Returns sines and cosines of each position by turns [length, width]."""
+    rate = 10_000 ** (-np.arange(0, width, 2) / width)
+    angle = np.arange(length)[:, None] * rate
+    both = np.stack([np.sin(angle), np.cos(angle)], -1)
+    return both.reshape(length, -1)[:, :width]
+
+
+def transformer(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+    *,
+    vocab_size: int,
+    compute_dtype: str = "float32",
+    layers: int = 2,
+    heads: int = 8,
+) -> Net:
+    """Transformer encoder whose width is the number of features.
+
+    Raises:
+      UserError: heads do not divide the features.
+    """
+    if feat_dim % heads:
+        raise UserError(
+            f"network 'transformer' divides its features among heads={heads}, but "
+            f"feat_dim is {feat_dim}. Set model.feat_dim to a multiple of {heads}, or "
+            "choose other heads, such as transformer+heads=1."
+        )
+    make = functools.partial(Transformer, layers=layers, heads=heads)
+    sizes = {"vocab_size": vocab_size, "compute_dtype": compute_dtype}
+    return network(make, CLEAN, input_shape, num_classes, feat_dim, ops, **sizes)

@@ -1,0 +1,126 @@
+"""Networks against PyTorch: equal weights give equal logits, also after an SGD step.
+
+In float64, so that equal formulas agree far below float32's rounding; networks on texts
+fix their precision, and agree to that of float32.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.every import every
+from support.fast_jit import jit
+from support.networks import relative
+
+from jaxproto import models
+
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+torch = pytest.importorskip("torch")
+torch_nets = pytest.importorskip("benchmarks.torch_nets")
+
+CLASSES, DIM, WORDS, RATE = 3, 16, 12, 0.01
+IMAGES = ("resnet34", "resnet50", "googlenet", "vit_b_16", "vit_b_32")
+LARGEST = ("resnet101", "resnet152")
+SENSORS = ("harcnn", "harcnn+layers=1+stride=3", "harcnn+layers=3+stride=2")
+NUMBERS = ("amazon_mlp", "amazon_mlp+hidden=20-10")
+TEXTS = ("lstm", "gru", "bilstm", "text_logistic")
+TEXTS += ("transformer", "transformer+layers=1+heads=2")
+RNG = np.random.default_rng(0)
+
+
+def texts():
+    """Tokens of texts of 1 to 9 words, and padding behind them."""
+    there = np.arange(9) < np.array([9, 5, 1, 7])[:, None]
+    return np.where(there, RNG.integers(1, WORDS, (4, 9)), 0)
+
+
+def inputs(name):
+    """Inputs here and in PyTorch, and its body."""
+    if name in TEXTS:
+        x = texts()
+        return x, torch.tensor(x), torch_nets.BODIES[name]((WORDS, DIM))
+    others = {**dict.fromkeys(SENSORS, (128, 9, 1)), **dict.fromkeys(NUMBERS, (50,))}
+    shape = others.get(name, (32, 32, 3))
+    x = RNG.normal(size=(4, *shape))
+    there = torch.tensor(x)
+    if name in SENSORS:  # [B, channels, 1, time]
+        there = there.permute(0, 2, 3, 1)
+    elif len(shape) == 3:
+        there = there.permute(0, 3, 1, 2)
+    return x, there, torch_nets.BODIES[name](shape)
+
+
+def head(name):
+    """Two layers for vision transformers, as in HtFLlib, else one."""
+    if not name.startswith("vit"):
+        return torch.nn.Linear(DIM, CLASSES)
+    first, last = torch.nn.Linear(DIM, 768), torch.nn.Linear(768, CLASSES)
+    return torch.nn.Sequential(first, torch.nn.Tanh(), last)
+
+
+def without_dropout(net):
+    for module in net.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+        if hasattr(module, "drop"):
+            module.drop = 0.0
+    return net
+
+
+def check(name):
+    torch.manual_seed(0)
+    x, there, body = inputs(name)
+    pool = torch.nn.AdaptiveAvgPool1d(DIM)
+    net = without_dropout(torch.nn.ModuleDict({"base": body, "head": head(name)}))
+    options = {"input_shape": x.shape[1:], "num_classes": CLASSES, "feat_dim": DIM}
+    options |= {"vocab_size": WORDS} if name in TEXTS else {}
+    given = models.from_torch(name, net.state_dict(), **options)
+    y, net = np.array([0, 1, 2, 1]), net.double()
+    tolerance = 1e-6 if name in TEXTS else 1e-8  # texts are computed in float32
+
+    def logits():
+        return net["head"](pool(net["base"](there)))
+
+    with jax.enable_x64(True):
+        ours = models.build(name, **options)
+        params, norm = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), given)
+        evaluate = jit(lambda params, norm: ours.apply(params, norm, x, False).logits)
+
+        def loss(params):
+            out = ours.apply(params, norm, x, True)
+            return -jnp.mean(jax.nn.log_softmax(out.logits)[np.arange(4), y]), out.norm
+
+        net.eval()
+        assert relative(evaluate(params, norm), logits().detach().numpy()) < tolerance
+        grad, norm = jit(jax.grad(loss, has_aux=True))(params)
+        params = jax.tree.map(lambda a, g: a - RATE * g, params, grad)
+        net.train()
+        torch.nn.functional.cross_entropy(logits(), torch.tensor(y)).backward()
+        torch.optim.SGD(net.parameters(), RATE).step()
+        net.eval()
+        got = evaluate(params, norm)
+        assert relative(got, logits().detach().numpy()) < 10 * tolerance
+
+
+@every([*SENSORS, *NUMBERS, *TEXTS])
+def test_networks_on_sequences_and_numbers_are_pytorchs(name):
+    check(name)
+
+
+@every(IMAGES)
+def test_networks_on_images_are_pytorchs(name):
+    check(name)
+
+
+@every(LARGEST)
+def test_the_largest_networks_are_pytorchs(name):
+    check(name)
+
+
+def test_every_network_of_htfllib_has_a_counterpart():
+    theirs = ("HtFE", "HtM", "Res34", "MLP")
+    groups = [g for name, g in models.GROUPS.items() if name.startswith(theirs)]
+    names = {name.partition("+")[0] for group in groups for name in group}
+    assert names <= {*torch_nets.BODIES, "fasttext"}
