@@ -39,7 +39,11 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
     "fml": {"aux": toys.net(12)},
     "fedkd": {"aux": toys.net(12), "rounds": 3},
     "fedgh": {"server_rate": 0.5, "server_epochs": 5},
+    "fedgen": {"noise": 4, "hidden": 8, "server_epochs": 5},
     "fednh": {"scale": 10.0},
+    "fedproc": {"rounds": 3},
+    "fpl": {"num_clients": 6},
+    "fedpcl": {"num_clients": 6},
     "fast": {"q": 0.0},  # whoever the law of a test brings
 }
 WIDE = ((16, (0, 1, 2, 3, 4, 5)),)
@@ -253,12 +257,13 @@ def test_the_calculator_counts_what_a_round_moves(name):
 def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     """RefProtoFL weights classes without public examples by |D_kc| (Eq. 15).
 
-    FedNH weights directions by n_ik.
+    FedNH weights directions by n_ik, FedHP prototypes by n_ij.
     """
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
     fields = disclosure.message_fields(make(name), toys.net(16), toys.SPEC, *like)
     counts = [(f.way, f.name) for f in fields if f.reveals == disclosure.COUNTS]
     needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
+    needed |= {"fedhp": ("up", "count")}
     assert counts == [needed.get(name)] * (name in needed)
     assert not any(f.shape == (16,) for f in fields)  # of statistics
     shared = make(name).homogeneous

@@ -49,6 +49,7 @@ MUTANTS = (
     Mutant("CPKD weight of the pull", "losses.py", "* emphasis_C[y_B]", "* 1.0"),
     Mutant("FedTGP margin", "methods/fedtgp.py", "n jnp.minimum(", "n jnp.maximum("),
     Mutant("FedTGP: rows not sent", "methods/fedtgp.py", "(at_B < num)", "(at_B >= 0)"),
+    Mutant("fixed parts train", "client.py", "where(on, a, 0.0)", "where(on, a, a)"),
     Mutant("who sits out trains", "federation.py", "trains_R, sh", "True, sh"),
     Mutant("counts of strangers", "flower/accept.py", "count) > most_C", "count) < 0"),
     Mutant("lost uploads arrive", "uploads.py", "(reports, a, ", "(True, a, "),
