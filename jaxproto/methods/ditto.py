@@ -8,9 +8,10 @@ of the global network w for the server, and a network v_i of its own:
     v_i: local steps of SGD on CE(v_i) + mu / 2 |v_i - w|^2              (Algorithm 1)
 
 Deviations (paper / released code, https://github.com/litian96/ditto / here):
-- order: w_i, then v_i, each with its own number of steps / the same / both take a step
-  on each batch.
-- first v_i: not stated / that of the server / drawn for the client.
+- order: w_i, then v_i, each with its own number of steps / both take a step on each
+  batch / as code.
+- mean: any aggregation / of clients drawn by n_i, equal weights / weights n_i.
+- first v_i: not stated / one network for all / drawn for the client.
 - mu, the paper's lambda: tuned among several, per client as well / 1 in its scripts / 1
   for all clients.
 - BatchNorm statistics: not stated / none / each network's own, on the client.

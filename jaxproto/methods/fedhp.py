@@ -39,13 +39,13 @@ from jaxproto.types import Array, LossAux, Protos, Spec
 def spread_anchors(spec: Spec, steps: int = 1000, seed: int = 0) -> np.ndarray:
     """Returns unit vectors [C, D] whose largest cosine to another one is small."""
     draw = np.random.default_rng(seed).uniform(size=tuple(spec))
-    point_CD, velocity_CD, row_C = draw, 0.0, np.arange(spec.num_classes)
+    point_CD, velocity_CD = draw, np.zeros_like(draw)
     for _ in range(steps):
         point_CD = point_CD / np.linalg.norm(point_CD, axis=1, keepdims=True)
-        nearest_C = np.argmax(point_CD @ point_CD.T - 2 * np.eye(len(row_C)), 1)
+        nearest_C = np.argmax(point_CD @ point_CD.T - 2 * np.eye(len(draw)), 1)
         grad_CD = point_CD[nearest_C]
         np.add.at(grad_CD, nearest_C, point_CD)
-        grad_CD = grad_CD / len(row_C) + 1e-4 * point_CD
+        grad_CD = grad_CD / len(draw) + 1e-4 * point_CD
         velocity_CD = 0.9 * velocity_CD + grad_CD
         point_CD = point_CD - 0.1 * velocity_CD
     point_CD = point_CD / np.linalg.norm(point_CD, axis=1, keepdims=True)

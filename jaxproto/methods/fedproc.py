@@ -63,7 +63,11 @@ class FedProcUpload(NamedTuple):
 
 @kernels.float32_matmuls
 def contrast(
-    protos: Protos, feat_BD: Array, y_B: Array, mask_B: Array, temperature
+    protos: Protos,
+    feat_BD: Array,
+    y_B: Array,
+    mask_B: Array,
+    temperature: float | Array,
 ) -> Array:
     """Returns the mean contrastive loss of features and prototypes of their class.
 
