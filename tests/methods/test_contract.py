@@ -16,6 +16,7 @@ from jaxproto.experiment import build
 from jaxproto.flower import accept
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
+from jaxproto.methods.fednova import LocalDescent
 from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Batch, Client
@@ -42,6 +43,7 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
     "fedgen": {"noise": 4, "hidden": 8, "server_epochs": 5},
     "fednh": {"scale": 10.0},
     "fedproc": {"rounds": 3},
+    "scaffold": {"sgd": LocalDescent(0.05, 0.0)},  # that of the toys
     "fpl": {"num_clients": 6},
     "fedpcl": {"num_clients": 6},
     "fast": {"q": 0.0},  # whoever the law of a test brings
@@ -49,6 +51,7 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
 WIDE = ((16, (0, 1, 2, 3, 4, 5)),)
 SIZED = {  # for which sizes do not depend on values
     "fedkd": {"energy_start": 1.0, "energy_end": 1.0},
+    "fpl": {"num_clients": 2},  # one cluster of each class
 }
 SEEN = {  # where classes are those seen in whole batches: long enough to see all
     "feddistill": dataclasses.replace(toys.LOCAL, epochs=6),
