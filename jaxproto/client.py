@@ -141,11 +141,12 @@ def local_steps(
     def step(s, now):
         batch = _batch(task, now, shard, s)
         (value, aux), grads = loss(now.params, now.norm, batch, task.down, now.before)
-        grads = task.method.transform_grads(grads)
+        part = partial(trained_part, task.method.trainable, s, now.before.steps)
+        grads = part(task.method.transform_grads(grads))
         updates, opt = task.local.opt.update(grads, now.opt, now.params)
         # last, as optax applies its learning rate
         updates = optax.tree.scale(task.local.factor, updates)
-        updates = task.method.transform_updates(updates)
+        updates = part(task.method.transform_updates(updates))
         return now._replace(
             params=optax.apply_updates(now.params, updates),
             norm=aux.norm,
@@ -156,6 +157,17 @@ def local_steps(
 
     last = jnp.minimum(last, state.before.steps)
     return lax.fori_loop(first, last, step, state)
+
+
+def trained_part(trainable: Callable | None, step, steps, tree: Tree) -> Tree:
+    """Returns gradients or updates with zeros for the parts that a step fixes."""
+    if trainable is None:
+        return tree
+
+    def masked(on, part):
+        return jax.tree.map(lambda a: jnp.where(on, a, 0.0), part)
+
+    return jax.tree.map(masked, trainable(step, steps), tree)
 
 
 def finish_local_training(

@@ -132,6 +132,8 @@ class Method:
     """`grads -> grads`: gradients before the optimiser."""
     transform_updates: Callable = lambda updates: updates
     """`updates -> updates`: updates of the optimiser before they are added."""
+    trainable: Callable | None = None
+    """`step, steps -> tree of bools`: parts of `params` that a local step trains."""
     predict: Callable = predict_by_head
     """`net, client, x, down -> {rule: scores [B, C]}`: predictions by every rule."""
     pre_upload: Callable = no_pre_upload

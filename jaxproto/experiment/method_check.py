@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import batches
-from jaxproto.client import LocalTraining
+from jaxproto.client import LocalTraining, trained_part
 from jaxproto.errors import UserError, describe_failure, place_of, shorten
 from jaxproto.experiment import statelessness
 from jaxproto.method import Aggregation, Method, no_pre_upload
@@ -95,6 +95,11 @@ def check_method(
     _same(method, "loss", aux.norm, norm, "LossAux.norm, the statistics `norm`,")
     grads = trace("transform_grads", params)
     _same(method, "transform_grads", grads, params, "the parameters")
+    if method.trainable is not None:
+        number = jax.ShapeDtypeStruct((), jnp.int32)
+        part = partial(trained_part, method.trainable)
+        grads = trace("trainable", number, number, params, f=part)
+        _same(method, "trainable", grads, params, "the parameters")
 
     if method.pre_upload is not no_pre_upload:
         message = trace("pre_upload", client, data, down, net=net)

@@ -72,30 +72,33 @@ class FedNovaUpload(NamedTuple):
     size: Array  # [] n_i
 
 
-def local_descent(optimizer, state: str, mu: float | Array) -> LocalDescent:
+def local_descent(
+    optimizer, state: str, mu: float | Array, method: str = "fednova"
+) -> LocalDescent:
     """Returns the `LocalDescent` of a configured optimiser.
 
     Args:
       optimizer: with the fields of a configuration's `optimizer`.
       state: `local.optimizer_state`.
       mu: weight of the proximal term.
+      method: name for messages.
 
     Raises:
       UserError: one whose gradients do not add up as the formulas say.
     """
     if optimizer.name != "sgd":
         raise UserError(
-            "fednova divides an update by what SGD makes of its gradients; "
+            f"{method} divides an update by what SGD makes of its gradients; "
             f"optimizer.name is {optimizer.name!r}: set it to sgd."
         )
     if not is_zero(optimizer.momentum) and state != "restart":
         raise UserError(
-            f"fednova with optimizer.momentum={optimizer.momentum} counts from a "
+            f"{method} with optimizer.momentum={optimizer.momentum} counts from a "
             f"momentum of 0, but local.optimizer_state is {state!r}: set it to restart."
         )
     if not is_zero(mu) and optimizer.schedule != "constant":
         raise UserError(
-            f"fednova with method.mu={mu} counts with one learning rate, but "
+            f"{method} with method.mu={mu} counts with one learning rate, but "
             f"optimizer.schedule is {optimizer.schedule!r}: set it to constant."
         )
     return LocalDescent(optimizer.learning_rate, optimizer.momentum)

@@ -14,6 +14,7 @@ from jaxproto.methods import (
     fml,
     protonorm,
     refprotofl,
+    scaffold,
     tinyproto,
 )
 from jaxproto.methods.fedproto import after_training, before_training, train_pass
@@ -106,6 +107,10 @@ INHERITED_FIELDS = {
 }  # argument -> whose value 0 takes
 DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
+    "num_clients": lambda run, fields: run.data.clients,
+    "sgd": lambda run, fields: scaffold.constant_descent(
+        run.optimizer, run.local.optimizer_state
+    ),
     "descent": lambda run, fields: fednova.local_descent(
         run.optimizer, run.local.optimizer_state, fields["mu"]
     ),

@@ -160,6 +160,10 @@ MISTAKES = {  # name -> factory, part of the message
         slots(transform_grads=lambda grads: grads["net"]),
         r"transform_grads returns .*; the parameters has",
     ),
+    "trainable: a part": (
+        slots(trainable=lambda step, steps: {"net": {"body": step < steps}}),
+        r"trainable fails: .*body",
+    ),
     "features: of an example": (
         slots(features=lambda net, client, x: x[0]),
         r"features returns float32\[.*; it must return features \[3,D\]",

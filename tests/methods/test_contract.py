@@ -16,6 +16,7 @@ from jaxproto.experiment import build
 from jaxproto.flower import accept
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
+from jaxproto.methods.fednova import LocalDescent
 from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Batch, Client
@@ -39,12 +40,18 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
     "fml": {"aux": toys.net(12)},
     "fedkd": {"aux": toys.net(12), "rounds": 3},
     "fedgh": {"server_rate": 0.5, "server_epochs": 5},
+    "fedgen": {"noise": 4, "hidden": 8, "server_epochs": 5},
     "fednh": {"scale": 10.0},
+    "fedproc": {"rounds": 3},
+    "scaffold": {"sgd": LocalDescent(0.05, 0.0)},  # that of the toys
+    "fpl": {"num_clients": 6},
+    "fedpcl": {"num_clients": 6},
     "fast": {"q": 0.0},  # whoever the law of a test brings
 }
 WIDE = ((16, (0, 1, 2, 3, 4, 5)),)
 SIZED = {  # for which sizes do not depend on values
     "fedkd": {"energy_start": 1.0, "energy_end": 1.0},
+    "fpl": {"num_clients": 2},  # one cluster of each class
 }
 SEEN = {  # where classes are those seen in whole batches: long enough to see all
     "feddistill": dataclasses.replace(toys.LOCAL, epochs=6),
@@ -253,12 +260,13 @@ def test_the_calculator_counts_what_a_round_moves(name):
 def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     """RefProtoFL weights classes without public examples by |D_kc| (Eq. 15).
 
-    FedNH weights directions by n_ik.
+    FedNH weights directions by n_ik, FedHP prototypes by n_ij.
     """
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
     fields = disclosure.message_fields(make(name), toys.net(16), toys.SPEC, *like)
     counts = [(f.way, f.name) for f in fields if f.reveals == disclosure.COUNTS]
     needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
+    needed |= {"fedhp": ("up", "count")}
     assert counts == [needed.get(name)] * (name in needed)
     assert not any(f.shape == (16,) for f in fields)  # of statistics
     shared = make(name).homogeneous

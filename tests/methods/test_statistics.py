@@ -16,7 +16,12 @@ from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.types import Client
 from jaxproto.wire import codec
 
-EQUAL = {"fednh", "fast"}  # one weight for every client; the others n_i
+EQUAL = {
+    "fednh",
+    "fast",
+    "scaffold",
+    "feddyn",
+}  # one weight for every client; the others n_i
 TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
 every_method = pytest.mark.parametrize("name", FRAME)
 

@@ -61,6 +61,7 @@ MUTANTS = (
         "rows] if validation is None else validation",
         "rows]",
     ),
+    Mutant("fixed parts train", "client.py", "where(on, a, 0.0)", "where(on, a, a)"),
     Mutant("who sits out trains", "federation.py", "trains_R, sh", "True, sh"),
     Mutant("counts of strangers", "flower/accept.py", "count) > most_C", "count) < 0"),
     Mutant("lost uploads arrive", "uploads.py", "(reports, a, ", "(True, a, "),

@@ -1,0 +1,115 @@
+"""FedDyn: FedAvg with a local regulariser that follows the client's gradient.
+
+Acar, Zhao, Matas, Mattina, Whatmough, Saligrama: Federated Learning Based on Dynamic
+Regularization, ICLR 2021, https://arxiv.org/abs/2111.04263. With w of the server, the
+gradient g_i of client i at the end of its last round, and N clients (Algorithm 1):
+
+    loss = CE(w_i) - <g_i, w_i> + mu / 2 |w_i - w|^2          local steps from w
+    g_i <- g_i - mu (w_i - w)
+    h   <- h - mu sum_i (w_i - w) / N                         clients that report
+    w   <- mean_i w_i - h / mu
+
+The server keeps -h / mu, which does not depend on mu.
+
+Deviations (paper / released code, https://github.com/alpemreacar/FedDyn / here),
+besides those of FedAvg:
+- mu, the paper's alpha: tuned / 0.01 in its example, for client i divided by its share
+  n_i N / n of the examples / 0.01, equal for all clients.
+- weights of clients: equal / equal / equal.
+- first g_i: that of w / 0 / 0.
+- gradients: - / clipped to norm 10 / `optimizer.clip_norm`.
+- evaluation: w / w and the mean of the clients' networks / w (`received`) and the
+  client's network after training (`head`).
+- a client without a step (`local.short=skip`): cannot be / - / sends nothing.
+- BatchNorm statistics: not stated / none / local, or their mean (`statistics`).
+- loss in the records: the local objective / cross-entropy / without the linear term.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxproto.hyperparameters import Positive
+from jaxproto.method import Aggregation, Method
+from jaxproto.methods.fedavg import Statistical, local_statistics
+from jaxproto.methods.fedprox import fedprox
+from jaxproto.methods.scaffold import linear_term
+from jaxproto.types import Array, Spec, Tree
+
+
+class FedDynState(NamedTuple):
+    """State of the server, which broadcasts the parameters."""
+
+    params: Tree  # w
+    way: Tree  # -h / mu
+
+
+class FedDynUpload(NamedTuple):
+    """Upload of a client."""
+
+    change: Tree  # w_i - w
+    there: Array  # [] 1 if the client took a step, 0 if the upload is lost
+
+
+def feddyn(
+    spec: Spec,
+    *,
+    mu: Positive = 0.01,
+    num_clients: int | None = None,
+    statistics: Statistical = local_statistics,
+) -> Method:
+    """FedDyn.
+
+    Args:
+      spec: number of classes and feature dimension.
+      mu: alpha, weight of the dynamic regulariser.
+      num_clients: N; None is all that report. From a configuration it is filled in.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
+    """
+    base = fedprox(spec, mu=mu)
+
+    def init_client(net, key):
+        params, norm, _ = base.init_client(net, key)
+        return params, norm, optax.tree.zeros_like(params)  # g_i
+
+    def init_server(net, key):
+        params = base.init_server(net, key)
+        return FedDynState(params, optax.tree.zeros_like(params))
+
+    def loss(net, params, norm, batch, down, client):
+        value, aux = base.loss(net, params, norm, batch, down, client)
+        gradient = optax.tree.scale(-1.0, client.memory)
+        return value + linear_term(gradient, params), aux
+
+    def upload(net, before, after, data, down, sums):
+        del net, data, sums
+        change = optax.tree.sub(after.params, down)
+        memory = jax.tree.map(lambda g, d: g - mu * d, before.memory, change)
+        return FedDynUpload(change, jnp.float32(after.steps > 0)), memory
+
+    def finish(net, server, total, key):
+        del net, key
+        count, some = jnp.maximum(total.there, 1.0), total.there > 0
+        n = num_clients or count
+        way = jax.tree.map(lambda s, d: s + d / n, server.way, total.change)
+
+        def step(w, d, s):
+            return jnp.where(some, w + d / count + s, w)
+
+        params = jax.tree.map(step, server.params, total.change, way)
+        return FedDynState(params, way)
+
+    method = dataclasses.replace(
+        base,
+        init_client=init_client,
+        init_server=init_server,
+        broadcast=lambda server: server.params,
+        loss=loss,
+        upload=upload,
+        update=Aggregation(finish, summand=lambda up: up),
+        title="FedDyn",
+    )
+    return statistics(method, lambda up: up.there)

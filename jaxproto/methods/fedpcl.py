@@ -1,0 +1,128 @@
+"""FedPCL: features are contrasted with the prototypes of all clients.
+
+Tan, Long, Ma, Liu, Zhou, Jiang: Federated Learning from Pre-Trained Models: A
+Contrastive Learning Approach, NeurIPS 2022, https://arxiv.org/abs/2209.10083. With
+features f of length 1, the prototypes c_kj of client k and their mean c_j over clients,
+
+    c_kj = mean of f(x) over the examples of class j, after training
+    L_g  = -log(exp(f c_y / t) / sum_j exp(f c_j / t))
+    L_p  = mean over clients k of the same with c_kj
+    loss = L_g + L_p
+
+Classes that client k does not hold have c_j in place of c_kj.
+
+Deviations (paper / PFLlib / here):
+- features: of several frozen pre-trained networks, after a trained projection / of the
+  network / of the network, which is trained.
+- products f c: - / as they are / cosines, c of length 1 as well.
+- classes in the sums: - / all / all that have a prototype.
+- t: 0.07 / an option / `temperature`, 0.07 by default.
+- first round: - / prototypes alone, no training / the same.
+- clients of L_p that did not report in the last round: - / their last prototypes / not
+  there.
+- prediction: nearest own prototype / largest product with it / nearest own prototype
+  (`head`), global ones (`global`, `global_own`).
+- gradients: - / clipped to norm 10 / `optimizer.clip_norm`.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto import kernels, losses
+from jaxproto.batches import sum_over_batches
+from jaxproto.hyperparameters import Positive
+from jaxproto.method import Method, own_features, own_network
+from jaxproto.methods.fednh import normalise_rows
+from jaxproto.methods.fedproc import contrast
+from jaxproto.methods.fedproto import prototype_scores
+from jaxproto.methods.local import local
+from jaxproto.transforms import apply, hide_count
+from jaxproto.types import LossAux, Protos, Spec
+
+
+class FedPCLState(NamedTuple):
+    """State of the server, and its broadcast."""
+
+    protos: Protos  # [C, D] c_j
+    each: Protos  # [N C, D] c_kj in row k C + j
+
+
+def fedpcl(
+    spec: Spec, *, temperature: Positive = 0.07, num_clients: int | None = None
+) -> Method:
+    """FedPCL.
+
+    Args:
+      spec: number of classes and feature dimension.
+      temperature: t.
+      num_clients: N; None leaves L_p out. From a configuration it is filled in.
+    """
+    classes, most = spec.num_classes, num_clients or 0
+
+    def init_client(net, key):
+        params, norm, _ = own_network(net, key)
+        return params, norm, kernels.no_prototypes(*spec)
+
+    def init_server(net, key):
+        del net, key
+        each = kernels.no_prototypes(most * classes, spec.feat_dim)
+        return FedPCLState(kernels.no_prototypes(*spec), each)
+
+    def features(net, client, x):
+        return normalise_rows(own_features(net, client, x))
+
+    def loss(net, params, norm, batch, down, client):
+        del client
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+
+        def near(protos):
+            return contrast(protos, out.feat, batch.y, batch.mask, temperature)
+
+        def of_client(own):
+            here_C = own.count > 0
+            mean_CD = jnp.where(here_C[:, None], own.mean, down.protos.mean)
+            return near(
+                Protos(mean_CD, jnp.where(here_C, own.count, down.protos.count))
+            )
+
+        each = kernels.by_class(down.each, classes)
+        here_K = jnp.any(each.count > 0, 1).astype(jnp.float32)
+        value = near(down.protos)
+        if most:
+            value += losses.mean_over(jax.vmap(of_client)(each), here_K)
+        return value, LossAux({"net": out.norm})
+
+    def upload(net, before, after, data, down, sums):
+        del before, down, sums
+
+        def f(b):
+            return kernels.class_sum(features(net, after, b.x), b.y, b.mask, classes)
+
+        own = kernels.mean_of(sum_over_batches(f, data))
+        return apply(hide_count(), own), own
+
+    def update(net, server, up, key):
+        del net, key
+        each = kernels.in_rows(kernels.resized(up, most))
+        return FedPCLState(kernels.mean_over_clients(up), each)
+
+    def predict(net, client, x, down):
+        scores = prototype_scores(features(net, client, x), client, down.protos)
+        return {"head": scores.pop("local"), **scores}
+
+    return dataclasses.replace(
+        local(spec),
+        init_client=init_client,
+        init_server=init_server,
+        loss=loss,
+        upload=upload,
+        update=update,
+        predict=predict,
+        features=features,
+        client_view=lambda down: down.protos,
+        title="FedPCL",
+        nominal=None,
+    )

@@ -1,0 +1,151 @@
+"""FedProc: FedAvg whose features are contrasted with global prototypes at first.
+
+Mu, Shen, Cheng, Geng, Fu, Zhang, Zhang: FedProc: Prototypical Contrastive Federated
+Learning on Non-IID Data, Future Generation Computer Systems 2023,
+https://arxiv.org/abs/2109.12273. With global prototypes c_j, in round t of T:
+
+    l_gpc = -log(exp(cos(f(x), c_y)) / sum_j exp(cos(f(x), c_j)))
+    loss  = a l_gpc + (1 - a) CE,    a = 1 - t / T
+    c_j   = mean over the clients of their mean of f(x) over the examples of class j
+
+The networks are averaged as in FedAvg.
+
+Deviations (MarsFL, https://github.com/WenkeHuang/MarsFL / here; no code of the authors
+is known), besides those of FedAvg:
+- f: features / features; the paper has a projection network of its own.
+- t: from 0 to T - 1 of T - 1 / from 1 to T of T.
+- temperature: none / `temperature`, 1 by default.
+- local prototypes: of the last local epoch / after training, over all examples.
+- a class without prototype: contributes 0 to the mean over the batch / the same.
+- a client that does not report: its last prototypes / none.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto import kernels, losses
+from jaxproto.hyperparameters import Positive
+from jaxproto.method import Aggregation, Method
+from jaxproto.methods.fedavg import (
+    FedAvgUpload,
+    Statistical,
+    fedavg,
+    finish_weighted_mean,
+    head_and_received,
+    local_statistics,
+    weighted_summand,
+)
+from jaxproto.methods.fednh import normalise_rows
+from jaxproto.methods.fedproto import second_pass
+from jaxproto.transforms import apply, hide_count
+from jaxproto.types import Array, LossAux, Protos, Spec, Tree
+
+NEVER = -1e9  # a score that no prototype has
+
+
+class FedProcState(NamedTuple):
+    """State of the server, and its broadcast."""
+
+    params: Tree
+    protos: Protos
+    round: Array  # [] of the state, from 0
+
+
+class FedProcUpload(NamedTuple):
+    """Upload of a client."""
+
+    own: FedAvgUpload
+    protos: Protos
+
+
+@kernels.float32_matmuls
+def contrast(
+    protos: Protos,
+    feat_BD: Array,
+    y_B: Array,
+    mask_B: Array,
+    temperature: float | Array,
+) -> Array:
+    """Returns the mean contrastive loss of features and prototypes of their class.
+
+    An example whose class has no prototype contributes 0.
+
+    Args:
+      protos: Prototypes [C, D], or several of each class [J, C, D].
+    """
+    classes, dim = protos.mean.shape[-2:]
+    here_P = protos.count.reshape(-1) > 0
+    own_BP = here_P & (jnp.arange(len(here_P)) % classes == y_B[:, None])
+    unit_PD = normalise_rows(protos.mean.reshape(-1, dim))
+    score_BP = normalise_rows(feat_BD) @ unit_PD.T / temperature
+    every_B = jax.nn.logsumexp(jnp.where(here_P, score_BP, NEVER), 1)
+    own_B = jax.nn.logsumexp(jnp.where(own_BP, score_BP, NEVER), 1)
+    known_B = jnp.any(own_BP, 1)
+    return losses.mean_over(jnp.where(known_B, every_B - own_B, 0.0), mask_B)
+
+
+def fedproc(
+    spec: Spec,
+    *,
+    temperature: Positive = 1.0,
+    rounds: int | None = None,
+    statistics: Statistical = local_statistics,
+) -> Method:
+    """FedProc.
+
+    Args:
+      spec: number of classes and feature dimension.
+      temperature: divisor of the cosines.
+      rounds: T; None is the last round, with the cross-entropy alone. From a
+        configuration it is filled in.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
+    """
+    base = fedavg(spec)
+
+    def init_server(net, key):
+        protos = kernels.no_prototypes(*spec)
+        return FedProcState(base.init_server(net, key), protos, jnp.int32(0))
+
+    def loss(net, params, norm, batch, down, client):
+        del client
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        near = contrast(down.protos, out.feat, batch.y, batch.mask, temperature)
+        done = jnp.minimum((down.round + 1) / rounds, 1.0) if rounds else 1.0
+        return (1 - done) * near + done * ce, LossAux({"net": out.norm})
+
+    def upload(net, before, after, data, down, sums):
+        own, memory = base.upload(net, before, after, data, down.params, sums)
+        protos = kernels.mean_of(second_pass(net, after, data, spec.num_classes))
+        return FedProcUpload(own, apply(hide_count(), protos)), memory
+
+    def summand(up):
+        mean_CD, here_C = up.protos.mean, up.protos.count
+        return weighted_summand(up.own.params, up.own.size), (
+            mean_CD * here_C[:, None],
+            here_C,
+        )
+
+    def finish(net, server, total, key):
+        del net, key
+        params = finish_weighted_mean(total[0], server.params)
+        return FedProcState(params, kernels.mean_of(total[1]), server.round + 1)
+
+    def predict(net, client, x, down):
+        return head_and_received(net, client, x, down.params)
+
+    method = dataclasses.replace(
+        base,
+        init_server=init_server,
+        receive=lambda params, down: down.params,
+        loss=loss,
+        upload=upload,
+        update=Aggregation(finish, summand),
+        predict=predict,
+        title="FedProc",
+        nominal=None,
+    )
+    return statistics(method, lambda up: up.own.size)

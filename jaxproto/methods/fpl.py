@@ -1,0 +1,164 @@
+"""FPL: FedAvg with several global prototypes of each class, one for each cluster.
+
+Huang, Ye, Shi, Li, Du: Rethinking Federated Learning with Domain Shift: A Prototype
+View, CVPR 2023, https://github.com/WenkeHuang/RethinkFL. The server clusters the
+clients' prototypes of a class by FINCH: prototypes are linked to their nearest by
+cosine, the connected ones are a cluster, and clusters are clustered again by their
+means while more than one is left. With the means P of the clusters of class y, those N
+of all other classes, and u_y the mean of P,
+
+    s(c)  = exp(cos(f, c) / t)
+    L_con = -log(sum_{c in P} s(c) / (sum_{c in P} s(c) + sum_{c in N} s(c)))
+    L_reg = |f - u_y|^2
+    loss  = CE + L_con + L_reg
+
+The networks are averaged as in FedAvg.
+
+Deviations (paper / MarsFL, the authors' benchmark / here), besides those of FedAvg:
+- L_reg: sum over dimensions / mean / mean.
+- t: 0.02 / 0.02 / `temperature`, 0.02 by default.
+- local prototypes: of the trained network / of the last local epoch / after training,
+  over all examples.
+- a class without prototype: - / contributes 0 to the mean over the batch / the same.
+- a client that does not report: - / none / none.
+- prediction: global network / global network / that (`received`), the client's own
+  (`head`), and the nearest prototype of all clusters (`global`).
+
+Sarfraz, Sharma, Stiefelhagen: Efficient Parameter-free Clustering Using First Neighbor
+Relations, CVPR 2019, has FINCH.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto import kernels, losses
+from jaxproto.hyperparameters import Positive
+from jaxproto.method import Method
+from jaxproto.methods.fedavg import (
+    Statistical,
+    fedavg,
+    head_and_received,
+    local_statistics,
+    weighted_mean,
+)
+from jaxproto.methods.fedproc import contrast, fedproc
+from jaxproto.types import Array, LossAux, Protos, Spec, Tree
+
+
+class FPLState(NamedTuple):
+    """State of the server, and its broadcast."""
+
+    params: Tree
+    protos: Protos  # [J C, D]: of cluster j and class c in row j C + c
+
+
+def connected(point_KD: Array, here_K: Array) -> Array:
+    """Links each point to its nearest by cosine; returns the first of those linked."""
+    k = len(here_K)
+    unit_KD = kernels.normalise_rows(point_KD)
+    other_KK = here_K[:, None] & here_K & ~jnp.eye(k, dtype=bool)
+    near_KK = jnp.where(other_KK, unit_KD @ unit_KD.T, -jnp.inf)
+    link_KK = jax.nn.one_hot(jnp.argmax(near_KK, 1), k, dtype=bool) & other_KK
+    reach_KK = link_KK | link_KK.T | jnp.eye(k, dtype=bool)
+    for _ in range(_levels(k)):  # paths of 2, 4, 8, ... links
+        step_KK = reach_KK.astype(jnp.float32)
+        reach_KK = step_KK @ step_KK > 0
+    return jnp.argmax(reach_KK, 1)
+
+
+def clusters(point_KD: Array, here_K: Array, most: int) -> Protos:
+    """Returns the means of the coarsest clusters of FINCH but one, and their sizes.
+
+    Args:
+      most: Clusters that are returned, at most.
+    """
+    index_K = jnp.arange(len(here_K))
+
+    def means(label_K):
+        in_KK = (label_K == index_K[:, None]) & here_K
+        size_K = jnp.sum(in_KK, 1, dtype=jnp.float32)
+        return kernels.mean_of((in_KK.astype(jnp.float32) @ point_KD, size_K))
+
+    def merge(level, label_K):
+        now = means(label_K)
+        merged_K = connected(now.mean, now.count > 0)[label_K]
+        several = jnp.sum(means(merged_K).count > 0) > 1
+        return jnp.where(several | (level == 0), merged_K, label_K)
+
+    found = means(lax.fori_loop(0, _levels(len(here_K)) + 1, merge, index_K))
+    order_K = jnp.argsort(found.count == 0)
+    return kernels.resized(jax.tree.map(lambda a: a[order_K], found), most)
+
+
+def _levels(k: int) -> int:
+    """Returns how often k points can be halved."""
+    return math.ceil(math.log2(max(k, 2)))
+
+
+def fpl(
+    spec: Spec,
+    *,
+    temperature: Positive = 0.02,
+    num_clients: int | None = None,
+    statistics: Statistical = local_statistics,
+) -> Method:
+    """FPL.
+
+    Args:
+      spec: number of classes and feature dimension.
+      temperature: t.
+      num_clients: a class has at most half as many clusters; None is one cluster. From
+        a configuration it is filled in.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
+    """
+    base, most = fedavg(spec), max((num_clients or 1) // 2, 1)
+
+    def init_server(net, key):
+        rows = kernels.no_prototypes(most * spec.num_classes, spec.feat_dim)
+        return FPLState(base.init_server(net, key), rows)
+
+    def loss(net, params, norm, batch, down, client):
+        del client
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        several = kernels.by_class(down.protos, spec.num_classes)
+        near = contrast(several, out.feat, batch.y, batch.mask, temperature)
+        unbiased = kernels.mean_over_clients(several)
+        pull = losses.mse_mean(unbiased, out.feat, batch.y, batch.mask)
+        return ce + near + pull, LossAux({"net": out.norm})
+
+    def update(net, server, up, key):
+        del net, key
+        params = weighted_mean(up.own.params, up.own.size, server.params)
+        of_class = jax.vmap(lambda mean, n: clusters(mean, n > 0, most), 1, 1)
+        several = of_class(up.protos.mean, up.protos.count)
+        return FPLState(params, kernels.in_rows(several))
+
+    def predict(net, client, x, down):
+        several = kernels.by_class(down.protos, spec.num_classes)
+        feat = net.apply(client.params["net"], client.norm["net"], x, False).feat
+        rules = head_and_received(net, client, x, down.params)
+        return {**rules, "global": kernels.nearest_of_several(feat, several)}
+
+    def client_view(down):
+        several = kernels.by_class(down.protos, spec.num_classes)
+        return kernels.mean_over_clients(several)
+
+    method = dataclasses.replace(
+        base,
+        init_server=init_server,
+        receive=lambda params, down: down.params,
+        loss=loss,
+        upload=fedproc(spec).upload,
+        update=update,
+        predict=predict,
+        client_view=client_view,
+        title="FPL",
+        nominal=None,
+    )
+    return statistics(method, lambda up: up.own.size)

@@ -1,0 +1,153 @@
+"""SCAFFOLD: FedAvg whose local steps are corrected by control variates.
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled
+Averaging for Federated Learning, ICML 2020, https://arxiv.org/abs/1910.06378. With x
+and c of the server, c_i of client i, and y_i that starts from x (Algorithm 1, option
+II):
+
+    y_i <- y_i - lr (g_i(y_i) - c_i + c)                      tau local steps
+    c_i <- c_i - c + (x - y_i) / (tau lr)
+    x   <- x + server_rate mean_i (y_i - x)                   over clients that report
+    c   <- c + sum_i (change of c_i) / N                      N clients in all
+
+Deviations (paper / PFLlib / here), besides those of FedAvg:
+- momentum: none / none / a client's momentum rho starts at 0 in every round, and tau is
+  what its unit gradients add up to (`fednova.normalising_factor`).
+- weights of clients: equal / equal / equal.
+- a client without a step (`local.short=skip`): cannot be / - / sends nothing.
+- c_i of a client whose upload is lost: - / changes / changes, and c does not.
+- BatchNorm statistics: not stated / local / local, or their mean (`statistics`).
+- learning rate that changes, optimisers beyond SGD: not stated / - / refused.
+- loss in the records: cross-entropy / the same / the same.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from jaxproto.errors import UserError
+from jaxproto.hyperparameters import Positive
+from jaxproto.method import Aggregation, Method
+from jaxproto.methods import nominal
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
+from jaxproto.methods.fednova import (
+    PLAIN_SGD,
+    LocalDescent,
+    local_descent,
+    normalising_factor,
+)
+from jaxproto.types import Array, Spec, Tree
+
+
+class ScaffoldState(NamedTuple):
+    """State of the server, and its broadcast."""
+
+    params: Tree  # x
+    control: Tree  # c
+
+
+class ScaffoldUpload(NamedTuple):
+    """Upload of a client."""
+
+    change: Tree  # y_i - x
+    control: Tree  # change of c_i
+    there: Array  # [] 1 if the client took a step, 0 if the upload is lost
+
+
+def constant_descent(optimizer, state: str) -> LocalDescent:
+    """Returns the local optimiser, whose learning rate is equal in all rounds.
+
+    Args:
+      optimizer: with the fields of a configuration's `optimizer`.
+      state: `local.optimizer_state`.
+
+    Raises:
+      UserError: the steps of the optimiser are not divided by one learning rate.
+    """
+    if optimizer.schedule != "constant":
+        raise UserError(
+            "scaffold divides an update by one learning rate, but optimizer.schedule "
+            f"is {optimizer.schedule!r}: set it to constant."
+        )
+    return local_descent(optimizer, state, 0.0, "scaffold")
+
+
+def linear_term(direction: Tree, params: Tree) -> Array:
+    """Returns a term of a loss: of value 0, with the gradient `direction`."""
+    products = jax.tree.map(lambda d, w: jnp.sum(d * w), direction, params)
+    value = sum(jax.tree.leaves(products), start=jnp.zeros(()))
+    return value - lax.stop_gradient(value)
+
+
+def scaffold(
+    spec: Spec,
+    *,
+    server_rate: Positive = 1.0,
+    num_clients: int | None = None,
+    sgd: LocalDescent = PLAIN_SGD,
+    statistics: Statistical = local_statistics,
+) -> Method:
+    """SCAFFOLD.
+
+    Args:
+      spec: number of classes and feature dimension.
+      server_rate: step towards the mean of the networks.
+      num_clients: N; None is all that report. From a configuration it is filled in.
+      sgd: learning rate and momentum of the clients' SGD; from a configuration it is
+        that of `optimizer`.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
+    """
+    base = fedavg(spec)
+
+    def init_client(net, key):
+        params, norm, _ = base.init_client(net, key)
+        return params, norm, optax.tree.zeros_like(params)  # c_i
+
+    def init_server(net, key):
+        params = base.init_server(net, key)
+        return ScaffoldState(params, optax.tree.zeros_like(params))
+
+    def loss(net, params, norm, batch, down, client):
+        ce, aux = base.loss(net, params, norm, batch, down.params, client)
+        correction = optax.tree.sub(down.control, client.memory)
+        return ce + linear_term(correction, params), aux
+
+    def upload(net, before, after, data, down, sums):
+        del net, data, sums
+        length = sgd.learning_rate * normalising_factor(after.steps, sgd)
+        some = jnp.where(length > 0, length, 1.0)
+        change = optax.tree.sub(after.params, down.params)
+        moved = jax.tree.map(lambda c, y: -c - y / some, down.control, change)
+        moved = jax.tree.map(lambda d: jnp.where(length > 0, d, 0.0), moved)
+        up = ScaffoldUpload(change, moved, jnp.float32(length > 0))
+        return up, optax.tree.add(before.memory, moved)
+
+    def finish(net, server, total, key):
+        del net, key
+        count = jnp.maximum(total.there, 1.0)
+
+        def add(step):
+            return lambda old, change: old + step * change
+
+        params = jax.tree.map(add(server_rate / count), server.params, total.change)
+        share = 1.0 / (num_clients or count)
+        control = jax.tree.map(add(share), server.control, total.control)
+        return ScaffoldState(params, control)
+
+    method = dataclasses.replace(
+        base,
+        init_client=init_client,
+        init_server=init_server,
+        receive=lambda params, down: down.params,
+        loss=loss,
+        upload=upload,
+        update=Aggregation(finish, summand=lambda up: up),
+        predict=lambda net, client, x, down: base.predict(net, client, x, down.params),
+        title="SCAFFOLD",
+        nominal=nominal.networks("net", "net"),
+    )
+    return statistics(method, lambda up: up.there)

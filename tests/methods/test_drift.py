@@ -1,0 +1,220 @@
+"""MOON, FedProc, SCAFFOLD, FedDyn, Ditto, FedRep: formulas, identities, refusals."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from support import toys
+from support.averaging import BASE, begun, drawn, make, run
+from support.exchange import KEY, X, Y, alone
+
+from jaxproto import batches, participation
+from jaxproto.errors import UserError
+from jaxproto.methods import fedproc, scaffold
+from jaxproto.methods.feddyn import FedDynState, FedDynUpload
+from jaxproto.types import Batch, Client, Protos
+
+pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
+
+SIX = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
+
+
+def cosines(a, b):
+    return np.sum(a * b, -1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+
+
+def gradient(method, params, down, memory):
+    """Gradient of a method's loss on six examples."""
+    zero = jnp.zeros((), jnp.int32)
+    _, norm, _ = method.init_client(toys.net(8), KEY)
+    me = Client(params, norm, (), memory, jnp.ones(5), zero, zero)
+
+    def value(params):
+        return method.loss(toys.net(8), params, norm, SIX, down, me)[0]
+
+    return jax.jit(jax.grad(value))(params)
+
+
+def test_moon_without_weight_is_fedavg_and_its_term_is_that_of_a_loop():
+    plain = run(make("moon", contrastive=0.0))
+    assert toys.gap(plain.server, run(BASE).server) < 1e-6
+    net, method = toys.net(8), make("moon", contrastive=3.0, temperature=0.4)
+    params, norm, memory = method.init_client(net, KEY)
+    down = method.init_server(net, jax.random.key(1))
+    previous = drawn(memory[0], lead=()), norm["net"]
+    zero = jnp.zeros((), jnp.int32)
+    me = Client(params, norm, (), previous, jnp.ones(5), zero, zero)
+    with_term = jax.jit(method.loss, static_argnums=0)(net, params, norm, SIX, down, me)
+    without, _ = BASE.loss(net, params, norm, SIX, down, me)
+    z = net.apply(params["net"], norm["net"], SIX.x, True).feat
+    near, far = (
+        cosines(z, net.apply(p, norm["net"], SIX.x, False).feat) / 0.4
+        for p in (down["net"], previous[0])
+    )
+    want = -np.log(np.exp(near) / (np.exp(near) + np.exp(far)))
+    np.testing.assert_allclose(with_term[0] - without, 3 * want.mean(), rtol=1e-4)
+
+
+def test_moon_remembers_the_network_that_it_ended_with():
+    r = run(make("moon"))
+    for i in range(6):
+        assert toys.gap(r.clients[i].memory[0], r.params[i]["net"]) == 0
+
+
+def test_fedproc_contrasts_with_prototypes_that_are_there_as_a_loop():
+    rng = np.random.default_rng(1)
+    feat, mean = rng.normal(size=(6, 3)), rng.normal(size=(2, 4, 3))
+    count, y = np.float32([[1, 0, 1, 1], [1, 0, 0, 1]]), [0, 1, 2, 3, 3, 0]
+    protos, mask = Protos(jnp.asarray(mean), jnp.asarray(count)), [1, 1, 1, 1, 1, 0]
+    got = fedproc.contrast(
+        protos, jnp.asarray(feat), jnp.asarray(y), jnp.array(mask), 2
+    )
+    total = 0.0
+    for f, c in zip(feat[:5], y[:5], strict=True):
+        score = {k: np.exp(cosines(f, mean[k]) / 2) for k in np.ndindex(2, 4)}
+        own = sum(v for k, v in score.items() if count[k] and k[1] == c)
+        every = sum(v for k, v in score.items() if count[k])
+        total += -np.log(own / every) if own else 0.0
+    np.testing.assert_allclose(got, total / 5, rtol=1e-5)
+    none = Protos(0 * protos.mean, 0 * protos.count)
+    args = none, jnp.zeros((6, 3)), jnp.asarray(y), jnp.ones(6), 1.0
+    value, grads = jax.value_and_grad(fedproc.contrast, argnums=1)(*args)
+    assert value == 0 and not np.any(grads)
+
+
+def test_fedproc_begins_without_and_ends_with_the_cross_entropy_alone():
+    assert toys.gap(run(make("fedproc")).server.params, run(BASE).server) < 1e-6
+    r, plain = run(make("fedproc", rounds=2)), run(BASE, 1)
+    assert r.server.round == 2
+    assert toys.gap(r.server.params, run(BASE).server) > 1e-4
+    first = run(make("fedproc", rounds=10**9), 1)  # no prototype, no cross-entropy
+    begin = begun(make("fedproc")).params
+    assert toys.gap(first.server.params, begin) < 1e-6 < toys.gap(plain.server, begin)
+    up = r.report.up.protos
+    there = up.count.astype(np.float32)
+    want = (
+        np.einsum("kcd,kc->cd", up.mean, there) / np.maximum(there.sum(0), 1)[:, None]
+    )
+    np.testing.assert_allclose(r.server.protos.mean, want, atol=1e-5)
+
+
+def test_scaffold_corrects_each_gradient_by_the_control_variates():
+    method = make("scaffold")
+    state, params = begun(method), BASE.init_server(toys.net(8), KEY)
+    down = state._replace(control=drawn(state.control, 1, ()))
+    own = drawn(state.control, 2, ())
+    got = gradient(method, params, down, own)
+    plain = gradient(BASE, params, down.params, ())
+    want = optax.tree.add(plain, optax.tree.sub(down.control, own))
+    assert toys.gap(got, want) < 1e-5
+
+
+def four(key, clients, r):
+    on_K = jnp.arange(clients) < 4
+    return participation.Participation(on_K, on_K)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.7])
+def test_scaffolds_server_has_the_mean_of_all_control_variates(momentum):
+    """Also of those that did not take part; a round changes c_i to mean gradients."""
+    sgd = scaffold.LocalDescent(0.05, momentum)
+    local = toys.LocalTraining(optax.sgd(0.05, momentum), epochs=2, batch_size=4)
+    method = make("scaffold", num_clients=6, sgd=sgd)
+    r = toys.run(method, rounds=2, local=local, sampler=four)
+    each = [r.clients[i].memory for i in range(6)]
+    mean = jax.tree.map(lambda *a: sum(a) / 6, *each)
+    assert toys.gap(r.server.control, mean) < 1e-5
+    assert toys.gap(each[0], mean) > 1e-2 and toys.gap(each[5], mean) > 1e-3
+    once = toys.run(method, rounds=1, local=local, sampler=four)
+    begin = begun(method).params
+    changes = [optax.tree.sub(once.params[i], begin) for i in range(4)]
+    want = jax.tree.map(lambda w, *d: w + sum(d) / 4, begin, *changes)
+    assert toys.gap(once.server.params, want) < 1e-5
+
+
+def test_scaffold_refuses_what_it_cannot_divide_by():
+    def descent(state="restart", **changes):
+        fields = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9}
+        fields |= {"schedule": "constant", **changes}
+        return scaffold.constant_descent(SimpleNamespace(**fields), state)
+
+    assert descent() == (0.1, 0.9)
+    for wrong, words in (
+        ({"name": "adam"}, "scaffold .*'adam': set it to sgd"),
+        ({"state": "keep"}, "scaffold .* 'keep': set it to restart"),
+        ({"schedule": "cosine"}, "scaffold .* 'cosine': set it to constant"),
+    ):
+        with pytest.raises(UserError, match=words):
+            descent(**wrong)
+
+
+def test_feddyns_client_follows_its_gradient_and_its_distance():
+    method, mu = make("feddyn", mu=0.3), 0.3
+    down, params = BASE.init_server(toys.net(8), KEY), begun(BASE)
+    own = drawn(params, 2, ())
+    got = gradient(method, params, down, own)
+    plain = gradient(BASE, params, down, ())
+    want = jax.tree.map(
+        lambda g, w, old, h: g + mu * (w - old) - h, plain, params, down, own
+    )
+    assert toys.gap(got, want) < 1e-5
+    r = run(method, 1)
+    begin = begun(method).params
+    want = jax.tree.map(lambda a, b: -mu * (a - b), r.params[2], begin)
+    assert toys.gap(r.clients[2].memory, want) < 1e-6
+
+
+def test_feddyns_server_is_algorithm_1_and_rests_when_nobody_reports():
+    """By h of the paper, which the server does not keep."""
+    mu, n, w = 0.25, 4, {"w": np.float32([1.0, 2.0])}
+    change = {"w": np.float32([[0.5, 0.0], [0.0, 0.0], [-1.0, 3.0]])}
+    method = make("feddyn", mu=mu, num_clients=n)
+    state, h, there = FedDynState(w, {"w": np.zeros(2)}), 0.0, np.float32([1, 0, 1])
+    for _ in range(2):
+        old = state.params["w"]
+        h = h - mu * change["w"].sum(0) / n
+        want = np.mean((old + change["w"])[there > 0], 0) - h / mu
+        state = method.update(None, state, FedDynUpload(change, there), KEY)
+        np.testing.assert_allclose(state.params["w"], want, rtol=1e-5)
+    nobody = FedDynUpload({"w": 0 * change["w"]}, 0 * there)
+    assert toys.gap(method.update(None, state, nobody, KEY), state) == 0
+
+
+def test_ditto_without_weight_trains_alone_and_for_fedavg():
+    r = toys.run(make("ditto", mu=0.0))
+    for i in range(6):
+        assert toys.gap(r.params[i]["net"], alone()[i]["net"]) < 1e-6
+    assert toys.gap(r.server, run(BASE, 3).server["net"]) < 1e-6
+
+
+def test_dittos_distance_moves_the_personal_network_alone():
+    method, plain = make("ditto", mu=0.3), make("ditto", mu=0.0)
+    params = method.init_client(toys.net(8), KEY)[0]
+    down = method.init_server(toys.net(8), jax.random.key(1))
+    both = gradient(method, params, down, ()), gradient(plain, params, down, ())
+    term = optax.tree.sub(*both)
+    want = jax.tree.map(lambda v, w: 0.3 * (v - w), params["net"], down)
+    assert toys.gap(term["net"], want) < 1e-5
+    assert not any(np.any(a) for a in jax.tree.leaves(term["aux"]))
+
+
+def test_fedrep_trains_the_head_and_then_the_body_alone():
+    """The head ends as if there were no second epoch, also with momentum."""
+
+    def after(share, epochs):
+        order = {"order": batches.fixed, "epochs": epochs, "batch_size": 4}
+        local = toys.LocalTraining(optax.sgd(0.05, 0.9), **order)
+        r = toys.run(make("fedrep", head_share=share), rounds=1, local=local)
+        return [r.params[i]["net"] for i in range(6)]
+
+    both, head, body = after(0.5, 2), after(1.0, 1), after(0.0, 1)
+    begin = begun(make("fedrep"))
+    for two, first, second in zip(both, head, body, strict=True):
+        assert toys.gap(first["body"], begin) == 0
+        assert toys.gap(two["head"], first["head"]) < 1e-6
+        assert toys.gap(two["body"], begin) > 1e-3
+        assert toys.gap(second["head"], first["head"]) > 1e-3
+        assert toys.gap(second["body"], begin) > 1e-3
