@@ -4,6 +4,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import ml_collections
@@ -108,7 +109,7 @@ def _flag_help(name: str) -> str:
     """Returns a flag and its description, as wide as the terminal."""
     flag, width = flags.FLAGS[name], min(shutil.get_terminal_size().columns, 100)
     line = f"  --{_flag_usage(flag)}  {flag.help}"
-    whole = {"break_on_hyphens": False, "break_long_words": False}
+    whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
     return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
 
 

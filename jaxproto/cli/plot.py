@@ -44,8 +44,9 @@ def _parser(prog: str) -> Parser:
     for name, picture in registry.FIGURES.items():
         former = [old for old, new in registry.OLD_NAMES.items() if new == name]
         subparser = kinds.add_parser(name, help=picture.help, aliases=former)
-        out = {"metavar": "FILE", "help": "png, pdf or svg; default %(default)s"}
-        subparser.add_argument("--out", type=new_file, default=f"{name}.png", **out)
+        kind = "png, pdf or svg; default %(default)s"
+        default = f"{name}.png"
+        subparser.add_argument("--out", type=new_file, default=default, help=kind)
         registry.add_arguments(subparser, picture)
         sizes = [*plots.SIZES]
         subparser.add_argument("--size", choices=sizes, default="", help=width)

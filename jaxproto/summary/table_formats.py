@@ -52,8 +52,9 @@ def fit(view: TableView, width: int) -> list[TableView]:
 
     Texts of a column that is too wide beside the first one are wrapped.
     """
-    rows = [view.head, *view.rows]
-    first, *rest = columns = [*zip(*rows, strict=True)]
+    rows: list[Sequence[Value]] = [view.head, *view.rows]
+    columns: list[Sequence[Value]] = [*zip(*rows, strict=True)]
+    first, rest = columns[0], columns[1:]
     if _width(columns) <= width:
         return [view]
     parts: list[list] = [rows] if _width(rows) <= width else [[first]]

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +35,10 @@ def encode(data: Sequence) -> tuple[str, bytes]:
         n = len(data)
         raise errors.UserError(f"data has {n} parts; give (x, y) or two such pairs.")
     arrays = [np.asarray(a) for a in data]
-    dataset.make_dataset("data", *zip(arrays[::2], arrays[1::2], strict=True))
-    file = io.BytesIO()
-    np.savez(file, **dict(zip(TRAIN + TEST, arrays, strict=False)))
+    train, test = (arrays[0], arrays[1]), (arrays[-2], arrays[-1])
+    dataset.make_dataset("data", train, test if len(data) > 2 else None)
+    named: dict[str, Any] = dict(zip(TRAIN + TEST, arrays, strict=False))
+    np.savez(file := io.BytesIO(), **named)
     content = file.getvalue()
     return f"arrays-{hashlib.sha256(content).hexdigest()[:12]}.npz", content
 
