@@ -10,9 +10,7 @@ example; with the partition `feature` each source is a client.
                Stricker, "Introducing a New Benchmarked Dataset for Activity
                Monitoring", ISWC 2012.
   femnist      about 3,500 writers, 62 characters; LEAF's JSON files.
-  shakespeare  about 1,100 roles, the next of 80 characters; LEAF's JSON files. Caldas
-               et al., "LEAF: A Benchmark for Federated Settings", 2018,
-               https://arxiv.org/abs/1812.01097.
+  shakespeare  about 1,100 roles, the next of 80 characters; LEAF's JSON files.
 
 Deviations:
   PFLlib's PAMAP2: a window that spans several activities has the least of their
@@ -22,21 +20,19 @@ Deviations:
 """
 
 import io
-import json
 import pathlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxproto.data.leaf import CHARACTERS, Parts, read_femnist, read_shakespeare
 from jaxproto.data.tfds_builders import archives
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.types import PADDING, SPECIAL, UNKNOWN
 
-Parts = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]  # split -> x, y, source
 HAR_ACTIVITIES = (
     *("walking", "walking upstairs", "walking downstairs"),
     *("sitting", "standing", "laying"),
@@ -164,90 +160,6 @@ def cut(recording: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     x = [channels[start : start + WINDOW] for start in starts]
     empty = np.empty((0, WINDOW, channels.shape[1]), np.float32)
     return np.stack(x) if x else empty, activity[starts]
-
-
-def leaf_users(
-    files: archives.ArchiveFiles, folder: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields users and their examples from LEAF's JSON files in a folder.
-
-    Raises:
-      UserError: a file is damaged.
-    """
-    for name in files.names:
-        if not re.fullmatch(rf"data/{folder}/[^/]+\.json", name):
-            continue
-        try:
-            found = json.loads(files.read(name))["user_data"]
-            users = [(u, {"x": own["x"], "y": own["y"]}) for u, own in found.items()]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{files.where}, file {name}, is none of LEAF's ({error!r}). It needs "
-                "user_data with x and y of every user: make it again."
-            ) from error
-        yield from users
-
-
-def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -> Parts:
-    """Reads the parts that LEAF's scripts have made, or all its data.
-
-    Args:
-      inputs: examples of a user -> x [M, ...].
-      label: label of an example -> label here.
-    """
-    made = any(name.startswith("data/train/") for name in files.names)
-    folders = {"train": "train", "test": "test"} if made else {"train": "all_data"}
-    parts = {}
-    for split, folder in folders.items():
-        x, y, users = [], [], []
-        for user, own in leaf_users(files, folder):
-            if len(own["x"]) != len(own["y"]):
-                raise UserError(
-                    f"{files.where}: user {user} of data/{folder} has "
-                    f"{len(own['x'])} inputs and {len(own['y'])} labels. Make it again."
-                )
-            if own["y"]:
-                x.append(inputs(own["x"]))
-                y += map(label, own["y"])
-                users += [user] * len(own["y"])
-        if x:
-            parts[split] = np.concatenate(x), np.array(y), np.array(users)
-    if "train" not in parts:
-        raise UserError(
-            f"{files.where}: no examples in data/train or data/all_data. Run LEAF's "
-            "preprocess.sh, and give the folder that has data/ as --manual_dir."
-        )
-    return parts
-
-
-def read_femnist(files: archives.ArchiveFiles) -> Parts:
-    """Reads images of 28 x 28 pixels, grey levels from 0 to 1 in LEAF."""
-
-    def images(x):
-        grey = np.asarray(x, np.float32).reshape(-1, 28, 28)
-        return np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8)
-
-    return read_leaf(files, images, int)
-
-
-LENGTH = 80  # characters of a text
-# LEAF's characters, each a token; others are the unknown one
-LETTERS = (
-    "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-)
-CHARACTERS = (*SPECIAL, *(f"U+{ord(letter):04X}" for letter in LETTERS))
-
-
-def read_shakespeare(files: archives.ArchiveFiles) -> Parts:
-    """Reads texts of 80 characters as tokens; the label is the next character."""
-    number = {letter: i + len(SPECIAL) for i, letter in enumerate(LETTERS)}
-
-    def tokens(x):
-        rows = [[number.get(c, UNKNOWN) for c in text[:LENGTH]] for text in x]
-        padded = [row + [PADDING] * (LENGTH - len(row)) for row in rows]
-        return np.array(padded, np.uint8)
-
-    return read_leaf(files, tokens, lambda letter: f"U+{ord(letter):04X}")
 
 
 UCI = "Download: https://archive.ics.uci.edu/dataset/"
