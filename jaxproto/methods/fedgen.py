@@ -14,8 +14,8 @@ Deviations (paper / HtFLlib / here):
 - noise: normal / uniform in [0, 1) / uniform in [0, 1).
 - further terms, of the diversity of G and of logits of the generated features: in the
   appendix and in the authors' code / none / none.
-- G: a hidden layer with BatchNorm, statistics of the batch / the same / the same, but no
-  bias before it: the bias changes nothing, and Adam would move it by rounding errors.
+- G: a hidden layer with BatchNorm, statistics of the batch / the same / the same, but
+  no bias before it: it changes nothing, and Adam would move it by rounding errors.
 - labels: by counts of all clients / the same / of those that reported in the last
   round, which send their counts; none in round 1, where G teaches nothing.
 - server: Adam / Adam, 0.005 / Adam, `server_rate`, `server_epochs` batches in a round.
