@@ -14,7 +14,8 @@ Deviations (paper / HtFLlib / here):
 - noise: normal / uniform in [0, 1) / uniform in [0, 1).
 - further terms, of the diversity of G and of logits of the generated features: in the
   appendix and in the authors' code / none / none.
-- G: a hidden layer with BatchNorm, statistics of the batch / the same / the same.
+- G: a hidden layer with BatchNorm, statistics of the batch / the same / the same, but
+  no bias before it: it changes nothing, and Adam would move it by rounding errors.
 - labels: by counts of all clients / the same / of those that reported in the last
   round, which send their counts; none in round 1, where G teaches nothing.
 - server: Adam / Adam, 0.005 / Adam, `server_rate`, `server_epochs` batches in a round.
@@ -65,7 +66,7 @@ class FedGenUpload(NamedTuple):
 
 
 def init_generator(spec: Spec, noise: int, hidden: int, key: Array) -> Tree:
-    """Draws the layers as PyTorch's Linear; BatchNorm starts as the identity."""
+    """Draws the layers as PyTorch's Linear, the first without bias, and BatchNorm."""
 
     def layer(key, rows, columns):
         bound = rows**-0.5
@@ -74,7 +75,7 @@ def init_generator(spec: Spec, noise: int, hidden: int, key: Array) -> Tree:
 
     first, second = jax.random.split(key)
     return {
-        "in": layer(first, noise + spec.num_classes, hidden),
+        "in": layer(first, noise + spec.num_classes, hidden)["kernel"],
         "scale": jnp.ones(hidden),
         "shift": jnp.zeros(hidden),
         "out": layer(second, hidden, spec.feat_dim),
@@ -84,10 +85,9 @@ def init_generator(spec: Spec, noise: int, hidden: int, key: Array) -> Tree:
 def generate(generator: Tree, y_B: Array, classes: int, key: Array) -> Array:
     """Generates features [B, D] of examples with labels [B]."""
     inner, outer = generator["in"], generator["out"]
-    noise = len(inner["kernel"]) - classes
-    noise_BN = jax.random.uniform(key, (len(y_B), noise))
+    noise_BN = jax.random.uniform(key, (len(y_B), len(inner) - classes))
     x = jnp.concatenate([noise_BN, jax.nn.one_hot(y_B, classes)], 1)
-    h = jax.nn.standardize(x @ inner["kernel"] + inner["bias"], axis=0)
+    h = jax.nn.standardize(x @ inner, axis=0)
     h = jax.nn.relu(h * generator["scale"] + generator["shift"])
     return h @ outer["kernel"] + outer["bias"]
 

@@ -24,6 +24,7 @@ Deviations (that library / here):
 import dataclasses
 import functools
 
+import flax.struct
 import jax.numpy as jnp
 import numpy as np
 
@@ -32,7 +33,14 @@ from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method, own_network
 from jaxproto.methods.local import local
 from jaxproto.methods.moon import cosine
-from jaxproto.types import Array, LossAux, Protos, Spec
+from jaxproto.types import Array, ArrayLike, LossAux, Protos, Spec
+
+
+@flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
+class Anchors:
+    """Message of the server with the anchors, sent once."""
+
+    anchors: ArrayLike  # [C, D]
 
 
 @functools.cache
@@ -114,7 +122,7 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
         upload=upload,
         update=update,
         predict=predict,
-        setup=anchor_CD,
+        setup=Anchors(anchor_CD),
         title="FedHP",
         nominal=None,
     )

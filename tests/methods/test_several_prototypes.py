@@ -1,5 +1,7 @@
 """FPL, FedPCL, FedHP: clusters, losses, servers."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from support.exchange import COUNT, KEY, MEAN, X, Y, on_batch
 from jaxproto import kernels
 from jaxproto.methods import METHODS, fedhp, fpl
 from jaxproto.methods.fedpcl import FedPCLState
+from jaxproto.summary.host_prototypes import learnt_prototypes
 from jaxproto.types import Protos, Spec
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
@@ -86,8 +89,12 @@ def test_fpls_loss_has_three_terms_and_its_broadcast_a_mean_for_pictures():
         on_batch(method, down)[0] - ce, (con + reg) / 6, rtol=1e-4
     )
     np.testing.assert_allclose(on_batch(method, start)[0], ce, rtol=1e-6)
-    seen = method.client_view(down)
-    assert seen.mean.shape == (5, 8) and seen.count.tolist() == [2, 2, 2, 0, 3]
+    exp = SimpleNamespace(
+        method=method, spec=toys.SPEC, cohorts=[SimpleNamespace(ids=(0,))]
+    )
+    seen = learnt_prototypes(exp, down, [SimpleNamespace(memory=())])
+    assert seen.protos.mean.shape == (5, 8)
+    assert seen.protos.count.tolist() == [2, 2, 2, 0, 3]
 
 
 def test_nearest_of_several_prototypes_scores_a_class_by_its_nearest():
