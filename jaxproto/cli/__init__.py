@@ -8,6 +8,7 @@ not wait for the libraries of another.
 import contextlib
 import errno
 import importlib
+import io
 import os
 import select
 import signal
@@ -129,13 +130,14 @@ def _errors_in_one_line() -> Iterator[None]:
 
 def _output_works() -> bool:
     """Flushes the output; what cannot be written is dropped, also at the end."""
-    file = sys.stdout.fileno()
-    (reader := select.poll()).register(file, 0)
     try:
         sys.stdout.flush()
+        (reader := select.poll()).register(sys.stdout, 0)
         lost = bool(reader.poll(0))  # also where nothing was buffered
+    except io.UnsupportedOperation:  # no file of the system
+        return True
     except OSError:
         lost = True
     if lost:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), file)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return not lost

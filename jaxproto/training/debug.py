@@ -11,6 +11,7 @@ from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto import execution
+from jaxproto.data.partitions.registry import Partition
 from jaxproto.experiment import build
 from jaxproto.experiment import data as dividing
 from jaxproto.experiment.data import FederationData
@@ -76,9 +77,10 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:
     """Returns the data with a few batches of the client that has most examples."""
     data = dividing.build_data(config_.resolved_data_fields(config))
-    largest = max(zip(*data.partition, strict=True), key=lambda parts: len(parts[0]))
+    clients = zip(data.partition.train, data.partition.test, strict=True)
+    largest = max(clients, key=lambda parts: len(parts[0]))
     train, test = (rows[: BATCHES * config.local.batch_size] for rows in largest)
-    partition = data.partition._replace(train=(train,), test=(test,))
+    partition = Partition((train,), (test,))
     return data._replace(partition=partition, num_examples=len(train))
 
 

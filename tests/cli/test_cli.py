@@ -91,7 +91,7 @@ MISTAKES = (  # flags after --config=configs/protonorm.py, and what the one line
         "clients_at_once is 'some'; it is auto, one, all",
     ),
     ("--workdir=README.md/run", "cannot write to the work directory README.md/run: "),
-    ("", "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
+    ("", "--config is missing: give one of comparison, cps_ppa_cpkd, "),
 )
 
 NO_FLAGS = (

@@ -25,6 +25,7 @@ ALLOWED = {  # file, call -> why it needs no rename
         "open",
     ): "an array in a folder that is renamed when complete",
     ("data/decoded_cache.py", "save"): "into memory",
+    ("data/readers/npz.py", "savez"): "into memory",
     ("data/tfds_builders/archives.py", "save"): "into memory",
     ("plots/style.py", "savefig"): "into memory",
     ("saved_runs/export.py", "save"): "into memory",
