@@ -14,7 +14,7 @@ from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.mlp import mlp, spiral_mlp
 from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
-from jaxproto.models.ops import Ops
+from jaxproto.models.ops import Ops, ops_in
 from jaxproto.models.resnet import (
     resnet4,
     resnet6,
@@ -90,6 +90,7 @@ def build(
       feat_dim: D, at least 1; channel pooling brings any network's features there.
       ops: forms of the operations; by default those of the platform JAX runs on.
       compute_dtype: of the body, one of PRECISIONS; parameters are float32 in both.
+        On a CPU bfloat16 rounds the operands of matrix products only.
       vocab_size: tokens, of inputs that are texts; None if they are numbers.
 
     Raises:
@@ -101,6 +102,7 @@ def build(
             raise UserError(f"{what} is {value}; it must be at least 1.")
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
     net_check.check_callable(name, make)
+    ops, dtype = ops_in(dtype, ops)
     asked = _asked(name, {"vocab_size": vocab_size, "compute_dtype": dtype})
     make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **asked)
     if is_own(NETS[name]):
