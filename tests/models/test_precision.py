@@ -81,7 +81,7 @@ def test_on_a_cpu_operands_of_products_alone_are_in_bfloat16(name):
         if equation.primitive.name == "dot_general":
             assert half not in results
             products += operands == {half}
-    assert products > 3
+    assert products >= 3  # of one layer: forward and twice backward
 
 
 def test_numbers_are_those_of_float32_to_its_precision():
