@@ -3,13 +3,15 @@
     python -m benchmarks.local_training
     python -m benchmarks.local_training --networks=resnet8 --contenders=ours,torch
     python -m benchmarks.local_training --contenders=ours,all:lax,one:lax,4:matmul
+    python -m benchmarks.local_training --contenders=ours,auto:bfloat16
 
 Contenders: `ours` is a run's own training of clients with one architecture, in the form
 of the platform: on a CPU a lane of clients per core, side by side;
 `naive` is one jitted `vmap` of a step over the clients, with XLA's convolutions, and
 `naive_loop` the same with the loop over the steps inside the program (as in `ours`);
 `torch` is an eager PyTorch loop over the clients; FORM:OPS is ours in another form
-(one, all, a number of clients at a time) with other operations (lax, matmul).
+(one, all, a number of clients at a time) with other operations (lax, matmul,
+bfloat16 of CPUs).
 """
 
 import dataclasses
@@ -55,7 +57,12 @@ flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
 
 BASES = ("torch", "naive", "naive_loop")  # what others are compared with
 RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam
-OPS = {"auto": ops.ops_for, "lax": lambda: ops.LAX, "matmul": lambda: ops.CPU}
+OPS = {
+    "auto": ops.ops_for,
+    "lax": lambda: ops.LAX,
+    "matmul": lambda: ops.CPU,
+    "bfloat16": lambda: ops.CPU_BFLOAT16,
+}
 
 
 class Task(NamedTuple):

@@ -129,7 +129,7 @@ FIELDS = {
     "data.public_source": Field("", "another data set, whose examples are public"),
     "model.group": Field("digits", "networks of the clients: a group, or names joined by commas", NETWORKS),
     "model.feat_dim": Field(64, "dimensions of features and prototypes", COUNT),
-    "model.compute_dtype": Field("float32", "number format in which the bodies of networks compute", Names(models.registry.PRECISIONS)),
+    "model.compute_dtype": Field("float32", "number format in which the bodies of networks compute; on a CPU bfloat16 rounds only operands of matrix products", Names(models.registry.PRECISIONS)),
     "model.init": Field("independent", "initial weights of clients with equal architecture: drawn for each client, or equal", Names(registries.INIT_KEYS)),
     "method.name": Field("local", "federated learning method", Names(METHODS)),
     "local.epochs": Field(1, "passes over a client's data per round", EPOCHS),  # N 5.1

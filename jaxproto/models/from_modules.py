@@ -51,7 +51,8 @@ class BodyAndHead(nnx.Module):
         """Features [B, D] and logits [B, C]."""
         x = at_least_single(self.body(x, call))
         feat, given = self.place(x, self.examples, call)
-        return feat, self.head(given, call)
+        exact = call.ops._replace(product=call.ops.head)
+        return feat, self.head(given, call._replace(ops=exact))
 
     def examples(self, x: Array) -> Array:
         """[B, width] to [B, D]."""

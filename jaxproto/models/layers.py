@@ -3,7 +3,8 @@
 A layer holds parameters and statistics only. How it is called (training or not, which
 form of each operation, randomness) comes as a `CallContext`, so nothing is global and
 the same module serves every platform. Parameters are float32; a layer computes in the
-precision of its input, normalisation in float32 whatever comes.
+precision of its input, normalisation in float32 whatever comes. On CPUs the form of a
+product may round its operands.
 """
 
 import math

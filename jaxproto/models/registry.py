@@ -18,7 +18,7 @@ from jaxproto.models.groups import GROUPS
 from jaxproto.models.harcnn import harcnn
 from jaxproto.models.mlp import amazon_mlp, mlp, spiral_mlp
 from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
-from jaxproto.models.ops import Ops
+from jaxproto.models.ops import Ops, ops_in
 from jaxproto.models.recurrent import bilstm, gru, lstm
 from jaxproto.models.resnet import (
     resnet4,
@@ -103,6 +103,7 @@ def build(
       feat_dim: D, at least 1; channel pooling brings any network's features there.
       ops: forms of the operations; by default those of the platform JAX runs on.
       compute_dtype: of the body, one of PRECISIONS; parameters are float32 in both.
+        On a CPU bfloat16 rounds the operands of matrix products only.
       vocab_size: tokens, of inputs that are texts; None if they are numbers.
 
     Raises:
@@ -113,6 +114,7 @@ def build(
         if value < 1:
             raise UserError(f"{what} is {value}; it must be at least 1.")
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
+    ops, dtype = ops_in(dtype, ops)
     asked = _asked(name, make, {"vocab_size": vocab_size, "compute_dtype": dtype})
     own = is_own(make)
     make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **asked)

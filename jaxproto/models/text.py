@@ -144,14 +144,20 @@ class TextCNN(nnx.Module):
         table = self.embedding.table[...]
 
         def best(x):
-            return max_over_time(embed(table, x, self.dtype), length_B, filters)
+            x_BLD = embed(table, x, self.dtype)
+            return max_over_time(x_BLD, length_B, filters, call.ops.words)
 
         best_BF = call.ops.cut(best, x, jnp.max(length_B))
         x = dropout(jax.nn.relu(best_BF), RATE, call)
         return self.reading.features(self.fc1(x, call))
 
 
-def max_over_time(x_BLD: Array, length_B: Array, filters: list[Conv1d]) -> Array:
+def max_over_time(
+    x_BLD: Array,
+    length_B: Array,
+    filters: list[Conv1d],
+    product: Callable[..., Array],
+) -> Array:
     """Returns the largest output of each filter over a text [B, all filters].
 
     A window lies within the text; a text shorter than it has one, filled up with zeros.
@@ -162,7 +168,7 @@ def max_over_time(x_BLD: Array, length_B: Array, filters: list[Conv1d]) -> Array
     batch, positions, width = x_BLD.shape
     kernels = [f.kernel[...].astype(x_BLD.dtype) for f in filters]
     each = [kernel[j] for kernel in kernels for j in range(len(kernel))]
-    answers = x_BLD.reshape(-1, width) @ jnp.concatenate(each, 1)
+    answers = product(x_BLD.reshape(-1, width), jnp.concatenate(each, 1))
     by_word = iter(jnp.split(answers, len(each), 1))
     best = []
     for f, kernel in zip(filters, kernels, strict=True):

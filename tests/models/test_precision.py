@@ -4,6 +4,7 @@ import functools
 from functools import partial
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -35,17 +36,52 @@ def start(name, key):
     return *build(name, "float32").init(key), x
 
 
-@every([(name, form) for name in IMAGES for form in ("CPU", "LAX")])
-def test_products_are_in_bfloat16_and_all_that_leaves_the_body_in_float32(name, form):
+def traced(name, form):
+    """A step in bfloat16 as a jaxpr, and its outputs."""
     given = jax.eval_shape(partial(start, name), KEY)
     step = networks.step(build(name, "bfloat16", form))
-    made, out = jax.make_jaxpr(step, return_shape=True)(*given)
+    return jax.make_jaxpr(step, return_shape=True)(*given)
+
+
+@every(IMAGES)
+def test_on_accelerators_products_are_in_bfloat16_and_what_leaves_the_body_in_float32(
+    name,
+):
+    made, out = traced(name, "LAX")
     assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
     lines = str(made).splitlines()
     kinds = "dot_general[", "conv_general_dilated["
     products = [line for line in lines if any(kind in line for kind in kinds)]
     single = [line for line in products if ":f32[" in line.split("=")[0]]
     assert len(single) <= 3 < len(products)  # the head, forward and twice backward
+
+
+def equations(jaxpr):
+    """All equations, those of functions within it too."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from equations(inner)
+
+
+ARITHMETIC = {"add", "add_any", "sub", "mul", "div", "max", "reduce_sum", "rsqrt"}
+
+
+@every(IMAGES)
+def test_on_a_cpu_operands_of_products_alone_are_in_bfloat16(name):
+    made, out = traced(name, "CPU")
+    assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
+    half, products = jnp.dtype("bfloat16"), 0
+    for equation in equations(made.jaxpr):
+        operands = {v.aval.dtype for v in equation.invars}
+        results = {v.aval.dtype for v in equation.outvars}
+        assert (
+            half not in results | operands or equation.primitive.name not in ARITHMETIC
+        )
+        if equation.primitive.name == "dot_general":
+            assert half not in results
+            products += operands == {half}
+    assert products >= 3  # of one layer: forward and twice backward
 
 
 def test_numbers_are_those_of_float32_to_its_precision():

@@ -2,7 +2,7 @@
 
 from jaxproto.models.ops.channel_sums import at_least_single
 from jaxproto.models.ops.norm import batch_norm, update_stats, with_batch, with_stats
-from jaxproto.models.ops.ops import Ops, ops_for
+from jaxproto.models.ops.ops import Ops, ops_for, ops_in
 from jaxproto.models.ops.pool import channel_pool, global_mean
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "channel_pool",
     "global_mean",
     "ops_for",
+    "ops_in",
     "update_stats",
     "with_batch",
     "with_stats",

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto.models.ops import channel_sums, window_taps, winograd_cpu
-from jaxproto.models.ops.matmul_cpu import product
+from jaxproto.models.ops.matmul_cpu import product, round_gradient, round_value
 from jaxproto.types import Array
 
 DIMS = ("NHWC", "HWIO", "NHWC")
@@ -64,10 +64,30 @@ def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
     return conv_by_tap(x, kernel, stride, padding)
 
 
-def conv_by_tap(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Concatenates all shifted slices at once."""
+def conv_bfloat16(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Computes `conv_matmul` of operands rounded to bfloat16.
+
+    Products of few channels gain nothing from the format, and Winograd's of 5 rows
+    would lose two of its eight bits: they are float32's of the rounded operands.
+    """
+    if winograd_cpu.fits(x, kernel, stride) and len(kernel) == 3:
+        return winograd_cpu.conv_winograd(x, kernel, padding, "bfloat16")
+    if kernel.shape[2] < 16 or min(kernel.shape[:2]) >= 5:
+        x, kernel = round_value(x), round_value(kernel)
+        return round_gradient(conv_matmul(x, kernel, stride, padding))
+    return conv_by_tap(x, kernel, stride, padding, "bfloat16")
+
+
+def conv_by_tap(
+    x: Array,
+    kernel: Array,
+    stride: int = 1,
+    padding: int = 0,
+    operands: str | None = None,
+) -> Array:
+    """Concatenates all shifted slices at once; `operands` as in `product`."""
     slices, live = patches(x, kernel, stride, padding)
-    return times(jnp.concatenate(slices, -1), live)
+    return times(jnp.concatenate(slices, -1), live, operands)
 
 
 def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
@@ -89,10 +109,11 @@ def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
     return channel_sums.total(parts)
 
 
-def times(x: Array, kernel: Array) -> Array:
+def times(x: Array, kernel: Array, operands: str | None = None) -> Array:
     """Multiplies x [B, H, W, N] by a kernel [..., C'] of N rows."""
     matrix = kernel.reshape(x.shape[-1], -1)
-    return product(x.reshape(-1, x.shape[-1]), matrix).reshape(*x.shape[:3], -1)
+    rows = x.reshape(-1, x.shape[-1])
+    return product(rows, matrix, operands).reshape(*x.shape[:3], -1)
 
 
 def conv_gemm(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:

@@ -7,40 +7,87 @@ barrier stands behind those (times: benchmarks/RESULTS.md).
 
 import functools
 import operator
+from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from jaxproto.types import Array
 
+BFLOAT16 = 8, 7  # bits of the exponent and of the fraction
 FEWEST, LARGE = 16, 2**17  # rows and elements of a matrix for `grad_of_few`
 FEW = 64  # rows below which a gradient is made from the matrix as first operand
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def product(x: Array, matrix: Array, operands: str | None = None) -> Array:
+    """Multiplies x [R, N] by a matrix [N, N'], with faster gradients.
+
+    Args:
+      operands: number format to which both operands of each of the three products are
+        rounded; None leaves them. Sums are float32 or more precise.
+    """
+    return forward(x, matrix, operands)[0]
+
+
 @jax.custom_vjp
-def product(x: Array, matrix: Array) -> Array:
-    """Multiplies x [R, N] by a matrix [N, N'], with faster gradients."""
-    return x @ matrix
+def round_value(x: Array) -> Array:
+    """Rounds x to bfloat16's values; its gradient passes as it is."""
+    return lax.reduce_precision(x, *BFLOAT16)
 
 
-def forward(x, matrix):
-    """Keeps both operands."""
-    return x @ matrix, (x, matrix)
+@jax.custom_vjp
+def round_gradient(x: Array) -> Array:
+    """Returns x, whose gradient is rounded to bfloat16's values."""
+    return x
 
 
-def backward(kept, grad):
+round_value.defvjp(lambda x: (round_value(x), None), lambda _, grad: (grad,))
+round_gradient.defvjp(lambda x: (x, None), lambda _, grad: (round_value(grad),))
+
+
+def rounded(x: Array, operands: str | None) -> Array:
+    """Rounds x to a number format; None leaves it."""
+    return x if operands is None else x.astype(operands)
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """Multiplies [..., R, N] by [..., N, N'] with sums of at least float32."""
+    return summed(jnp.matmul, a, b)
+
+
+def summed(multiply: Callable[..., Array], a: Array, b: Array, *static) -> Array:
+    """Multiplies with sums of at least float32.
+
+    A barrier follows products of fewer digits: XLA merges such a product with a
+    transpose behind it to one that its CPU runtime lacks.
+    """
+    sums = jnp.promote_types(a.dtype, jnp.float32)
+    out = multiply(a, b, *static, preferred_element_type=sums)
+    return out if a.dtype == sums else lax.optimization_barrier(out)
+
+
+def forward(x, matrix, operands):
+    """Keeps both operands, rounded."""
+    kept = rounded(x, operands), rounded(matrix, operands)
+    return matmul(*kept).astype(x.dtype), kept
+
+
+def backward(operands, kept, grad):
     """Computes the gradients of the rows and of the matrix.
 
     Of a few rows and a large matrix, the gradient of the matrix is written as a sum of
     products of vectors: XLA makes it where it is added to the matrix, and never writes
     it. It comes after that of the rows, which reads the matrix before it changes.
     """
-    x, matrix = kept
-    rows = grad_rows(grad, matrix)
+    (x, matrix), given = kept, grad.dtype
+    grad = rounded(grad, operands)
+    rows = grad_rows(grad, matrix).astype(given)
     if len(x) > FEWEST or matrix.size < LARGE:
-        return rows, grad_matrix(x, grad)
+        return rows, grad_matrix(x, grad).astype(given)
     rows, x, grad = lax.optimization_barrier((rows, x, grad))
-    return rows, grad_of_few(x, grad)
+    return rows, grad_of_few(x.astype(given), grad.astype(given))
 
 
 def grad_of_few(x: Array, grad: Array) -> Array:
@@ -77,4 +124,4 @@ def grad_matrix(x: Array, grad: Array) -> Array:
 
 def contract(a: Array, b: Array, axis: int) -> Array:
     """Contracts one axis of both matrices."""
-    return lax.dot_general(a, b, (((axis,), (axis,)), ((), ())))
+    return summed(lax.dot_general, a, b, (((axis,), (axis,)), ((), ())))

@@ -1,6 +1,7 @@
 """Fastest forms of operations by platform."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,6 +21,8 @@ class Ops(NamedTuple):
     depthwise: Callable[..., Array]  # x, kernel, stride, padding
     grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
     product: Callable[..., Array]  # x [R, N], matrix [N, N']
+    head: Callable[..., Array]  # as `product`, for the head of a network
+    words: Callable[..., Array]  # as `product`, for the words of a batch of texts
     max_pool: Callable[..., Array]  # x, size, stride, padding
     sums: channel_sums.Sums  # of batch normalisation
     cut: Callable[..., Array]  # f, tokens [B, L], columns that count
@@ -31,20 +34,31 @@ def traced_once(f: Callable, *static: str) -> Callable:
     return jax.jit(f, static_argnames=static)
 
 
+PRODUCT = traced_once(product, "operands")
 CPU = Ops(
     traced_once(conv.conv_matmul, "stride", "padding"),
     traced_once(conv.depthwise_shift, "stride", "padding"),
     traced_once(conv.grouped_matmul, "stride", "padding", "groups"),
-    traced_once(product),
+    PRODUCT,
+    PRODUCT,
+    jnp.matmul,
     traced_once(pool.max_pool_chain, "size", "stride", "padding"),
     channel_sums.SHORT_FIRST,
     trim_by_switch,
     interleave,
 )
+ROUNDED = partial(PRODUCT, operands="bfloat16")
+CPU_BFLOAT16 = CPU._replace(
+    conv=traced_once(conv.conv_bfloat16, "stride", "padding"),
+    product=ROUNDED,
+    words=ROUNDED,
+)
 LAX = Ops(
     conv.conv_lax,
     conv.depthwise_lax,
     conv.conv_lax,
+    jnp.matmul,
+    jnp.matmul,
     jnp.matmul,
     pool.max_pool_lax,
     channel_sums.PLAIN,
@@ -63,3 +77,14 @@ def ops_for(platform: str | None = None) -> Ops:
     by `forms.json`.
     """
     return PLATFORMS.get(platform or jax.default_backend(), LAX)
+
+
+def ops_in(dtype: str, ops: Ops | None = None) -> tuple[Ops, str]:
+    """Returns the operations of a body in a precision, and its arrays' number format.
+
+    On a CPU matrix products alone gain from bfloat16: conversions cost more elsewhere.
+    """
+    ops = ops or ops_for()
+    if dtype == "bfloat16" and ops == CPU:
+        return CPU_BFLOAT16, "float32"
+    return ops, dtype

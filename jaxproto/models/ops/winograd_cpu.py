@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto.models.ops import channel_sums
+from jaxproto.models.ops.matmul_cpu import matmul, rounded
 from jaxproto.types import Array
 
 POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
@@ -100,40 +101,46 @@ def fits(x: Array, kernel: Array, stride: int) -> bool:
     return stride == 1 and k == width and k in ROWS and large and exact
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def conv_winograd(x: Array, kernel: Array, padding: int = 0) -> Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def conv_winograd(
+    x: Array, kernel: Array, padding: int = 0, operands: str | None = None
+) -> Array:
     """Convolves with stride 1, without bias.
 
     Args:
       x: [B, H, W, C].
       kernel: [k, k, C, C'], k 3 or 5.
       padding: zeros on every side.
+      operands: number format to which operands of products are rounded, as in
+        `matmul_cpu.product`: sums of rows are products of their own, in float32.
     """
-    return forward(x, kernel, padding)[0]
+    return forward(x, kernel, padding, operands)[0]
 
 
-def forward(x, kernel, padding):
+def forward(x, kernel, padding, operands):
     """Returns the output, and what the gradients need."""
     p = plan(x, kernel, padding)
-    wide = windows(x, p)
-    product = wide @ transformed(kernel, p)
+    wide = rounded(windows(x, p), operands)
+    product = matmul(wide, rounded(transformed(kernel, p), operands))
     y = over_rows(transforms(p)[1], product.reshape(p.n * p.tiles, -1))
     y = y.reshape(p.rows, len(x), p.cols, -1).swapaxes(0, 1)
     return y, (x, kernel, wide)
 
 
-def backward(padding, kept, grad):
+def backward(padding, operands, kept, grad):
     """Computes the gradients for input and kernel."""
     x, kernel, wide = kept
     p, outputs = plan(x, kernel, padding), kernel.shape[3]
     grad = grad.swapaxes(0, 1).reshape(p.rows, -1)
     grad = over_rows(transforms(p)[1].T, grad).reshape(p.n, -1, outputs)
+    grad = rounded(grad, operands)
     matrix = jax.lax.optimization_barrier(
-        grad.swapaxes(1, 2) @ wide
+        matmul(grad.swapaxes(1, 2), wide)
     )  # models/ops/matmul_cpu.py
     back = minimal(p.m, p.k).kernel.T.astype(np.float32)
     grad_kernel = over_rows(back, matrix).swapaxes(1, 2).reshape(kernel.shape)
-    grad_wide = grad @ transformed(kernel, p).swapaxes(1, 2)
+    weights = rounded(transformed(kernel, p), operands)
+    grad_wide = matmul(grad, weights.swapaxes(1, 2))
     return grad_input(x, grad_wide, p), grad_kernel
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.every import every
 from support.fast_jit import jit
+from support.networks import relative
 
 from jaxproto.models import ops as nn
 from jaxproto.models.ops import (
@@ -117,6 +118,44 @@ def test_winograds_conv_loses_hardly_any_digits(k):
     kernel = kernel.astype(float)
     exact = np.einsum("bhwcij,ijcd->bhwd", window, kernel, optimize=True)
     assert np.abs(got - exact).max() < 5e-6 * np.abs(exact).max()
+
+
+ROUNDED = {  # form, what follows x and kernel, shapes
+    "1x1": (conv.conv_bfloat16, (1, 0), (2, 6, 6, 32), (1, 1, 32, 8)),
+    "few channels": (conv.conv_bfloat16, (2, 1), (2, 9, 9, 3), (5, 5, 3, 8)),
+    "by tap": (conv.conv_bfloat16, (2, 1), (2, 9, 9, 16), (3, 3, 16, 8)),
+    "by row": (conv.conv_bfloat16, (1, 2), (2, 6, 6, 16), (5, 5, 16, 8)),
+    "winograd": (conv.conv_bfloat16, (1, 2), (2, 6, 6, 32), (5, 5, 32, 32)),
+    "few rows": (product, ("bfloat16",), (10, 512), (512, 256)),
+    "many rows": (product, ("bfloat16",), (200, 6), (6, 4)),
+}
+
+
+def bfloat16(x):
+    return jnp.asarray(x).astype("bfloat16").astype("float32")
+
+
+@every(ROUNDED)
+def test_products_in_bfloat16_are_those_of_float32_of_rounded_operands(name):
+    form, static, *shapes = ROUNDED[name]
+    args = [normal(*shape) for shape in shapes]
+    exact = jnp.matmul if form is product else at(conv.conv_lax, *static)
+    got, back = jax.vjp(at(form, *static), *args)
+    want, right = jax.vjp(exact, *map(bfloat16, args))
+    grad = normal(*want.shape)
+    pairs = zip((got, *back(grad)), (want, *right(bfloat16(grad))), strict=True)
+    for a, b in pairs:
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
+
+
+def test_winograds_conv_in_bfloat16_is_as_exact_as_rounded_operands():
+    args = np.maximum(image(14, 64, 8), 0), normal(3, 3, 64, 64) / 24
+    direct = at(conv.conv_lax, 1, 1)
+    exact = value_and_grads(direct, *args)
+    best = relative(value_and_grads(direct, *map(bfloat16, args)), exact)
+    form = at(conv.conv_bfloat16, 1, 1)
+    assert 0 < relative(value_and_grads(form, *args), exact) < 2 * best
 
 
 @every([("float32", True), ("bfloat16", False)])
