@@ -62,12 +62,10 @@ def _prepare_natural(args) -> list[str]:
             f"{name} is made of an archive on this machine: give the folder of "
             f"{natural.SETS[name].archive} as --manual_dir. {natural.SETS[name].source}"
         )
-    paths = (
-        Path(path).expanduser().absolute() for path in (folder, args.data_dir or ".")
-    )
-    return natural.written_message(
-        name, natural.prepare(name, *paths, min_examples=args.min_examples)
-    )
+    both = (folder, args.data_dir or ".")
+    archives, out = (Path(path).expanduser().absolute() for path in both)
+    written = natural.prepare(name, archives, out, args.min_examples)
+    return natural.written_message(name, written)
 
 
 def _print(line: str):

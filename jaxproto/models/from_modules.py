@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +46,7 @@ class BodyAndHead(nnx.Module):
         for width, following in zip(widths, hidden, strict=True):
             layers += Linear(width, following, draws), lambda x, call: activation(x)
         logits = Linear(last, classes, draws, bias)
-        self.head = Chain(*layers, logits) if layers else logits
+        self.head: Any = Chain(*layers, logits) if layers else logits
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""

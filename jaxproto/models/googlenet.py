@@ -49,8 +49,15 @@ class BasicConv2d(nnx.Module):
     def __init__(
         self, inputs: int, outputs: int, size: int, draws: InitialDraws, stride: int = 1
     ):
-        where = {"stride": stride, "padding": size // 2, "init": narrow_normal}
-        self.conv = Conv(inputs, outputs, size, draws, **where)
+        self.conv = Conv(
+            inputs,
+            outputs,
+            size,
+            draws,
+            stride=stride,
+            padding=size // 2,
+            init=narrow_normal,
+        )
         self.bn = BatchNorm(outputs, EPS)
 
     def __call__(self, x: Array, call: CallContext) -> Array:

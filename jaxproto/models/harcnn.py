@@ -5,6 +5,8 @@ https://github.com/jindongwang/Deep-learning-activity-recognition. HtFLlib repla
 last three layers by the channel pooling and a head, as here.
 """
 
+from typing import Any
+
 import jax
 from flax import nnx
 
@@ -32,9 +34,9 @@ class HARCNN(nnx.Module):
         self, channels: int, layers: int, window: int, stride: int, draws: InitialDraws
     ):
         self.layers, inputs = layers, channels
-        options = {"stride": stride, "bias": True, "init": kaiming_uniform}
+        options: dict[str, Any] = {"stride": stride, "init": kaiming_uniform}
         for i, width in enumerate(WIDTHS[:layers]):
-            conv = Conv(inputs, width, (1, window), draws, **options)
+            conv = Conv(inputs, width, (1, window), draws, bias=True, **options)
             setattr(self, f"conv{i + 1}", Chain(conv))
             inputs = width
 

@@ -176,7 +176,7 @@ class RecurrentNet(nnx.Module):
         draws: InitialDraws,
         *,
         cell: Cell,
-        names: tuple[str, str],
+        names: tuple[str, ...],
         layers: int = 2,
         both: bool = False,
         activation: Callable = identity,
@@ -215,8 +215,17 @@ def recurrent(
     compute_dtype: str = "float32",
 ) -> Net:
     """Recurrent network on texts whose features are its last states."""
-    options = {"vocab_size": vocab_size, "compute_dtype": compute_dtype, "place": place}
-    return network(make, CLEAN, input_shape, num_classes, feat_dim, ops, **options)
+    return network(
+        make,
+        CLEAN,
+        input_shape,
+        num_classes,
+        feat_dim,
+        ops,
+        vocab_size=vocab_size,
+        compute_dtype=compute_dtype,
+        place=place,
+    )
 
 
 def of_cells(cell: Cell, *names: str, **options) -> Callable[..., nnx.Module]:

@@ -85,7 +85,8 @@ class Bottleneck(nnx.Module):
 
 
 basic = functools.partial(BasicBlock, norms=("bn1", "bn2"))
-DEPTHS = {  # layers -> block, its outputs over its width, blocks of each stage
+# Layers -> block, its outputs over its width, blocks of each stage
+DEPTHS: dict[int, tuple[Callable[..., nnx.Module], int, tuple[int, ...]]] = {
     18: (basic, 1, (2, 2, 2, 2)),
     34: (basic, 1, (3, 4, 6, 3)),
     50: (Bottleneck, 4, (3, 4, 6, 3)),
@@ -131,9 +132,10 @@ def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
 def torchvision_stages(depth: int, draws: InitialDraws, norm: Norm) -> dict:
     """Makes torchvision's `layer1` to `layer4`."""
     block, widening, counts = DEPTHS[depth]
-    stages, inputs = {}, 64
+    stages: dict[str, nnx.Module] = {}
+    inputs = 64
     for i, (width, count) in enumerate(zip(WIDTHS, counts, strict=False)):
-        stride, blocks = 1 if i == 0 else 2, []
+        stride, blocks = 1 if i == 0 else 2, list[nnx.Module]()
         for _ in range(count):
             blocks.append(block(inputs, width, stride, draws, norm=norm))
             stride, inputs = 1, widening * width
@@ -176,8 +178,9 @@ def torchvision(
     def body(draws):
         return ResNet(channels, torchvision_stages(depth, draws, norm), draws, norm)
 
-    sizes = {"num_classes": num_classes, "feat_dim": feat_dim, "hidden": head}
-    return make_net(body, **sizes, ops=ops)
+    return make_net(
+        body, num_classes=num_classes, feat_dim=feat_dim, ops=ops, hidden=head
+    )
 
 
 resnet18, resnet34, resnet50, resnet101, resnet152 = (

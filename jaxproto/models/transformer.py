@@ -19,7 +19,7 @@ from flax import nnx
 from jaxproto.errors import UserError
 from jaxproto.models.attention import Attention, LayerNorm, by_row
 from jaxproto.models.dropout import dropout
-from jaxproto.models.layers import CallContext, InitialDraws, Linear
+from jaxproto.models.layers import CallContext, Chain, InitialDraws, Linear
 from jaxproto.models.ops import Ops
 from jaxproto.models.text import CLEAN, Embedding, TextFeatures, embed, network
 from jaxproto.types import Array, Net
@@ -45,6 +45,19 @@ class EncoderLayer(nnx.Module):
         return self.norm2(x + y, call)
 
 
+class Encoder(nnx.Module):
+    """Layers, one after the other."""
+
+    def __init__(self, width: int, layers: int, heads: int, draws: InitialDraws):
+        self.layers = Chain(*(EncoderLayer(width, heads, draws) for _ in range(layers)))
+
+    def __call__(self, x: Array, there: Array, call: CallContext) -> Array:
+        """Maps [B, L, width] to this shape."""
+        for i in range(self.layers.length):
+            x = getattr(self.layers, str(i))(x, there, call)
+        return x
+
+
 class Transformer(nnx.Module):
     """Words' vectors with their positions, behind a class token, through the layers."""
 
@@ -62,12 +75,7 @@ class Transformer(nnx.Module):
         self.dtype, self.reading = dtype, reading
         self.embedding = Embedding(words, width, draws, narrow_uniform)
         self.class_token = nnx.Param(jnp.zeros((1, 1, width)))
-        self.encoder = nnx.Module()
-        self.encoder.layers = nnx.Module()
-        for i in range(layers):
-            layer = EncoderLayer(width, heads, draws)
-            setattr(self.encoder.layers, f"{i}", layer)
-        self.depth = layers
+        self.encoder = Encoder(width, layers, heads, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]."""
@@ -85,9 +93,7 @@ class Transformer(nnx.Module):
         token = jnp.broadcast_to(token, (len(x), 1, words.shape[-1]))
         x, there = jnp.concatenate([token, words], 1), self.reading.counts(x)
         there = jnp.pad(there, ((0, 0), (1, 0)), constant_values=True)
-        for i in range(self.depth):
-            x = getattr(self.encoder.layers, f"{i}")(x, there, call)
-        return x[:, 0]
+        return self.encoder(x, there, call)[:, 0]
 
 
 def narrow_uniform(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
@@ -126,5 +132,13 @@ def transformer(
             "choose other heads, such as transformer+heads=1."
         )
     make = functools.partial(Transformer, layers=layers, heads=heads)
-    sizes = {"vocab_size": vocab_size, "compute_dtype": compute_dtype}
-    return network(make, CLEAN, input_shape, num_classes, feat_dim, ops, **sizes)
+    return network(
+        make,
+        CLEAN,
+        input_shape,
+        num_classes,
+        feat_dim,
+        ops,
+        vocab_size=vocab_size,
+        compute_dtype=compute_dtype,
+    )

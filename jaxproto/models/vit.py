@@ -7,6 +7,7 @@ layer of 768 with tanh, as in HtFLlib and in the paper's pre-training.
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +56,7 @@ class EncoderBlock(nnx.Module):
     def __init__(self, draws: InitialDraws):
         self.ln_1, self.ln_2 = LayerNorm(WIDTH, EPS), LayerNorm(WIDTH, EPS)
         self.self_attention = Attention(WIDTH, HEADS, draws)
-        inits = {"init": xavier_uniform, "bias_init": tiny_normal}
+        inits: dict[str, Any] = {"init": xavier_uniform, "bias_init": tiny_normal}
         first = Linear(WIDTH, HIDDEN, draws, **inits)
         second = Linear(HIDDEN, WIDTH, draws, **inits)
         self.mlp = Chain(first, gelu, identity, second)  # torchvision drops out there
@@ -88,9 +89,9 @@ class VisionTransformer(nnx.Module):
     """Patches and a class token through the encoder; features are the token's."""
 
     def __init__(self, patch: int, shape: tuple[int, int, int], draws: InitialDraws):
-        options = {"stride": patch, "bias": True}
-        inits = {"init": lecun_normal, "bias_init": zeros}
-        self.conv_proj = Conv(shape[-1], WIDTH, patch, draws, **options, **inits)
+        options: dict[str, Any] = {"init": lecun_normal, "bias_init": zeros}
+        options |= {"stride": patch, "bias": True}
+        self.conv_proj = Conv(shape[-1], WIDTH, patch, draws, **options)
         self.class_token = nnx.Param(jnp.zeros((1, 1, WIDTH)))
         length = (shape[0] // patch) * (shape[1] // patch) + 1
         self.encoder = Encoder(length, draws)

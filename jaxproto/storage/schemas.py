@@ -20,7 +20,7 @@ RECORD: Schema = {  # a line of `metrics.jsonl`
     **dict.fromkeys(("bytes_up?", "bytes_down?", "seconds?", "loss?"), NUMBER),
     "every_round?": {EVERY: [NUMBER]},
     "by_client?": {EVERY: [COUNT]},
-    "by_domain?": {"name": [str], EVERY: [COUNT]},
+    "by_domain?": {EVERY: ([str], [COUNT])},
 }
 KNOWN = Number(null=False)
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}

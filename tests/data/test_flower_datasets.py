@@ -75,6 +75,7 @@ REAL = [
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of that library
 @pytest.mark.parametrize("text", REAL)
 def test_real_partitioners_divide_rows(text):
     pytest.importorskip("flwr_datasets")

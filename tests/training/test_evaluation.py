@@ -6,6 +6,7 @@ import numpy as np
 from support.labels import shuffled
 
 from jaxproto.data.partitions.registry import make_partition
+from jaxproto.storage.schemas import find_record_error
 from jaxproto.training.evaluation import correct_by_domain
 
 
@@ -24,6 +25,7 @@ def test_clients_of_a_domain_are_added_up_and_mixed_clients_have_no_domain():
     names, tests = ["a", "b", "c"], [3, 1, 0]
     wanted = {"name": names, "test_examples": tests, "correct_head": [2, 0, 0]}
     assert found == {"by_domain": wanted}
+    assert find_record_error({"round": 1} | found) == ""
     mixed = experiment([[0], [1], [2, 5]])
     assert correct_by_domain(mixed, id_K, right, size_K) == {}
     mixed.dataset = mixed.dataset._replace(domain=None)

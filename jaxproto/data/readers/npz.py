@@ -99,8 +99,9 @@ def _load(name, path, pixels, begin):
         return resize_and_join(name, parts, pixels, begin)
 
     declared = _declared_classes(name, arrays)
-    more = {"tokens": _vocabulary(name, arrays), "join": join}
-    made = dataset.make_dataset(name, train, test, declared, **more)
+    tokens = _vocabulary(name, arrays)
+    parts = train, test, declared
+    made = dataset.make_dataset(name, *parts, tokens=tokens, join=join)
     if "domain_train" not in arrays:
         return made
     return domains.attach_domains(
