@@ -47,7 +47,7 @@ class FedGenBroadcast(NamedTuple):
 
     head: Tree
     generator: Tree
-    count: Array  # [C] int32, examples of each class
+    counts: Array  # [C] int32, examples of each class
 
 
 class FedGenState(NamedTuple):
@@ -62,7 +62,7 @@ class FedGenUpload(NamedTuple):
     """Upload of a client."""
 
     head: Tree
-    count: Array  # [C] int32 n_ij; 0 if the upload is lost
+    counts: Array  # [C] int32 n_ij; 0 if the upload is lost
 
 
 def init_generator(spec: Spec, noise: int, hidden: int, key: Array) -> Tree:
@@ -128,10 +128,10 @@ def fedgen(
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         own_key = jax.random.fold_in(batch.key, 1)
         label_key, noise_key = jax.random.split(own_key)
-        y_B = draw_labels(down.count, len(batch.y), label_key)
+        y_B = draw_labels(down.counts, len(batch.y), label_key)
         feat_BD = generate(down.generator, y_B, spec.num_classes, noise_key)
         logits_BC = net.head(params["net"]["head"], feat_BD)
-        known_B = jnp.full(len(y_B), jnp.float32(jnp.any(down.count > 0)))
+        known_B = jnp.full(len(y_B), jnp.float32(jnp.any(down.counts > 0)))
         taught = losses.cross_entropy(logits_BC, y_B, known_B)
         return ce + weight * taught, LossAux({"net": out.norm})
 
@@ -141,9 +141,9 @@ def fedgen(
         return FedGenUpload(after.params["net"]["head"], count_C), after.memory
 
     def update(net, server, up, key):
-        size_K = jnp.sum(up.count, 1)
+        size_K = jnp.sum(up.counts, 1)
         share_K, some = normalise_weights(size_K), jnp.any(size_K > 0)
-        count_C = jnp.sum(up.count, 0)
+        count_C = jnp.sum(up.counts, 0)
 
         def of_batch(generator, key):
             label_key, noise_key = jax.random.split(key)
@@ -163,7 +163,7 @@ def fedgen(
         end, loss_E = lax.scan(step, start, keys)
         generator, opt = jax.tree.map(lambda a, b: jnp.where(some, a, b), end, start)
         head = weighted_mean(up.head, size_K, server.sent.head)
-        count_C = jnp.where(some, count_C, server.sent.count)
+        count_C = jnp.where(some, count_C, server.sent.counts)
         sent = FedGenBroadcast(head, generator, count_C)
         return FedGenState(sent, opt, server_loss(loss_E[-1], some))
 

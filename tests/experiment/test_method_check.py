@@ -162,7 +162,7 @@ MISTAKES = {  # name -> factory, part of the message
     ),
     "trainable: a part": (
         slots(trainable=lambda step, steps: {"net": {"body": step < steps}}),
-        r"trainable fails: .*body",
+        r"trainable fails: .* at key path .*\['net'\]",
     ),
     "features: of an example": (
         slots(features=lambda net, client, x: x[0]),

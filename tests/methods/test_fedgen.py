@@ -40,7 +40,7 @@ def test_the_loss_adds_that_of_generated_features_once_labels_are_known():
 
     @jax.jit
     def loss(count_C):
-        sent = down._replace(count=count_C)
+        sent = down._replace(counts=count_C)
         return method.loss(net, params, norm, batch, sent, me)[0]
 
     plain = loss(jnp.zeros(5, jnp.int32))
@@ -69,7 +69,7 @@ def test_the_generator_learns_what_the_heads_of_all_clients_call_a_class():
     assert np.mean(np.argmax(logits, 1) == y) > 0.9
     want = jax.tree.map(lambda a: (a[0] * 7 + a[2] * 7) / 14, heads)
     assert toys.gap(after.sent.head, want) < 1e-5
-    assert after.sent.count.tolist() == [4, 5, 0, 4, 1]
+    assert after.sent.counts.tolist() == [4, 5, 0, 4, 1]
     assert 0 < transforms.diagnostics_of(after)["server_loss"] < 0.5
     nobody = jax.tree.map(jnp.zeros_like, up)
     rest = jax.jit(method.update, static_argnums=0)(net, after, nobody, KEY)
