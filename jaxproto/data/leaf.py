@@ -51,7 +51,8 @@ def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -
     folders = {"train": "train", "test": "test"} if made else {"train": "all_data"}
     parts = {}
     for split, folder in folders.items():
-        x, y, users = [], [], []
+        x, users = list[np.ndarray](), list[str]()
+        y = list[int]()
         for user, own in leaf_users(files, folder):
             if len(own["x"]) != len(own["y"]):
                 raise UserError(
