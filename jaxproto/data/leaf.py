@@ -51,8 +51,9 @@ def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -
     folders = {"train": "train", "test": "test"} if made else {"train": "all_data"}
     parts = {}
     for split, folder in folders.items():
-        x, users = list[np.ndarray](), list[str]()
-        y = list[int]()
+        x: list[np.ndarray] = []
+        y: list[int | str] = []
+        users: list[str] = []
         for user, own in leaf_users(files, folder):
             if len(own["x"]) != len(own["y"]):
                 raise UserError(
