@@ -30,9 +30,10 @@ def run(c, path, happens):
     return run_server(c, path, link, QUIET)
 
 
-@pytest.mark.parametrize(
-    "method", ["fedavg", "fedproto", pytest.param("refprotofl", marks=pytest.mark.long)]
-)
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("fedavg", "refprotofl")]
+
+
+@pytest.mark.parametrize("method", ["fedproto", *LONG])
 def test_each_lie_is_one_fault_and_costs_what_a_lost_message_costs(method, tmp_path):
     plan, schemas = hostile.planned(method, [2]), tmp_path / "schemas"
     c = small(method, max(r for _, r, _ in plan) + 1)
