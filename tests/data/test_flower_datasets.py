@@ -30,8 +30,9 @@ def library(monkeypatch):
     made = types.SimpleNamespace(EveryNthPartitioner=EveryNthPartitioner)
     parts = types.SimpleNamespace(partitioner=made)
     monkeypatch.setitem(sys.modules, "flwr_datasets", parts)
-    rows = types.SimpleNamespace(Dataset=types.SimpleNamespace(from_dict=dict))
+    rows = types.SimpleNamespace(Dataset=lambda table, fingerprint: table)
     monkeypatch.setitem(sys.modules, "datasets", rows)
+    monkeypatch.setitem(sys.modules, "pyarrow", types.SimpleNamespace(table=dict))
 
 
 def divide(text, clients=3):
@@ -67,7 +68,7 @@ def test_without_the_library_its_installation_is_named(monkeypatch):
 
 
 REAL = [
-    *("IidPartitioner", "DirichletPartitioner,alpha=0.5,min_partition_size=4"),
+    *("IidPartitioner", "DirichletPartitioner,alpha=50,min_partition_size=4"),
     *("PathologicalPartitioner,num_classes_per_partition=2", "LinearPartitioner"),
     "ShardPartitioner,num_shards_per_partition=2,shard_size=3",
     "SizePartitioner,partition_sizes=[6,7,8]",

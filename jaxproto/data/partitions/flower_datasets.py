@@ -1,12 +1,13 @@
 """Partitioners of Flower Datasets: `data.partition=flwr:CLASS,key=value,...`.
 
-A partitioner sees a column `label` with the classes, and `index` with the rows. Beside
-the arguments given, it gets those of these that it takes: `num_partitions` (the
-number of clients), `partition_by` ("label") and `seed` (drawn from that of the
-partition).
+A partitioner sees a column `label` with the classes, and `index` with the rows, in a
+random order as those of Flower's `FederatedDataset`. Beside the arguments given, it
+gets those of `num_partitions` (the number of clients), `partition_by` ("label") and
+`seed` (drawn from that of the partition) that it takes.
 """
 
 import ast
+import hashlib
 import inspect
 
 import numpy as np
@@ -38,7 +39,7 @@ def flower_scheme(text: str) -> Scheme:
         takes = inspect.signature(make).parameters
         every = {k: v for k, v in own.items() if k in takes} | arguments
         try:
-            client_rows = _rows(make(**every), y_N)
+            client_rows = _rows(make(**every), y_N, rng.permutation(len(y_N)))
         except Exception as error:  # a library's: any kind
             raise errors.UserError(
                 f"flwr:{text} fails: {errors.describe_failure(error)}. {name} takes "
@@ -92,11 +93,13 @@ def _partitioner(name):
     return getattr(partitioner, errors.choose_from("partitioner", name, names))
 
 
-def _rows(partitioner, y_N) -> list[np.ndarray]:
-    """Returns the rows of each partition."""
+def _rows(partitioner, y_N, order_N) -> list[np.ndarray]:
+    """Returns the rows of each partition of the examples in an order [N]."""
     import datasets
+    import pyarrow
 
-    columns = {"index": np.arange(len(y_N)), "label": y_N}
-    partitioner.dataset = datasets.Dataset.from_dict(columns)
+    table = pyarrow.table({"index": order_N, "label": y_N[order_N]})
+    digest = hashlib.sha256(order_N.tobytes() + y_N.tobytes()).hexdigest()
+    partitioner.dataset = datasets.Dataset(table, fingerprint=digest)
     every = map(partitioner.load_partition, range(partitioner.num_partitions))
     return [np.asarray(partition["index"], int) for partition in every]
