@@ -180,7 +180,8 @@ def test_every_method_runs_two_rounds_on_texts(toy, name, tmp_path):
     told, said = trained(toy, name, tmp_path)
     assert len(told) == 2
     for record in told:
-        assert np.isfinite(record["loss"]) and record["loss"] != 0
+        idle = name == "fedpcl" and record["round"] == 1  # no prototypes yet
+        assert np.isfinite(record["loss"]) and (record["loss"] != 0) is not idle
         assert all(0 <= of["pooled"] <= 1 for of in record["rules"].values())
     assert "9 tokens in the vocabulary; " in said
     lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
