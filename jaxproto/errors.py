@@ -81,10 +81,16 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
 
 def describe_failure(error: BaseException) -> str:
     """Returns an exception of a user's code as one line, with its place."""
-    text = " ".join(f"{error}".split())[:LONGEST] or "without a message"
+    text = " ".join(f"{error}".split()) or "without a message"
+    if len(text) > LONGEST:
+        text = text[:LONGEST].rpartition(" ")[0] + " ..."
+    return f"{type(error).__name__}: {text}{failing_line(error)}"
+
+
+def failing_line(error: BaseException) -> str:
+    """Returns the last line of a user's code that an exception passed; "" if none."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f)]
-    where = f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
-    return f"{type(error).__name__}: {text}{where}"
+    return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
 
 
 def _is_users(frame: traceback.FrameSummary) -> bool:

@@ -78,8 +78,8 @@ def test_without_a_share_it_is_fedproto(tmp_path):
     assert accuracies[0] == accuracies[1]
 '''
 NEXT = """written: {method} and {test}
-run it:   jaxproto run --import={method} --config={method}
-test it:  python -m pytest {test}
+run it:   python -m jaxproto run --import={method} --config={method}
+test it:  python -m pytest {test}  (needs: python -m pip install pytest)
 """
 
 

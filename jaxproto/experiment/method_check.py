@@ -14,7 +14,14 @@ import jax.numpy as jnp
 
 from jaxproto import batches
 from jaxproto.client import LocalTraining, trained_part
-from jaxproto.errors import UserError, describe_failure, place_of, shorten
+from jaxproto.errors import (
+    UserError,
+    describe_failure,
+    failing_line,
+    first_few,
+    place_of,
+    shorten,
+)
 from jaxproto.experiment import statelessness
 from jaxproto.method import Aggregation, Method, no_pre_upload
 from jaxproto.methods import METHODS
@@ -111,8 +118,9 @@ def check_method(
     if method.release is not None:
         up = trace("release", client, data, up, down, key, net=net)
     update = method.aggregation
-    ups = trace("update", _of_clients(up), f=update.reduced)
-    after = trace("update", server, ups, key, f=partial(update.finish, net))
+    got = f"; upload returns {_entries(up)}"
+    ups = trace("update", _of_clients(up), f=update.reduced, about=got)
+    after = trace("update", server, ups, key, f=partial(update.finish, net), about=got)
     _same(method, "update", after, server, "init_server")
 
     features = trace("features", client, batch.x, net=net)
@@ -182,6 +190,7 @@ def _trace(
     net: Net | None = None,
     f: Callable | None = None,
     kind: Callable = _any,
+    about: str = "",
 ) -> Any:
     """Returns the shapes of what a function of a method returns.
 
@@ -191,6 +200,7 @@ def _trace(
       net: First argument, if the function has one.
       f: Function, if it is not the field itself.
       kind: Raises `_WrongKind` for a wrong result.
+      about: Addition to the message of a failure.
     """
     f = f or getattr(method, slot)
     f = f if net is None else partial(f, net)
@@ -207,9 +217,16 @@ def _trace(
     except _WrongKind as e:
         raise _error(method, slot, f"{e}") from e
     except jax.errors.ConcretizationTypeError as e:
-        raise _error(method, slot, f"{BRANCH} ({describe_failure(e)})") from e
+        raise _error(method, slot, f"{BRANCH}{failing_line(e)}") from e
     except Exception as e:  # an author's function may raise anything
-        raise _error(method, slot, f"fails: {describe_failure(e)}") from e
+        raise _error(method, slot, f"fails: {describe_failure(e)}{about}") from e
+
+
+def _entries(tree: Tree) -> str:
+    """Returns paths, types and shapes of the leaves of a tree."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    text = [f"{jax.tree_util.keystr(path)} {describe(a)}".strip() for path, a in leaves]
+    return first_few(text)
 
 
 def _error(method: Method, slot: str, what: str) -> UserError:

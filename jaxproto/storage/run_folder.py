@@ -72,7 +72,8 @@ class RunFolder:
         way = "give work directories of runs, such as runs/protonorm-digits-seed0."
         if not is_run(run.path) and (runs := run_folders(run.path)):
             way = f"name one of the {len(runs)} runs in it: {first_few(runs)}."
-        raise UserError(f"{path} holds no {CONFIG}: {way}")
+        what = f"holds no {CONFIG}" if run.path.exists() else "does not exist"
+        raise UserError(f"{path} {what}: {way}")
 
     def status(self, rounds: int | None = None) -> Status:
         """Returns the status of the run.

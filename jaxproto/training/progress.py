@@ -105,7 +105,8 @@ def result_table(summary: Mapping) -> Table:
     rules = summary.get("rules", summary)
     last = _averaged(rules)
     on = records.chosen_on(kinds["pooled"] for kinds in rules.values())
-    title = f"accuracy in %: best {on} round, final, mean of last {last} evaluations"
+    title = f"test accuracy in %: best {on} round, final, "
+    title += f"mean of last {last} evaluations"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     table.add_column("rule", no_wrap=True)
     for kind in ("pooled", "client"):

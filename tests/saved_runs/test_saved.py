@@ -403,7 +403,7 @@ def test_damage_and_absence_are_told_in_one_line(path, tmp_path):
         assert "\n" not in str(e.value)
 
     copy = tmp_path / "run"
-    refused("holds no config.json", folder=tmp_path / "nothing")
+    refused("does not exist", folder=tmp_path / "nothing")
     shutil.copytree(path, copy)
     (copy / "partition.csv").write_text("nonsense")
     refused("is no partition of a run", lambda run: run.partition)
