@@ -108,35 +108,6 @@ def nearest(feat_BD: Array, protos: Protos) -> Array:
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
-def in_rows(protos: Protos) -> Protos:
-    """Returns several prototypes of each class, [J, C, D], as rows [J C, D]."""
-    dim = protos.mean.shape[-1]
-    return Protos(protos.mean.reshape(-1, dim), protos.count.reshape(-1))
-
-
-def by_class(rows: Protos, num_classes: int) -> Protos:
-    """Returns several prototypes of each class, [J, C, D], from rows [J C, D]."""
-    shape = -1, num_classes
-    mean_JCD = rows.mean.reshape(*shape, rows.mean.shape[-1])
-    return Protos(mean_JCD, rows.count.reshape(shape))
-
-
-def resized(protos: Protos, count: int) -> Protos:
-    """Returns the first entries of the leading axis, and absent ones beyond."""
-    more = max(count - len(protos.count), 0)
-
-    def one(a):
-        return jnp.pad(a[:count], [(0, more), *[(0, 0)] * (a.ndim - 1)])
-
-    return jax.tree.map(one, protos)
-
-
-def nearest_of_several(feat_BD: Array, protos: Protos) -> Array:
-    """Scores classes [B, C] by the nearest of their prototypes [J, C, D]."""
-    score_BP = nearest(feat_BD, in_rows(protos))
-    return jnp.max(score_BP.reshape(len(feat_BD), *protos.count.shape), 1)
-
-
 @float32_matmuls
 def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
     """Scores classes as `nearest`, each by the coordinates of its own mask."""

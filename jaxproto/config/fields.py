@@ -2,9 +2,9 @@
 
 It decides defaults, checks, `--print_config`, the arguments of compiled programs, names
 of default folders, the fields that may change when a run resumes, those that `compare`
-ignores and the table of docs/api/fields.md. Fields of methods, with ranges and defaults, come
-from the factories in `jaxproto/methods`: `factory_fields.py`. Data sets (`presets.py`)
-and files of configs/ replace defaults, and flags replace both.
+ignores and the table of docs/api/fields.md. Fields of methods, with ranges and
+defaults, come from the factories in `jaxproto/methods`: `factory_fields.py`. Data sets
+(`presets.py`) and files of configs/ replace defaults, and flags replace both.
 """
 
 import dataclasses

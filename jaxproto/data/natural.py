@@ -147,9 +147,9 @@ def cut(recording: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     activity = recording[:, 1].astype(int)
     channels = recording[:, PAMAP2_COLUMNS]
     for column in channels.T:
-        there = np.isfinite(column)
-        if there.any():
-            column[~there] = np.interp(time[~there], time[there], column[there])
+        known = np.isfinite(column)
+        if known.any():
+            column[~known] = np.interp(time[~known], time[known], column[known])
     channels = np.nan_to_num(channels)
     starts = [
         start
@@ -193,7 +193,8 @@ def prepare(
         and one to test.
 
     Raises:
-      UserError: the archive is missing or damaged; no source has enough examples.
+      UserError: the archive is missing or damaged; no source has enough examples;
+        the file to write exists and differs.
     """
     wanted = SETS[name]
     if min_examples < 2:
@@ -222,12 +223,17 @@ def prepare(
             f"{name}: none of {len(size)} sources has {min_examples} examples, some of "
             "them for training. Give a smaller --min_examples."
         )
-    content = io.BytesIO()
-    np.savez_compressed(content, **arrays)
+    np.savez_compressed(content := io.BytesIO(), **arrays)
+    file = data_dir / f"{name}.npz"
+    if file.exists() and not atomic.has_content(file, content.getvalue()):
+        raise UserError(
+            f"{file} exists and has other content. Nothing was changed: move it away, "
+            "or give another folder as --data_dir."
+        )
     data_dir.mkdir(parents=True, exist_ok=True)
-    atomic.write(data_dir / f"{name}.npz", content.getvalue())
+    atomic.write(file, content.getvalue())
     examples = sum(size[source] for source in kept)
-    return Written(data_dir / f"{name}.npz", len(kept), examples, len(size) - len(kept))
+    return Written(file, len(kept), examples, len(size) - len(kept))
 
 
 def written_message(name: str, done: Written) -> list[str]:

@@ -44,14 +44,14 @@ class FedDynState(NamedTuple):
     """State of the server, which broadcasts the parameters."""
 
     params: Tree  # w
-    way: Tree  # -h / mu
+    correction: Tree  # -h / mu
 
 
 class FedDynUpload(NamedTuple):
     """Upload of a client."""
 
     change: Tree  # w_i - w
-    there: Array  # [] 1 if the client took a step, 0 if the upload is lost
+    trained: Array  # [] 1 if the client took a step, 0 if the upload is lost
 
 
 def feddyn(
@@ -92,15 +92,17 @@ def feddyn(
 
     def finish(net, server, total, key):
         del net, key
-        count, some = jnp.maximum(total.there, 1.0), total.there > 0
+        count, some = jnp.maximum(total.trained, 1.0), total.trained > 0
         n = num_clients or count
-        way = jax.tree.map(lambda s, d: s + d / n, server.way, total.change)
+        correction = jax.tree.map(
+            lambda s, d: s + d / n, server.correction, total.change
+        )
 
         def step(w, d, s):
             return jnp.where(some, w + d / count + s, w)
 
-        params = jax.tree.map(step, server.params, total.change, way)
-        return FedDynState(params, way)
+        params = jax.tree.map(step, server.params, total.change, correction)
+        return FedDynState(params, correction)
 
     method = dataclasses.replace(
         base,
@@ -112,4 +114,4 @@ def feddyn(
         update=Aggregation(finish, summand=lambda up: up),
         title="FedDyn",
     )
-    return statistics(method, lambda up: up.there)
+    return statistics(method, lambda up: up.trained)

@@ -27,6 +27,7 @@ import functools
 import flax.struct
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from jaxproto import losses
 from jaxproto.hyperparameters import NonNegative
@@ -62,9 +63,7 @@ def spread_anchors(spec: Spec, steps: int = 1000, seed: int = 0) -> np.ndarray:
 
 def distances(feat_BD: Array, proto_CD: Array) -> Array:
     """Returns |f - p_j|_2 [B, C], with gradient 0 at distance 0."""
-    square_BC = jnp.sum((feat_BD[:, None] - proto_CD) ** 2, -1)
-    apart_BC = square_BC > 0
-    return jnp.where(apart_BC, jnp.sqrt(jnp.where(apart_BC, square_BC, 1.0)), 0.0)
+    return optax.safe_norm(feat_BD[:, None] - proto_CD, 0.0, axis=-1)
 
 
 def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:

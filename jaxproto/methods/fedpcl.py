@@ -35,6 +35,7 @@ from jaxproto import kernels, losses
 from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import Positive
 from jaxproto.method import Method, own_features, own_network
+from jaxproto.methods import several_prototypes
 from jaxproto.methods.fednh import normalise_rows
 from jaxproto.methods.fedproc import contrast
 from jaxproto.methods.fedproto import prototype_scores
@@ -88,7 +89,7 @@ def fedpcl(
                 Protos(mean_CD, jnp.where(here_C, own.count, down.protos.count))
             )
 
-        each = kernels.by_class(down.each, classes)
+        each = several_prototypes.by_class(down.each, classes)
         here_K = jnp.any(each.count > 0, 1).astype(jnp.float32)
         value = near(down.protos)
         if most:
@@ -106,7 +107,7 @@ def fedpcl(
 
     def update(net, server, up, key):
         del net, key
-        each = kernels.in_rows(kernels.resized(up, most))
+        each = several_prototypes.in_rows(several_prototypes.resized(up, most))
         return FedPCLState(kernels.mean_over_clients(up), each)
 
     def predict(net, client, x, down):

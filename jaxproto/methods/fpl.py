@@ -39,6 +39,7 @@ from jax import lax
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive
 from jaxproto.method import Method
+from jaxproto.methods import several_prototypes
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
@@ -92,7 +93,7 @@ def clusters(point_KD: Array, here_K: Array, most: int) -> Protos:
 
     found = means(lax.fori_loop(0, _levels(len(here_K)) + 1, merge, index_K))
     order_K = jnp.argsort(found.count == 0)
-    return kernels.resized(jax.tree.map(lambda a: a[order_K], found), most)
+    return several_prototypes.resized(jax.tree.map(lambda a: a[order_K], found), most)
 
 
 def _levels(k: int) -> int:
@@ -126,7 +127,7 @@ def fpl(
         del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        several = kernels.by_class(down.protos, spec.num_classes)
+        several = several_prototypes.by_class(down.protos, spec.num_classes)
         near = contrast(several, out.feat, batch.y, batch.mask, temperature)
         unbiased = kernels.mean_over_clients(several)
         pull = losses.mse_mean(unbiased, out.feat, batch.y, batch.mask)
@@ -137,16 +138,16 @@ def fpl(
         params = weighted_mean(up.own.params, up.own.size, server.params)
         of_class = jax.vmap(lambda mean, n: clusters(mean, n > 0, most), 1, 1)
         several = of_class(up.protos.mean, up.protos.count)
-        return FPLState(params, kernels.in_rows(several))
+        return FPLState(params, several_prototypes.in_rows(several))
 
     def predict(net, client, x, down):
-        several = kernels.by_class(down.protos, spec.num_classes)
+        several = several_prototypes.by_class(down.protos, spec.num_classes)
         feat = net.apply(client.params["net"], client.norm["net"], x, False).feat
         rules = head_and_received(net, client, x, down.params)
-        return {**rules, "global": kernels.nearest_of_several(feat, several)}
+        return {**rules, "global": several_prototypes.nearest(feat, several)}
 
     def client_view(down):
-        several = kernels.by_class(down.protos, spec.num_classes)
+        several = several_prototypes.by_class(down.protos, spec.num_classes)
         return kernels.mean_over_clients(several)
 
     method = dataclasses.replace(

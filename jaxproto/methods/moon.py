@@ -19,21 +19,19 @@ those of FedAvg:
 """
 
 import dataclasses
+import functools
 
 import jax
-import jax.numpy as jnp
+import optax
 
 from jaxproto import losses
 from jaxproto.hyperparameters import NonNegative, Positive
 from jaxproto.method import Method, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.methods.fednh import normalise_rows
-from jaxproto.types import Array, LossAux, Spec
+from jaxproto.types import LossAux, Spec
 
-
-def cosine(a_BD: Array, b_BD: Array) -> Array:
-    """Returns the cosine of each pair of rows [B]; 0 for a zero row."""
-    return jnp.sum(normalise_rows(a_BD) * normalise_rows(b_BD), -1)
+# Cosine of each pair of rows; 0 for a zero row
+cosine = functools.partial(optax.losses.cosine_similarity, epsilon=1e-6)
 
 
 def moon(

@@ -55,7 +55,7 @@ class ScaffoldUpload(NamedTuple):
 
     change: Tree  # y_i - x
     control: Tree  # change of c_i
-    there: Array  # [] 1 if the client took a step, 0 if the upload is lost
+    trained: Array  # [] 1 if the client took a step, 0 if the upload is lost
 
 
 def constant_descent(optimizer, state: str) -> LocalDescent:
@@ -128,7 +128,7 @@ def scaffold(
 
     def finish(net, server, total, key):
         del net, key
-        count = jnp.maximum(total.there, 1.0)
+        count = jnp.maximum(total.trained, 1.0)
 
         def add(step):
             return lambda old, change: old + step * change
@@ -150,4 +150,4 @@ def scaffold(
         title="SCAFFOLD",
         nominal=nominal.networks("net", "net"),
     )
-    return statistics(method, lambda up: up.there)
+    return statistics(method, lambda up: up.trained)

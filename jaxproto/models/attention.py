@@ -58,13 +58,13 @@ class Attention(nnx.Module):
         self.out_proj = Linear(width, width, draws, bias_init=zeros)
 
     def __call__(
-        self, x: Array, call: CallContext, there: Array | None = None, rate: float = 0.0
+        self, x: Array, call: CallContext, mask: Array | None = None, rate: float = 0.0
     ) -> Array:
         """Maps [B, L, width] to this shape.
 
         Args:
           x: positions.
-          there: [B, L] positions that others attend to; None is all.
+          mask: [B, L] positions that others attend to; None is all.
           rate: of dropout of the weights.
         """
         batch, length, width = x.shape
@@ -75,8 +75,8 @@ class Attention(nnx.Module):
         query, key, value = (every[:, :, i] for i in range(3))
         score = jnp.einsum("bqhd,bkhd->bhqk", query, key)
         score = at_least_single(score) / math.sqrt(query.shape[-1])
-        if there is not None:
-            score = jnp.where(there[:, None, None], score, -jnp.inf)
+        if mask is not None:
+            score = jnp.where(mask[:, None, None], score, -jnp.inf)
         share = dropout(jax.nn.softmax(score), rate, call).astype(x.dtype)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", share, value)
         return by_row(self.out_proj, mixed.reshape(x.shape), call)

@@ -66,7 +66,7 @@ LSTM_CELL, GRU_CELL = Cell(4, 2, lstm_step), Cell(3, 1, gru_step)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def recur(cell: Cell, x: Array, there: Array, weight: Array, bias: Array) -> Array:
+def recur(cell: Cell, x: Array, mask: Array, weight: Array, bias: Array) -> Array:
     """Applies a cell along a text, from zeros.
 
     The gradient is written out because XLA's own adds up the gradient of the weights
@@ -75,45 +75,45 @@ def recur(cell: Cell, x: Array, there: Array, weight: Array, bias: Array) -> Arr
     Args:
       cell: to apply.
       x: gates by the inputs [L, B, gates * H].
-      there: [L, B, 1] positions that count; the others keep the state.
+      mask: [L, B, 1] positions that count; the others keep the state.
       weight: [H, gates * H].
       bias: [gates * H].
 
     Returns:
       The output at each position [L, B, H].
     """
-    return forward(cell, x, there, weight, bias)[0]
+    return forward(cell, x, mask, weight, bias)[0]
 
 
-def forward(cell, x, there, weight, bias):
+def forward(cell, x, mask, weight, bias):
     """Keeps the state before each position."""
 
     def step(state, given):
-        x, there = given
+        x, mask = given
         new = cell.step(state, x, state[0] @ weight + bias)
-        kept = tuple(jnp.where(there, a, b) for a, b in zip(new, state, strict=True))
+        kept = tuple(jnp.where(mask, a, b) for a, b in zip(new, state, strict=True))
         return kept, (kept[0], state)
 
     start = jnp.zeros((x.shape[1], weight.shape[0]), x.dtype)
-    _, (out, before) = lax.scan(step, (start,) * cell.states, (x, there))
-    return out, (x, there, weight, bias, before)
+    _, (out, before) = lax.scan(step, (start,) * cell.states, (x, mask))
+    return out, (x, mask, weight, bias, before)
 
 
 def backward(cell, kept, grad):
     """Computes the gradients of inputs, weights and bias."""
-    x, there, weight, bias, before = kept
+    x, mask, weight, bias, before = kept
 
     def step(later, given):
-        state, x, h, there, grad = given
+        state, x, h, mask, grad = given
         later = (later[0] + grad, *later[1:])
-        own = tuple(jnp.where(there, a, 0) for a in later)
+        own = tuple(jnp.where(mask, a, 0) for a in later)
         before, x, h = jax.vjp(cell.step, state, x, h)[1](own)
-        passed = tuple(jnp.where(there, 0, a) for a in later)
+        passed = tuple(jnp.where(mask, 0, a) for a in later)
         before = tuple(map(jnp.add, before, passed))
         return (before[0] + h @ weight.T, *before[1:]), (x, h)
 
     start = tuple(jnp.zeros_like(state[0]) for state in before)
-    given = before, x, before[0] @ weight + bias, there, grad
+    given = before, x, before[0] @ weight + bias, mask, grad
     _, (grad_x, grad_h) = lax.scan(step, start, given, reverse=True)
     grad_weight = jnp.einsum("lbh,lbg->hg", before[0], grad_h)
     return grad_x, None, grad_weight, grad_h.sum((0, 1))
@@ -143,16 +143,16 @@ class Recurrent(nnx.Module):
                     param = nnx.Param(kaiming_uniform(draws, shape, width))
                     setattr(self, f"{name}_{end}", param)
 
-    def __call__(self, x: Array, there: Array, call: CallContext) -> Array:
+    def __call__(self, x: Array, mask: Array, call: CallContext) -> Array:
         """Maps [L, B, width] to the last states of all directions [B, ...]."""
         for i in range(self.layers):
             x = dropout(x, RATE, call) if i else x
-            outs = [self.run(f"l{i}{end}", x, there, call) for end in self.directions]
+            outs = [self.run(f"l{i}{end}", x, mask, call) for end in self.directions]
             x = jnp.concatenate(outs, -1)
         ends = [out[-1] if n == 0 else out[0] for n, out in enumerate(outs)]
         return jnp.concatenate(ends, -1)
 
-    def run(self, end, x, there, call):
+    def run(self, end, x, mask, call):
         """Returns the outputs of a layer in one direction [L, B, H]."""
         turn = jnp.flip if end.endswith("reverse") else lambda x, axis: x
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -160,7 +160,7 @@ class Recurrent(nnx.Module):
         weight, recurrent, bias, recurrent_bias = held
         gates = call.ops.product(x.reshape(-1, x.shape[-1]), weight) + bias
         gates = turn(gates.reshape(*x.shape[:2], -1), 0)
-        out = recur(self.cell, gates, turn(there, 0), recurrent, recurrent_bias)
+        out = recur(self.cell, gates, turn(mask, 0), recurrent, recurrent_bias)
         return turn(out, 0)
 
 
@@ -190,15 +190,15 @@ class RecurrentNet(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]."""
-        there_BL = self.reading.counts(x)
+        mask_BL = self.reading.counts(x)
         embedding, layers = (getattr(self, name) for name in self.names)
         table = embedding.table[...]
 
         def last(x):
             words_LBD = embed(table, x, self.dtype).swapaxes(0, 1)
-            return layers(words_LBD, there_BL.T[: x.shape[1], :, None], call)
+            return layers(words_LBD, mask_BL.T[: x.shape[1], :, None], call)
 
-        x = call.ops.cut(last, x, jnp.max(jnp.sum(there_BL, 1)))
+        x = call.ops.cut(last, x, jnp.max(jnp.sum(mask_BL, 1)))
         x = self.fc1(x, call) if hasattr(self, "fc1") else self.activation(x, call)
         return self.reading.features(x)
 

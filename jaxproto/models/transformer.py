@@ -36,9 +36,9 @@ class EncoderLayer(nnx.Module):
         self.linear1, self.linear2 = (Linear(width, width, draws) for _ in range(2))
         self.norm1, self.norm2 = LayerNorm(width, EPS), LayerNorm(width, EPS)
 
-    def __call__(self, x: Array, there: Array, call: CallContext) -> Array:
-        """Maps [B, L, width] to this shape; `there` has the positions attended to."""
-        y = self.self_attn(x, call, there, RATE)
+    def __call__(self, x: Array, mask: Array, call: CallContext) -> Array:
+        """Maps [B, L, width] to this shape; `mask` has the positions attended to."""
+        y = self.self_attn(x, call, mask, RATE)
         x = self.norm1(x + dropout(y, RATE, call), call)
         y = dropout(jax.nn.relu(by_row(self.linear1, x, call)), RATE, call)
         y = dropout(by_row(self.linear2, y, call), RATE, call)
@@ -51,10 +51,10 @@ class Encoder(nnx.Module):
     def __init__(self, width: int, layers: int, heads: int, draws: InitialDraws):
         self.layers = Chain(*(EncoderLayer(width, heads, draws) for _ in range(layers)))
 
-    def __call__(self, x: Array, there: Array, call: CallContext) -> Array:
+    def __call__(self, x: Array, mask: Array, call: CallContext) -> Array:
         """Maps [B, L, width] to this shape."""
         for i in range(self.layers.length):
-            x = getattr(self.layers, str(i))(x, there, call)
+            x = getattr(self.layers, str(i))(x, mask, call)
         return x
 
 
@@ -91,9 +91,9 @@ class Transformer(nnx.Module):
         words = dropout(words + place, RATE, call)
         token = self.class_token[...].astype(words.dtype)
         token = jnp.broadcast_to(token, (len(x), 1, words.shape[-1]))
-        x, there = jnp.concatenate([token, words], 1), self.reading.counts(x)
-        there = jnp.pad(there, ((0, 0), (1, 0)), constant_values=True)
-        return self.encoder(x, there, call)[:, 0]
+        x, mask = jnp.concatenate([token, words], 1), self.reading.counts(x)
+        mask = jnp.pad(mask, ((0, 0), (1, 0)), constant_values=True)
+        return self.encoder(x, mask, call)[:, 0]
 
 
 def narrow_uniform(draws: InitialDraws, shape: tuple[int, ...]) -> Array:

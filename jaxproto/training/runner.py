@@ -131,6 +131,7 @@ def run(
         console.print(metrics)
     for line in reference_accuracy.reference_lines(summary):
         say(console, line)
+    say(console, f"results: {home}")
     return summary
 
 

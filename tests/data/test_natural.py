@@ -149,6 +149,11 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path)
     assert natural.prepare("uci_har", tmp_path, tmp_path, 2).sources == 3
+    assert natural.prepare("uci_har", tmp_path, tmp_path, 2).sources == 3  # as before
+    (tmp_path / "uci_har.npz").write_text("precious")
+    with refused("uci_har.npz exists and has other content"):
+        natural.prepare("uci_har", tmp_path, tmp_path, 2)
+    assert (tmp_path / "uci_har.npz").read_text() == "precious"
 
 
 def test_tokens_of_a_node_are_refused(tmp_path):

@@ -11,7 +11,7 @@ from support.averaging import BASE, run
 from support.exchange import COUNT, KEY, MEAN, X, Y, on_batch
 
 from jaxproto import kernels
-from jaxproto.methods import METHODS, fedhp, fpl
+from jaxproto.methods import METHODS, fedhp, fpl, several_prototypes
 from jaxproto.methods.fedpcl import FedPCLState
 from jaxproto.summary.host_prototypes import learnt_prototypes
 from jaxproto.types import Protos, Spec
@@ -75,7 +75,7 @@ def test_fpls_loss_has_three_terms_and_its_broadcast_a_mean_for_pictures():
     method = fpl.fpl(toys.SPEC, num_clients=6)
     several = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
     start = method.init_server(toys.net(8), KEY)
-    down = start._replace(protos=kernels.in_rows(several))
+    down = start._replace(protos=several_prototypes.in_rows(several))
     feat, _ = outputs()
     ce = on_batch(BASE, start.params)[0]
     con = reg = 0.0
@@ -99,7 +99,7 @@ def test_fpls_loss_has_three_terms_and_its_broadcast_a_mean_for_pictures():
 
 def test_nearest_of_several_prototypes_scores_a_class_by_its_nearest():
     several = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
-    got = kernels.nearest_of_several(jnp.asarray(MEAN[2]), several)
+    got = several_prototypes.nearest(jnp.asarray(MEAN[2]), several)
     away = np.where(COUNT > 0, np.sum((MEAN[2][:, None, None] - MEAN) ** 2, -1), np.inf)
     assert np.argmax(got, 1).tolist() == away.min(1).argmin(1).tolist()
     assert np.all(np.isneginf(got[:, 3]))
@@ -115,9 +115,11 @@ def test_fpl_trains_the_networks_of_fedavg_where_no_prototype_is_known():
 
 def test_fedpcls_loss_is_that_of_a_loop_with_global_prototypes_in_the_gaps():
     method = toys.method(fedpcl_of(4), temperature=0.5)
-    several = kernels.resized(Protos(jnp.asarray(MEAN), jnp.asarray(COUNT)), 4)
+    several = several_prototypes.resized(
+        Protos(jnp.asarray(MEAN), jnp.asarray(COUNT)), 4
+    )
     mean = kernels.mean_over_clients(several)
-    down = FedPCLState(mean, kernels.in_rows(several))
+    down = FedPCLState(mean, several_prototypes.in_rows(several))
     feat, _ = outputs()
     here = [c for c in range(5) if mean.count[c] > 0]
 

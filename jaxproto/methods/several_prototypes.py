@@ -1,0 +1,39 @@
+"""Several prototypes of each class, [J, C, D], as rows of one `Protos` in messages.
+
+Row j C + c is prototype j of class c (FPL, FedPCL).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto import kernels
+from jaxproto.types import Array, Protos
+
+
+def in_rows(protos: Protos) -> Protos:
+    """Returns several prototypes of each class, [J, C, D], as rows [J C, D]."""
+    dim = protos.mean.shape[-1]
+    return Protos(protos.mean.reshape(-1, dim), protos.count.reshape(-1))
+
+
+def by_class(rows: Protos, num_classes: int) -> Protos:
+    """Returns several prototypes of each class, [J, C, D], from rows [J C, D]."""
+    shape = -1, num_classes
+    mean_JCD = rows.mean.reshape(*shape, rows.mean.shape[-1])
+    return Protos(mean_JCD, rows.count.reshape(shape))
+
+
+def resized(protos: Protos, count: int) -> Protos:
+    """Returns the first entries of the leading axis, and absent ones beyond."""
+    more = max(count - len(protos.count), 0)
+
+    def one(a):
+        return jnp.pad(a[:count], [(0, more), *[(0, 0)] * (a.ndim - 1)])
+
+    return jax.tree.map(one, protos)
+
+
+def nearest(feat_BD: Array, protos: Protos) -> Array:
+    """Scores classes [B, C] by the nearest of their prototypes [J, C, D]."""
+    score_BP = kernels.nearest(feat_BD, in_rows(protos))
+    return jnp.max(score_BP.reshape(len(feat_BD), *protos.count.shape), 1)
