@@ -48,6 +48,7 @@ def pytest_configure(config):
     XLA reads the variable when it is first used, and ends the process at a flag that it
     does not know: the flags are those of the versions of JAX that were tried.
     """
+    config.option.loadscopereorder = False  # pytest-xdist: files in the order below
     quick = config.option.markexpr == "not long" and jax.__version_info__ < (0, 11)
     if quick and "XLA_FLAGS" not in os.environ:
         os.environ["XLA_FLAGS"] = FAST
