@@ -80,7 +80,7 @@ def run(settings: dict, images: str) -> dict:
     stage("programs")
     clock = measure.Clock()
     for r in range(settings["rounds"]):
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         stage("training")
         evaluation.evaluate(work, r + 1, state, seen, [1.0])
         stage("evaluation")

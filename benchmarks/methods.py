@@ -65,7 +65,7 @@ def contender(cell: str, s: dict, path: Path):
     def run():
         nonlocal state, seen, r
         clock = measure.Clock()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         clock.lap("round")
         r += 1
         evaluation.evaluate(work, r, state, seen, [1.0])

@@ -88,7 +88,7 @@ def one(registered: int, participants: int, s: dict) -> dict:
         with contextlib.closing(work.store):
             for r in range(s["rounds"] + 1):
                 clock = measure.Clock()
-                state, seen = rounds.one_round(work, r, state)
+                state, seen = rounds.next_state(work, r, state)
                 clock.lap("training")
                 evaluation.evaluate(work, r + 1, state, seen, [1.0])
                 clock.lap("evaluation")

@@ -64,7 +64,7 @@ def ours(exp: Experiment) -> Callable[[], dict]:
     def run():
         nonlocal state, r
         clock = measure.Clock()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         r += 1
         clock.lap("train, prototypes, server")
         for each in (work, on_train):

@@ -47,7 +47,7 @@ def one(sizes: dict[str, int], s: dict) -> dict:
     laps, seen = [], None
     for r in range(s["rounds"] + 1):
         clock = measure.Clock()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         clock.lap("training")
         evaluation.evaluate(work, r + 1, state, seen, [1.0])
         clock.lap("evaluation")

@@ -136,7 +136,7 @@ def one_round(form: str, exp, examples, compiled, own):
 
     def run(r):
         tasks = [
-            pool.submit(rounds.one_round, w, r, state)
+            pool.submit(rounds.next_state, w, r, state)
             for w, state in zip(works, states, strict=True)
         ]
         states[:] = [task.result()[0] for task in tasks]
@@ -158,7 +158,7 @@ def _together(exp, examples, compiled, own):
         nonlocal model
         contexts = [programs.round_context(seed, r) for seed, _ in own]
         context = batched_programs.stack_trees(contexts)
-        model, _ = rounds.computed(work, context, model, r)
+        model, _ = rounds.compute_round(work, context, model, r)
 
     return run
 

@@ -20,7 +20,8 @@ from jaxproto.client import (
     begin_local_training,
     finish_local_training,
     init_client,
-    local_steps,
+    local_step,
+    num_steps,
 )
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Method, no_pre_upload
@@ -230,8 +231,8 @@ def train_cohort(
         up, total = upload_and_summand(method.aggregation, reports, packed)
         return (cohort.persistence.keep(after), up, loss, finite, *size), total
 
-    start, steps = partial(begin_local_training, task), partial(local_steps, task)
-    run = cohort.mode.train(ClientStages(start, steps, end))
+    start, step = partial(begin_local_training, task), partial(local_step, task)
+    run = cohort.mode.train(ClientStages(start, num_steps, step, end))
     begin = cohort.persistence.restore(method, cohort.net, clients)
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
     (after, up, loss_R, finite_R, sent_R, bytes_R), total = run(begin, shards)

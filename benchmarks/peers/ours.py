@@ -80,7 +80,7 @@ def main(path: str):
     work, state, _ = synthetic.start(exp)
     for r in range(total):
         start = time.perf_counter()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         shared.say(round=r + 1, seconds=time.perf_counter() - start)
     record = evaluation.evaluate(work, total, state, seen, [1.0])
     shared.finish(record["rules"]["received"]["pooled"], ("jax", "jaxlib", "numpy"))

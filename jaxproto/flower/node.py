@@ -127,7 +127,7 @@ class Node:
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
         down = wire.unpack(self.messages.join(first, empty))
         context = self._context(message["round"])
-        inputs = programs.RoundInputs(context, self._participation(True), down)
+        inputs = programs.RoundArguments(context, self._participation(True), down)
         args = self.client(message["round"]), self.examples, *self.exp.train
         uploads, report = self.run.pre_upload[0](inputs, *args)
         return {"up": self._encode(uploads.up, r), "sent": int(report.sent[0])}
@@ -137,7 +137,7 @@ class Node:
         privacy_account.check_training(self.config, self.path, r, message["down"])
         context = self._context(r)
         participation = self._participation(message["reports"])
-        inputs = programs.RoundInputs(context, participation, down)
+        inputs = programs.RoundArguments(context, participation, down)
         args = self.client(r), self.examples, *self.exp.train
         client, uploads, report = self.run.train[0](inputs, *args)
         if report.finite[0]:

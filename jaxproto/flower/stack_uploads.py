@@ -53,7 +53,7 @@ def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     everyone, message = Participation(yes, yes), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
     context = programs.round_context(0, 0)
-    inputs = programs.RoundInputs(context, everyone, message)
+    inputs = programs.RoundArguments(context, everyone, message)
     args = client, examples, *exp.train
     _, uploads, _ = jax.eval_shape(compiled.train[0], inputs, *args)
     early = ()

@@ -19,12 +19,12 @@ from jaxproto.client import (
     begin_local_training,
     finish_local_training,
     init_client,
-    local_steps,
+    local_step,
+    num_steps,
 )
 from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
-from jaxproto.execution import MAX_STEPS
 from jaxproto.experiment import build, shape_checks, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
@@ -175,7 +175,8 @@ def join_stages(
     before = init_client(task.method, task.net, task.local, key, id, count_C)
     session = begin_local_training(task, before, shard)
     received = session.before
-    session = local_steps(task, session, 0, MAX_STEPS, before, shard)
+    step = partial(local_step, task, before, shard)
+    session = jax.lax.fori_loop(0, num_steps(session), step, session)
     trained, _, _ = finish_local_training(task, session, before, shard)
     return JoinStages(before, received, trained)
 

@@ -150,7 +150,7 @@ class BatchedEngine(Engine):
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Computes a round of all federations."""
         context = stack_trees([programs.round_context(s, r) for s in self._seeds])
-        model, outputs = rounds.computed(self._work, context, model, r)
+        model, outputs = rounds.compute_round(self._work, context, model, r)
         return model, [select_member(outputs, i) for i in range(self._num_runs)]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:

@@ -195,7 +195,7 @@ def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> di
       arguments: Context, participants, broadcast, clients and examples.
     """
     context, who, down, clients, examples = arguments
-    inputs = programs.RoundInputs(context, who, down)
+    inputs = programs.RoundArguments(context, who, down)
     cohort, pre_upload = exp.cohorts[i], None
     shards = programs.shapes_of_call(exp, cohort, exp.train[i])
     gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)

@@ -70,7 +70,7 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
             exp, build.examples(exp.dataset), run, config.seed, store
         )
         state = programs.init(exp, config.seed, run)
-        state, moved = rounds.one_round(work, 0, state)
+        state, moved = rounds.next_state(work, 0, state)
         return evaluation.evaluate(work, 1, state, moved, [0.0])
 
 

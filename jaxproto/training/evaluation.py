@@ -56,10 +56,10 @@ def run_evaluation(work: RoundEnvironment, model: Model) -> EvaluationSums:
         for c, sums in zip(chunks, mesh.to_host(run_parallel(calls)), strict=True):
             parts[c.cohort].append((c.place, sums))
     diagnostics = jax.device_get(run.diagnostics(model.server))
-    return EvaluationSums([merge_lanes(part) for part in parts], diagnostics)
+    return EvaluationSums([in_order_of_places(part) for part in parts], diagnostics)
 
 
-def merge_lanes(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
+def in_order_of_places(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
     """Returns rows in the order of their places.
 
     Args:

@@ -30,10 +30,9 @@ from jaxproto.training.rounds import (
     RoundEnvironment,
     RoundOutputs,
     RoundSummary,
-    computed,
+    compute_round,
     dropped_line,
     finish_round,
-    round_context,
 )
 from jaxproto.training.signals import StoppedBySignal
 
@@ -81,8 +80,8 @@ class LocalEngine(Engine):
 
     def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Computes a round on the devices of this process."""
-        context = round_context(self.work, r)
-        model, outputs = computed(self.work, context, model, r)
+        context = self.work.context(r)
+        model, outputs = compute_round(self.work, context, model, r)
         return model, [outputs]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:

@@ -42,7 +42,7 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
         context = programs.round_context(0, 0)
         participants = p.participate(context, state.server)
         down = p.broadcast(state.server).message
-        inputs = programs.RoundInputs(context, participants, down)
+        inputs = programs.RoundArguments(context, participants, down)
         args = (inputs, mine, examples, exp.train[0])
         return jax.tree.leaves(p.train[0](*args)[0].params)
 
