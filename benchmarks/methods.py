@@ -19,7 +19,7 @@ from benchmarks import measure, synthetic
 from jaxproto import config
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import device_memory, evaluation, rounds
+from jaxproto.training import device_memory, rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 CELLS = (
@@ -68,7 +68,7 @@ def contender(cell: str, s: dict, path: Path):
         state, seen = rounds.next_state(work, r, state)
         clock.lap("round")
         r += 1
-        evaluation.evaluate(work, r, state, seen, [1.0])
+        run_evaluation.evaluate(work, r, state, seen, [1.0])
         clock.lap("evaluation")
         return clock.parts
 

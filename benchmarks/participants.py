@@ -24,7 +24,7 @@ from absl import flags
 from benchmarks import measure, synthetic
 from jaxproto import config as config_
 from jaxproto.experiment import build
-from jaxproto.training import device_memory, evaluation, rounds
+from jaxproto.training import device_memory, rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
@@ -90,7 +90,7 @@ def one(registered: int, participants: int, s: dict) -> dict:
                 clock = measure.Clock()
                 state, seen = rounds.next_state(work, r, state)
                 clock.lap("training")
-                evaluation.evaluate(work, r + 1, state, seen, [1.0])
+                run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
                 clock.lap("evaluation")
                 laps.append(clock.parts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -22,7 +22,7 @@ from benchmarks import measure, synthetic
 from jaxproto import batches, models
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import evaluation, programs, rounds
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.rounds import RoundEnvironment
 
 FLAGS = measure.flag_values()
@@ -68,7 +68,7 @@ def ours(exp: Experiment) -> Callable[[], dict]:
         r += 1
         clock.lap("train, prototypes, server")
         for each in (work, on_train):
-            evaluation.evaluate(each, r, state, seen, [1.0])
+            run_evaluation.evaluate(each, r, state, seen, [1.0])
         clock.lap("evaluate")
         return clock.parts
 

@@ -41,7 +41,7 @@ from jaxproto.method import no_pre_upload
 from jaxproto.methods import fedtgp
 from jaxproto.metrics import ACCURACY
 from jaxproto.summary import host_prototypes
-from jaxproto.training import evaluation, programs, rounds
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Array, Data, Examples, Net, Tree
 
@@ -181,7 +181,7 @@ class Ours:
         examples = self.work.examples
         every = zip(self.score, self.state.clients, self.exp.test, strict=True)
         found = self.by_client(f(down, c, examples, s) for f, c, s in every)
-        told = evaluation.run_evaluation(
+        told = run_evaluation.evaluate_model(
             self.work, Model(self.state.server, self.state.clients)
         )
         right = self.by_client(told.sums)

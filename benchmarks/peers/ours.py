@@ -18,7 +18,7 @@ from jaxproto.experiment import build
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.mlp import Perceptron
 from jaxproto.models.ops import Ops
-from jaxproto.training import evaluation, rounds
+from jaxproto.training import rounds, run_evaluation
 from jaxproto.types import Net
 
 HIDDEN = 512  # units of cnn4 below its head
@@ -82,7 +82,7 @@ def main(path: str):
         start = time.perf_counter()
         state, seen = rounds.next_state(work, r, state)
         shared.say(round=r + 1, seconds=time.perf_counter() - start)
-    record = evaluation.evaluate(work, total, state, seen, [1.0])
+    record = run_evaluation.evaluate(work, total, state, seen, [1.0])
     shared.finish(record["rules"]["received"]["pooled"], ("jax", "jaxlib", "numpy"))
 
 

@@ -132,7 +132,7 @@ def client_release(next: NextRound, id: int) -> Release:
     row, r = cohort.ids.index(id), jnp.int32(next.run.round)
     state, tables = next.run.state.clients[index], exp.train[index]
     client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], (state, tables))
-    client = cohort.persistence.restore(exp.method, cohort.net, client)
+    client = cohort.kept_state.restore(exp.method, cohort.net, client)
 
     def release(key, y_N, noise):
         parts = exp.parts({**exp.floats, "privacy.noise": noise})

@@ -21,7 +21,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, choose_from, is_own
+from jaxproto.errors import UserError, choose_from, is_external
 from jaxproto.experiment import data, memory, statelessness
 from jaxproto.experiment.cohorts import (
     CohortPlan,
@@ -114,7 +114,9 @@ def experiment(
     built = parts({})
     method, sampler = built.method, built.sampler
     plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
-    if is_own(METHODS[config.method.name]) and not plain:  # which shows its own errors
+    if (
+        is_external(METHODS[config.method.name]) and not plain
+    ):  # which shows its own errors
         check_method(method, cohorts[0].net, local, spec, two_examples(dataset))
     max_participants = max_rows_of(
         method, sampler, cohorts[0].net, len(partition.train)

@@ -19,9 +19,9 @@ from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.statelessness import ClientShapes
 from jaxproto.federation import Cohort
+from jaxproto.kept_state import STATELESS
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
-from jaxproto.persistence import STATELESS
 from jaxproto.types import Examples, Net, Shard, Spec
 
 
@@ -36,7 +36,7 @@ class CohortPlan(Cohort):
     @property
     def stateless(self) -> bool:
         """Returns whether clients keep no state between rounds."""
-        return self.persistence is STATELESS
+        return self.kept_state is STATELESS
 
     @property
     def evaluated(self) -> np.ndarray:
@@ -221,7 +221,7 @@ def make_stateless(
     scoring = BY_EQUAL_CLIENTS if besides_accuracy(metrics) else BY_EXAMPLE
     scoring = scoring._replace(rules=rules[0])
     return tuple(
-        dataclasses.replace(c, scoring=scoring, persistence=STATELESS) for c in cohorts
+        dataclasses.replace(c, scoring=scoring, kept_state=STATELESS) for c in cohorts
     )
 
 

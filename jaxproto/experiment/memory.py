@@ -87,6 +87,6 @@ def client_state_bytes(
     id, total = jax.ShapeDtypeStruct((), jnp.int32), 0
     for cohort in cohorts:
         init = partial(client.init_client, method, cohort.net, local)
-        state = cohort.persistence.keep(jax.eval_shape(init, key, id, count_C))
+        state = cohort.kept_state.keep(jax.eval_shape(init, key, id, count_C))
         total += tree_bytes(state) * len(cohort.ids)
     return total

@@ -129,8 +129,8 @@ class Node:
         context = self._context(message["round"])
         inputs = programs.RoundArguments(context, self._participation(True), down)
         args = self.client(message["round"]), self.examples, *self.exp.train
-        uploads, report = self.run.pre_upload[0](inputs, *args)
-        return {"up": self._encode(uploads.up, r), "sent": int(report.sent[0])}
+        uploads, _ = self.run.pre_upload[0](inputs, *args)
+        return {"up": self._encode(uploads.up, r)}
 
     def _train(self, message: Payload, memory: MutableMapping) -> Payload:
         down, r = self._receive(message, memory), message["round"]
@@ -142,7 +142,7 @@ class Node:
         client, uploads, report = self.run.train[0](inputs, *args)
         if report.finite[0]:
             self._save(r + 1, client)
-        fields = ("loss", float), ("steps", int), ("finite", bool), ("sent", int)
+        fields = ("loss", float), ("steps", int), ("finite", bool)
         reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
         if self.config.privacy.unit == EXAMPLE:
             del reply["loss"]  # an exact function of the examples

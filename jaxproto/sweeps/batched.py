@@ -21,7 +21,7 @@ from jaxproto.storage import workdir
 from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared_programs import SharedPrograms
-from jaxproto.training import evaluation, programs, rounds, runner
+from jaxproto.training import programs, rounds, run_evaluation, runner
 from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import Engine, Evaluated, train_rounds
@@ -156,7 +156,7 @@ class BatchedEngine(Engine):
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
         del r
-        sums = evaluation.run_evaluation(self._work, model)
+        sums = run_evaluation.evaluate_model(self._work, model)
         return [
             Evaluated(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)
         ]

@@ -15,7 +15,7 @@ from jaxproto.data.partitions.registry import Partition
 from jaxproto.experiment import build
 from jaxproto.experiment import data as dividing
 from jaxproto.experiment.data import FederationData
-from jaxproto.training import evaluation, programs, rounds
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.lifecycle import say
 from jaxproto.training.programs import Programs
 from jaxproto.training.rounds import RoundEnvironment
@@ -71,7 +71,7 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
         )
         state = programs.init(exp, config.seed, run)
         state, moved = rounds.next_state(work, 0, state)
-        return evaluation.evaluate(work, 1, state, moved, [0.0])
+        return run_evaluation.evaluate(work, 1, state, moved, [0.0])
 
 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:

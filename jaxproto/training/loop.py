@@ -17,12 +17,6 @@ from jaxproto.federation import Model
 from jaxproto.storage import record_file, records
 from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.training import lifecycle, multihost, signals
-from jaxproto.training.evaluation import (
-    EvaluationSums,
-    client_columns,
-    record,
-    run_evaluation,
-)
 from jaxproto.training.lifecycle import Run
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import (
@@ -33,6 +27,12 @@ from jaxproto.training.rounds import (
     compute_round,
     dropped_line,
     finish_round,
+)
+from jaxproto.training.run_evaluation import (
+    EvaluationSums,
+    client_columns,
+    evaluate_model,
+    record,
 )
 from jaxproto.training.signals import StoppedBySignal
 
@@ -87,7 +87,7 @@ class LocalEngine(Engine):
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates on the devices of this process."""
         del r
-        return [Evaluated(self.work.exp, run_evaluation(self.work, model))]
+        return [Evaluated(self.work.exp, evaluate_model(self.work, model))]
 
 
 class LoopRun:

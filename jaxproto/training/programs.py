@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation, gather, kernels, mesh, persistence, transforms
+from jaxproto import federation, gather, kept_state, kernels, mesh, transforms
 from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE, CohortPlan
@@ -125,7 +125,7 @@ def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]
     server = programs.start_server(server_key)
     if exp.store in OFF_DEVICE:  # the state of clients is not on the device
         pairs = (client_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
-        return server, tuple(persistence.identities(count, ids) for ids, count in pairs)
+        return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
     pairs = (_sharded_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
     starts = zip(programs.start_clients, pairs, strict=True)
     return server, tuple(f(client_key, *pair) for f, pair in starts)

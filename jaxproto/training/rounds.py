@@ -239,7 +239,7 @@ def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     return RoundSummary(
         loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
         participants=int(trains.sum()),
-        scalars_up=sum(int(p.sent.sum()) for p in sent),
+        scalars_up=sum(int(p.scalars.sum()) for p in sent),
         scalars_down=int(outputs.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),

@@ -163,7 +163,7 @@ def upload(
         local = dataclasses.replace(local, epochs=1, batch_size=batch)
     if client is None:
         client = jax.tree.map(lambda a: a[row], next.run.state.clients[index])
-        client = cohort.persistence.restore(exp.method, cohort.net, client)
+        client = cohort.kept_state.restore(exp.method, cohort.net, client)
     table = np.zeros_like(exp.train[index].index[row])
     table[:num_examples] = rows
     shard = Shard(table, np.asarray(num_examples, np.int32))

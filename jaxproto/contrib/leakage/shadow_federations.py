@@ -139,7 +139,7 @@ def last_rounds(
         def one(s: Array, model: Model, shards) -> RoundStages:
             states = model.clients[index], shards[index]
             client, shard = jax.tree.map(lambda a: a[row], states)
-            client = cohort.persistence.restore(exp.method, cohort.net, client)
+            client = cohort.kept_state.restore(exp.method, cohort.net, client)
             down = federation.broadcast(exp.method, model.server, exp.formats).message
             key = jax.random.fold_in(next.key, s)
             task = LocalTask(

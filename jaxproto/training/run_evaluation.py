@@ -40,11 +40,11 @@ def evaluate(
     It has diagnostics of round `r`, and under `every_round` of each round since the
     previous record, if the state has them.
     """
-    outcome = run_evaluation(work, Model(state.server, state.clients))
+    outcome = evaluate_model(work, Model(state.server, state.clients))
     return record(work.exp, r, state, last, seconds, outcome)
 
 
-def run_evaluation(work: RoundEnvironment, model: Model) -> EvaluationSums:
+def evaluate_model(work: RoundEnvironment, model: Model) -> EvaluationSums:
     """Evaluates every cohort with the compiled programs."""
     run, down = work.compiled, work.compiled.broadcast(model.server).message
     parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
