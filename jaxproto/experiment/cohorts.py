@@ -62,10 +62,9 @@ def build_cohorts(
 
 
 class ExecutionChoices(NamedTuple):
-    """The fields that decide how clients are trained and stored."""
+    """The fields that decide how clients are trained and evaluated."""
 
     at_once: str  # `clients_at_once`
-    store: str  # `clients.store`
     evaluated: int  # `eval.clients`, 0 is all
     seed: int  # `data.seed`
     platform: str  # of the device
@@ -174,8 +173,8 @@ def choose_store(
     return "host" if platform != "cpu" and size <= host_memory / 2 else "disk"
 
 
-def device_memory() -> float | None:
-    """Returns the bytes of the first device's memory, None if unknown."""
+def device_memory() -> int | None:
+    """Returns the bytes of the first device that JAX may use; None if unknown (CPU)."""
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 

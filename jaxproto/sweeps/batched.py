@@ -8,14 +8,12 @@ divided by the number of cells.
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxproto import mesh
-from jaxproto.callbacks import Callback
 from jaxproto.federation import Model
 from jaxproto.storage import workdir
 from jaxproto.sweeps.live_table import LiveTable
@@ -41,8 +39,7 @@ class BatchedRun(NamedTuple):
 
 def claim_and_restore(
     shared: SharedPrograms,
-    grace: float,
-    make_callbacks: Callable[[], list[Callback]],
+    start_of: Callable[[Cell, workdir.WorkdirLock], runner.Start],
     board: LiveTable,
     stack: contextlib.ExitStack,
     cells: Sequence[Cell],
@@ -50,6 +47,7 @@ def claim_and_restore(
     """Locks the folders of cells until `stack` closes and restores their runs.
 
     Args:
+      start_of: Returns the arguments that start the run of a locked cell.
       cells: Cells of the group; those that another process trains are skipped.
 
     Returns:
@@ -62,15 +60,7 @@ def claim_and_restore(
         except workdir.WorkdirBusy as e:
             board.busy(cell, str(e))
             continue
-        start = runner.Start(
-            cell.config,
-            cell.path,
-            board.console(cell),
-            grace=grace,
-            lock=claimed,
-            progress=partial(board.progress, cell),
-            callbacks=make_callbacks(),
-        )
+        start = start_of(cell, claimed)
         with errors_named(cell):
             summary = runner.finished_summary(start)
             if summary is None:

@@ -1,4 +1,4 @@
-"""Device memory: bytes that compiled programs need, and bytes available."""
+"""Device memory that compiled programs need."""
 
 from collections.abc import Iterable
 
@@ -20,8 +20,3 @@ def _program_bytes(program: jax.stages.Compiled) -> int:
         return 0
     size = m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes
     return size - m.alias_size_in_bytes
-
-
-def available_bytes(device: jax.Device) -> int | None:
-    """Returns the device memory in bytes that JAX may use; None if unknown (CPU)."""
-    return (device.memory_stats() or {}).get("bytes_limit")

@@ -145,20 +145,15 @@ def diverged_status(run: Run, r: int, error: Diverged) -> dict:
 
     Uploads of that round were sent: its privacy is spent.
     """
-    reason = f"{error} {_advice(run.path)}"
-    say(run.console, f"diverged: {reason}")
-    return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
-
-
-def _advice(path: Path) -> str:
-    directory = path / "checkpoints"
-    saved = "No round was saved before it"
+    directory, saved = run.path / "checkpoints", "No round was saved before it"
     if rounds := checkpoint.rounds(directory):
         saved = f"The checkpoint of round {rounds[-1]} stays in {directory}"
-    return (
-        f"{saved}; in another folder, a smaller "
+    reason = (
+        f"{error} {saved}; in another folder, a smaller "
         "optimizer.learning_rate or optimizer.clip_norm may help."
     )
+    say(run.console, f"diverged: {reason}")
+    return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
 
 
 def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:

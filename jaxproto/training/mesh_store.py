@@ -65,7 +65,7 @@ class MeshStore(DeviceStore):
 
         def write(unfinished):
             multihost.barrier("the checkpoint is begun")
-            index, rows = multihost.process_index(), self._local_rows(state)
+            index, rows = jax.process_index(), self._local_rows(state)
             process_shards.write(unfinished, index, rows)
             multihost.barrier("all parts are written")
 

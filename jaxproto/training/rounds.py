@@ -94,7 +94,8 @@ def compute_round(
     def next_participants():
         return run.participate(work.context(r + 1), server)
 
-    depends = sampler_depends_on_server(work.exp.method)
+    # whether participation depends on the server's state
+    depends = work.exp.method.adjust_sampler is not Method.adjust_sampler
     rows = store.gather(who, model.clients, None if depends else next_participants)
     server, sent, first = first_exchange(work, context, who, server, rows)
     inputs = RoundArguments(context, who, sent.message)
@@ -116,11 +117,6 @@ def compute_round(
     )
     outputs = mesh.to_host(outputs)  # sizes, losses; never uploads
     return Model(jax.block_until_ready(server), clients), outputs
-
-
-def sampler_depends_on_server(method: Method) -> bool:
-    """Returns whether participation depends on the server's state."""
-    return method.adjust_sampler is not Method.adjust_sampler
 
 
 def in_calls(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxproto import config, execution
-from jaxproto.experiment import build
-from jaxproto.training import compiler, device_memory, programs
+from jaxproto.experiment import build, cohorts
+from jaxproto.training import compiler, programs
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
@@ -61,4 +61,4 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
 
 
 def test_the_cpu_does_not_tell_its_memory():
-    assert device_memory.available_bytes(jax.devices("cpu")[0]) is None
+    assert cohorts.device_memory() is None
