@@ -19,7 +19,7 @@ from benchmarks import measure, synthetic
 from jaxproto import config
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import device_memory, rounds, run_evaluation
+from jaxproto.training import compiler, rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 CELLS = (
@@ -76,7 +76,7 @@ def contender(cell: str, s: dict, path: Path):
         held = (state.server, state.clients)
         return {
             "state": sum(a.nbytes for a in jax.tree.leaves(held)),
-            "program": device_memory.required_bytes(
+            "program": compiler.required_bytes(
                 f.func for f in jax.tree.leaves(work.compiled)
             ),
             "network": seen.bytes_up + seen.bytes_down,

@@ -34,7 +34,6 @@ from jaxproto.federation import Model
 from jaxproto.training import (
     batched_programs,
     compiler,
-    device_memory,
     programs,
     rounds,
 )
@@ -180,7 +179,7 @@ def scaling(s: dict):
             times = measure.alternate(
                 {form: partial(_next, run, itertools.count())}, s["repeats"]
             )[form]
-            need = device_memory.required_bytes(jax.tree.leaves(compiled))
+            need = compiler.required_bytes(jax.tree.leaves(compiled))
             need *= 1 if form == "all" else size if form == "threads" else 1
             each = times.median / size
             results[f"{form} {size}"] = {

@@ -2,7 +2,7 @@
 
 It counts the states of clients and server, the examples and one batch. The additional
 memory of compiled programs is known when they are compiled
-(`training/device_memory.py`).
+(`training/compiler.py`).
 """
 
 import math

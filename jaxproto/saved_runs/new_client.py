@@ -38,7 +38,7 @@ from jaxproto.saved_runs.saved_client import (
     SavedClient,
 )
 from jaxproto.training import programs
-from jaxproto.types import Array, Client, Examples, Net, Shard, Tree
+from jaxproto.types import Client, Examples, Net, Shard, Tree
 
 
 class JoinStages(NamedTuple):
@@ -145,7 +145,12 @@ def simulate_join(
     @jax.jit
     def join(keys, id, count_C, down, examples, shard):
         task = LocalTask(exp.method, tools.net, local, keys[1], down, examples)
-        return join_stages(task, keys[0], id, count_C, shard)
+        before = init_client(task.method, task.net, task.local, keys[0], id, count_C)
+        start = begin_local_training(task, before, shard)
+        step = partial(local_step, task, before, shard)
+        end = jax.lax.fori_loop(0, num_steps(start), step, start)
+        trained, _, _ = finish_local_training(task, end, before, shard)
+        return JoinStages(before, start.before, trained)
 
     return join(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
 
@@ -161,24 +166,6 @@ def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, 
     x, y = np.concatenate([x, dataset.x[rows]]), np.concatenate([y, dataset.y[rows]])
     examples = Examples(jnp.asarray(x), jnp.asarray(y), public)
     return examples, Shard(index, jnp.int32(size))
-
-
-def join_stages(
-    task: LocalTask, key: Array, id: Array, count_C: Array, shard: Shard
-) -> JoinStages:
-    """Trains a client as in its first round and returns its stages.
-
-    Args:
-      key: Key of the initial networks.
-      count_C: Training examples per class [C].
-    """
-    before = init_client(task.method, task.net, task.local, key, id, count_C)
-    session = begin_local_training(task, before, shard)
-    received = session.before
-    step = partial(local_step, task, before, shard)
-    session = jax.lax.fori_loop(0, num_steps(session), step, session)
-    trained, _, _ = finish_local_training(task, session, before, shard)
-    return JoinStages(before, received, trained)
 
 
 def rules_using_broadcast(

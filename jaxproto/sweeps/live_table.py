@@ -178,7 +178,3 @@ class CellProgress:
     def evaluated(self, record: Mapping):
         """Reports a record of `metrics.jsonl`."""
         self._board.set(self._cell, accuracy=accuracy_text(record))
-
-    def note(self, text: str):
-        """Prints a permanent line."""
-        self._board.note(f"{self._cell.name}: {text}")

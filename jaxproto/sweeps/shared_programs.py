@@ -13,7 +13,6 @@ from jaxproto.summary.run_summary import save_partition
 from jaxproto.sweeps.plan import ProgramGroup, experiment
 from jaxproto.training import (
     compiler,
-    device_memory,
     lifecycle,
     program_cache,
     runner,
@@ -79,7 +78,7 @@ class SharedPrograms:
                     many=per_device * num_devices,
                     over=layout,
                 )
-            required = device_memory.required_bytes(jax.tree.leaves(programs))
+            required = compiler.required_bytes(jax.tree.leaves(programs))
             if limit is None or required <= limit or per_device == 1:
                 return per_device * num_devices, programs
             per_device = -(-per_device // 2)
