@@ -114,7 +114,7 @@ class LiveTable:
 
     def note(self, text: str):
         """Prints a permanent line above the table."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        progress_lines.say(self._console, text)
 
     @contextlib.contextmanager
     def live(self) -> Iterator["LiveTable"]:

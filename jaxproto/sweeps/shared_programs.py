@@ -9,11 +9,11 @@ from rich.console import Console
 from jaxproto import mesh
 from jaxproto.experiment import build, cohorts
 from jaxproto.mesh import ONE, OneDevice
+from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
 from jaxproto.sweeps.plan import ProgramGroup, experiment
 from jaxproto.training import (
     compiler,
-    lifecycle,
     program_cache,
     runner,
     xla_cache,
@@ -86,7 +86,7 @@ class SharedPrograms:
     def _compile_lock(self):
         """Locks compilation: other processes wait and load programs from the cache."""
         compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        say = partial(lifecycle.say, self._console)
+        say = partial(progress_lines.say, self._console)
         return program_cache.compile_lock(compiled_in, cell.config, self.group.exp, say)
 
     def _wrap(self) -> program_cache.ProgramWrapper:

@@ -15,8 +15,8 @@ from jaxproto.data.partitions.registry import Partition
 from jaxproto.experiment import build
 from jaxproto.experiment import data as dividing
 from jaxproto.experiment.data import FederationData
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import programs, rounds, run_evaluation
-from jaxproto.training.lifecycle import say
 from jaxproto.training.programs import Programs
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store

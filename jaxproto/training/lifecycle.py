@@ -18,6 +18,7 @@ from jaxproto.storage.record_file import RecordFile
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import pictures, run_summary
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import multihost, signals
 from jaxproto.training.callback_list import CallbackList
 from jaxproto.training.programs import State
@@ -125,11 +126,6 @@ def _restore_latest(
         say(run.console, f"resuming {run.path} after round {restored.round}")
         checkpoint.prune(directory, restored.round)
     return restored
-
-
-def say(console: Console, text: str):
-    """Prints a sentence without wrapping or markup: paths may have brackets."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def save_checkpoint(run: Run, r: int, state: State):

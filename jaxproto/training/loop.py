@@ -16,6 +16,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Model
 from jaxproto.storage import record_file, records
 from jaxproto.storage.run_folder import METRICS, RunFolder
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import lifecycle, multihost, signals
 from jaxproto.training.lifecycle import Run
 from jaxproto.training.programs import State
@@ -113,7 +114,7 @@ class LoopRun:
             self.status = lifecycle.diverged_status(self.run, r, e)
             return
         if line := dropped_line(r, outputs.reports):
-            self.run.console.print(line, highlight=False, soft_wrap=True)
+            say(self.run.console, line)
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())
 

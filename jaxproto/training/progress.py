@@ -40,7 +40,7 @@ class Progress:
         if not self._console.is_interactive:
             cells = [self._position(), *_accuracies(record), *_loss(record)]
             text = "  ".join([*cells, *self._speed()])
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            progress_lines.say(self._console, text)
         self.refresh()
 
     def line(self) -> Table:

@@ -25,6 +25,7 @@ from jaxproto.storage.workdir import (
     tokens,
 )
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
     compiler,
     data_placement,
@@ -34,7 +35,7 @@ from jaxproto.training import (
     programs,
     xla_cache,
 )
-from jaxproto.training.lifecycle import Run, Start, finished_summary, resume, say
+from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
