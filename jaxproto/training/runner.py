@@ -146,9 +146,9 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     exp = build.experiment(config, jax.default_backend(), vocabulary, layout)
     build.check_experiment(exp, config.early_stopping.rule)
     multihost.check(exp)
+    say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
     if layout is ONE:
-        say(start.console, f"device: {jax.devices()[0].device_kind}")
         wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)
         return compile_programs(start.console, exp, examples, wrap)
     say(start.console, data_placement.describe_layout(exp))
