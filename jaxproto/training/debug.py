@@ -13,8 +13,7 @@ from jaxproto import config as config_
 from jaxproto import execution
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.experiment import build
-from jaxproto.experiment import data as dividing
-from jaxproto.experiment.data import FederationData
+from jaxproto.experiment.data import FederationData, build_data
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import Programs
@@ -76,7 +75,7 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:
     """Returns the data with a few batches of the client that has most examples."""
-    data = dividing.build_data(config_.resolved_data_fields(config))
+    data = build_data(config_.resolved_data_fields(config))
     clients = zip(data.partition.train, data.partition.test, strict=True)
     largest = max(clients, key=lambda parts: len(parts[0]))
     train, test = (rows[: BATCHES * config.local.batch_size] for rows in largest)
