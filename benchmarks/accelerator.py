@@ -194,7 +194,7 @@ def federated_averaging(size: dict) -> Lines:
 
     def run():
         nonlocal state, r
-        state, _ = rounds.one_round(start.work, r, state)
+        state, _ = rounds.next_state(start.work, r, state)
         r += 1
 
     timing = measure.alternate({"": run}, 4 * size["rounds"])[""]

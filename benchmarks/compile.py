@@ -87,7 +87,7 @@ def alone(settings: dict) -> list[dict]:
     for name, g, clients, shard in zip(
         names, f.train, state.clients, exp.train, strict=True
     ):
-        inputs = programs.RoundInputs(at, participants, down)
+        inputs = programs.RoundArguments(at, participants, down)
         given = (inputs, clients, examples, shard)
         rows.append(one(f"train {name}", g, given))
         ups.append(jax.eval_shape(g, *given)[1])

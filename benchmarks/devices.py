@@ -133,7 +133,7 @@ def one(exp: Experiment) -> Callable[[], None]:
 
     def run():
         nonlocal state, r
-        state, _ = rounds.one_round(work, r, state)
+        state, _ = rounds.next_state(work, r, state)
         r += 1
 
     return run

@@ -175,7 +175,7 @@ def ours(
 def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
     """All clients of the task, as they run in a federation of this network alone."""
     platform = jax.default_backend()
-    choices = cohorts.ExecutionChoices(mode, "device", 0, 0, platform, measure.cores())
+    choices = cohorts.ExecutionChoices(mode, 0, 0, platform, measure.cores())
     return CohortPlan(
         task.name,
         net,

@@ -21,7 +21,7 @@ from benchmarks import measure, synthetic
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import evaluation, rounds
+from jaxproto.training import rounds, run_evaluation
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Shard
 
@@ -80,9 +80,9 @@ def run(settings: dict, images: str) -> dict:
     stage("programs")
     clock = measure.Clock()
     for r in range(settings["rounds"]):
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         stage("training")
-        evaluation.evaluate(work, r + 1, state, seen, [1.0])
+        run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
         stage("evaluation")
     clock.lap("rounds")
     checkpoint.save(folder / "checkpoints", settings["rounds"], state)

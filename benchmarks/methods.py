@@ -19,7 +19,7 @@ from benchmarks import measure, synthetic
 from jaxproto import config
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import device_memory, evaluation, rounds
+from jaxproto.training import compiler, rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 CELLS = (
@@ -65,10 +65,10 @@ def contender(cell: str, s: dict, path: Path):
     def run():
         nonlocal state, seen, r
         clock = measure.Clock()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         clock.lap("round")
         r += 1
-        evaluation.evaluate(work, r, state, seen, [1.0])
+        run_evaluation.evaluate(work, r, state, seen, [1.0])
         clock.lap("evaluation")
         return clock.parts
 
@@ -76,7 +76,7 @@ def contender(cell: str, s: dict, path: Path):
         held = (state.server, state.clients)
         return {
             "state": sum(a.nbytes for a in jax.tree.leaves(held)),
-            "program": device_memory.required_bytes(
+            "program": compiler.required_bytes(
                 f.func for f in jax.tree.leaves(work.compiled)
             ),
             "network": seen.bytes_up + seen.bytes_down,

@@ -24,7 +24,7 @@ from absl import flags
 from benchmarks import measure, synthetic
 from jaxproto import config as config_
 from jaxproto.experiment import build
-from jaxproto.training import device_memory, evaluation, rounds
+from jaxproto.training import compiler, rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
@@ -81,16 +81,14 @@ def one(registered: int, participants: int, s: dict) -> dict:
     laps = []
     with tempfile.TemporaryDirectory() as folder:
         work, state, seconds = synthetic.start(exp, folder=Path(folder))
-        need = device_memory.required_bytes(
-            f.func for f in jax.tree.leaves(work.compiled)
-        )
+        need = compiler.required_bytes(f.func for f in jax.tree.leaves(work.compiled))
         need -= exp.dataset.x.nbytes  # the same for every number of participants
         with contextlib.closing(work.store):
             for r in range(s["rounds"] + 1):
                 clock = measure.Clock()
-                state, seen = rounds.one_round(work, r, state)
+                state, seen = rounds.next_state(work, r, state)
                 clock.lap("training")
-                evaluation.evaluate(work, r + 1, state, seen, [1.0])
+                run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
                 clock.lap("evaluation")
                 laps.append(clock.parts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

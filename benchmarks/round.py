@@ -22,7 +22,7 @@ from benchmarks import measure, synthetic
 from jaxproto import batches, models
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import evaluation, programs, rounds
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.rounds import RoundEnvironment
 
 FLAGS = measure.flag_values()
@@ -64,11 +64,11 @@ def ours(exp: Experiment) -> Callable[[], dict]:
     def run():
         nonlocal state, r
         clock = measure.Clock()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         r += 1
         clock.lap("train, prototypes, server")
         for each in (work, on_train):
-            evaluation.evaluate(each, r, state, seen, [1.0])
+            run_evaluation.evaluate(each, r, state, seen, [1.0])
         clock.lap("evaluate")
         return clock.parts
 

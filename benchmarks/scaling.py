@@ -14,7 +14,7 @@ import jax
 from absl import flags
 
 from benchmarks import measure, synthetic
-from jaxproto.training import evaluation, rounds
+from jaxproto.training import rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
@@ -47,9 +47,9 @@ def one(sizes: dict[str, int], s: dict) -> dict:
     laps, seen = [], None
     for r in range(s["rounds"] + 1):
         clock = measure.Clock()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         clock.lap("training")
-        evaluation.evaluate(work, r + 1, state, seen, [1.0])
+        run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
         clock.lap("evaluation")
         laps.append(clock.parts)
     times = {k: statistics.median(p[k] for p in laps[1:]) for k in laps[0]}

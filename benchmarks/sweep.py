@@ -34,7 +34,6 @@ from jaxproto.federation import Model
 from jaxproto.training import (
     batched_programs,
     compiler,
-    device_memory,
     programs,
     rounds,
 )
@@ -136,7 +135,7 @@ def one_round(form: str, exp, examples, compiled, own):
 
     def run(r):
         tasks = [
-            pool.submit(rounds.one_round, w, r, state)
+            pool.submit(rounds.next_state, w, r, state)
             for w, state in zip(works, states, strict=True)
         ]
         states[:] = [task.result()[0] for task in tasks]
@@ -158,7 +157,7 @@ def _together(exp, examples, compiled, own):
         nonlocal model
         contexts = [programs.round_context(seed, r) for seed, _ in own]
         context = batched_programs.stack_trees(contexts)
-        model, _ = rounds.computed(work, context, model, r)
+        model, _ = rounds.compute_round(work, context, model, r)
 
     return run
 
@@ -180,7 +179,7 @@ def scaling(s: dict):
             times = measure.alternate(
                 {form: partial(_next, run, itertools.count())}, s["repeats"]
             )[form]
-            need = device_memory.required_bytes(jax.tree.leaves(compiled))
+            need = compiler.required_bytes(jax.tree.leaves(compiled))
             need *= 1 if form == "all" else size if form == "threads" else 1
             each = times.median / size
             results[f"{form} {size}"] = {

@@ -12,7 +12,7 @@ from jaxproto.client import (
     LocalTask,
     begin_local_training,
     finish_local_training,
-    local_steps,
+    local_step,
 )
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.experiment import build, statelessness
@@ -84,7 +84,7 @@ def sent(exp) -> list[str]:
     def upload(client, down, examples, shard):
         task = LocalTask(method, net, exp.local, jax.random.key(0), down, examples)
         session = begin_local_training(task, client, shard)
-        session = local_steps(task, session, 0, 1, client, shard)
+        session = local_step(task, client, shard, 0, session)
         return finish_local_training(task, session, client, shard)[1]
 
     up = jax.eval_shape(upload, *client_shapes(exp))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
 from jaxproto import batches
 from jaxproto.method import Method
@@ -130,33 +129,32 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
     return start._replace(sums=batches.zeros_for(sums_of_first_batch))
 
 
-def local_steps(
-    task: LocalTask, state: LocalState, first, last, client: Client, shard: Shard
+def num_steps(state: LocalState) -> Array:
+    """Returns the local steps of the client in this round."""
+    return state.before.steps
+
+
+def local_step(
+    task: LocalTask, client: Client, shard: Shard, s: Array, now: LocalState
 ) -> LocalState:
-    """Takes local steps from `first` to before `last`, at most those of the client."""
-    del client  # `state.before` is the client after `receive`
-
+    """Takes local step `s`, from 0; the body of a loop over the steps."""
+    del client  # `now.before` is the client after `receive`
     loss = task.local.gradient(partial(task.method.loss, task.net))
-
-    def step(s, now):
-        batch = _batch(task, now, shard, s)
-        (value, aux), grads = loss(now.params, now.norm, batch, task.down, now.before)
-        part = partial(trained_part, task.method.trainable, s, now.before.steps)
-        grads = part(task.method.transform_grads(grads))
-        updates, opt = task.local.opt.update(grads, now.opt, now.params)
-        # last, as optax applies its learning rate
-        updates = optax.tree.scale(task.local.factor, updates)
-        updates = part(task.method.transform_updates(updates))
-        return now._replace(
-            params=optax.apply_updates(now.params, updates),
-            norm=aux.norm,
-            opt=opt,
-            sums=jax.tree.map(jnp.add, now.sums, aux.sums),
-            loss=now.loss + value,
-        )
-
-    last = jnp.minimum(last, state.before.steps)
-    return lax.fori_loop(first, last, step, state)
+    batch = _batch(task, now, shard, s)
+    (value, aux), grads = loss(now.params, now.norm, batch, task.down, now.before)
+    part = partial(trained_part, task.method.trainable, s, now.before.steps)
+    grads = part(task.method.transform_grads(grads))
+    updates, opt = task.local.opt.update(grads, now.opt, now.params)
+    # last, as optax applies its learning rate
+    updates = optax.tree.scale(task.local.factor, updates)
+    updates = part(task.method.transform_updates(updates))
+    return now._replace(
+        params=optax.apply_updates(now.params, updates),
+        norm=aux.norm,
+        opt=opt,
+        sums=jax.tree.map(jnp.add, now.sums, aux.sums),
+        loss=now.loss + value,
+    )
 
 
 def trained_part(trainable: Callable | None, step, steps, tree: Tree) -> Tree:

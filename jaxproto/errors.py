@@ -111,7 +111,7 @@ def place_of(f: Callable) -> str:
         return f"{f!r}"
 
 
-def is_own(entry) -> bool:
+def is_external(entry) -> bool:
     """Returns whether an entry of a registry is from outside the package."""
     module = getattr(getattr(entry, "func", entry), "__module__", None) or ""
     return not module.startswith("jaxproto.")

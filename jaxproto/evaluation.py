@@ -50,7 +50,7 @@ def evaluate_cohort(
 
         return lax.map(on, shard) if shard.size.ndim else on(shard)
 
-    begin = cohort.persistence.restore(method, cohort.net, clients)
+    begin = cohort.kept_state.restore(method, cohort.net, clients)
     return cohort.mode.each(one)(begin, shards)
 
 
@@ -103,7 +103,7 @@ def evaluate_examples(
 def _any_client(inputs: EvaluationInputs, clients: Client) -> Client:
     """Returns a client with zeros as state, for rules that do not read it."""
     first, cohort = jax.tree.map(lambda a: a[:1], clients), inputs.cohort
-    stacked = cohort.persistence.restore(inputs.method, cohort.net, first)
+    stacked = cohort.kept_state.restore(inputs.method, cohort.net, first)
     return jax.tree.map(lambda a: a[0], stacked)
 
 

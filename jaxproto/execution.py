@@ -11,6 +11,7 @@ descending, for padded modes to waste little.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,15 +21,15 @@ from jax import lax
 
 from jaxproto.types import Tree
 
-MAX_STEPS = np.iinfo(np.int32).max  # more steps than any client takes
 Steps = Sequence[int] | np.ndarray  # of each client
 
 
 class ClientStages(NamedTuple):
-    """Local training of one client in three parts."""
+    """Local training of one client: before, in and after its local steps."""
 
     start: Callable  # *client -> session
-    steps: Callable  # session, first, last, *client -> session
+    num_steps: Callable  # session -> local steps of the client
+    step: Callable  # *client, number of the step, session -> session
     end: Callable  # session, *client -> result, what is summed over the clients
 
 
@@ -125,7 +126,8 @@ def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
 
     def train(stages):
         def whole(*client):
-            session = stages.steps(stages.start(*client), 0, MAX_STEPS, *client)
+            session, step = stages.start(*client), partial(stages.step, *client)
+            session = lax.fori_loop(0, stages.num_steps(session), step, session)
             return stages.end(session, *client)
 
         return summing(whole)
@@ -176,14 +178,15 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
     summing = map_in_batches(chunk)
 
     def train(stages):
-        def one(first, last):
-            return lambda s, *client: stages.steps(s, first, last, *client)
+        def steps(first, last, session, *client):
+            last = jnp.minimum(last, stages.num_steps(session))
+            return lax.fori_loop(first, last, partial(stages.step, *client), session)
 
         def whole(*clients):
             session = jax.vmap(stages.start)(*clients)
             for first, last, k in segments:
-                args = _head((session, *clients), k)
-                moved = jax.vmap(one(first, last))(*args)
+                head = _head((session, *clients), k)
+                moved = jax.vmap(partial(steps, first, last))(*head)
                 session = _put(moved, session, k)
             return summing(stages.end)(session, *clients)
 

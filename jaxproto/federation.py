@@ -20,12 +20,13 @@ from jaxproto.client import (
     begin_local_training,
     finish_local_training,
     init_client,
-    local_steps,
+    local_step,
+    num_steps,
 )
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
+from jaxproto.kept_state import STATEFUL, KeptState
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation, Sampler
-from jaxproto.persistence import STATEFUL, Persistence
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 from jaxproto.uploads import (
     PreReport,
@@ -49,7 +50,7 @@ class Cohort:
     ids: tuple[int, ...]
     mode: ExecutionMode = dataclasses.field(default_factory=one_by_one)
     max_participants: int = 0  # participants of a round at most; 0 is all
-    persistence: Persistence = STATEFUL  # what its clients keep between rounds
+    kept_state: KeptState = STATEFUL  # what its clients keep between rounds
 
     @property
     def num_rows(self) -> int:
@@ -190,7 +191,7 @@ def init_cohort(
     """
     ids = jnp.asarray(cohort.ids) if ids is None else ids
     new = partial(init_client, method, cohort.net, local, key)
-    return cohort.persistence.init(new, ids, count)
+    return cohort.kept_state.init(new, ids, count)
 
 
 def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
@@ -228,19 +229,19 @@ def train_cohort(
         size = wire.scalars(up), wire.message_bytes(packed)
         reports = gather.participation_flags(who, client.id).reports
         up, total = upload_and_summand(method.aggregation, reports, packed)
-        return (cohort.persistence.keep(after), up, loss, finite, *size), total
+        return (cohort.kept_state.keep(after), up, loss, finite, *size), total
 
-    start, steps = partial(begin_local_training, task), partial(local_steps, task)
-    run = cohort.mode.train(ClientStages(start, steps, end))
-    begin = cohort.persistence.restore(method, cohort.net, clients)
+    start, step = partial(begin_local_training, task), partial(local_step, task)
+    run = cohort.mode.train(ClientStages(start, num_steps, step, end))
+    begin = cohort.kept_state.restore(method, cohort.net, clients)
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
-    (after, up, loss_R, finite_R, sent_R, bytes_R), total = run(begin, shards)
+    (after, up, loss_R, finite_R, scalars_R, bytes_R), total = run(begin, shards)
     report = Report(
         id=clients.id,
         loss=loss_R,
         steps=after.steps * trains_R,
         finite=finite_R | ~trains_R,
-        sent=sent_R * reports_R,
+        scalars=scalars_R * reports_R,
         bytes=bytes_R * reports_R,
     )
     after = gather.where_rows(trains_R, after, clients)
@@ -257,7 +258,7 @@ def pre_upload_cohort(
     """Computes the messages that clients send before they train."""
     method, down = inputs.method, inputs.down
     trains_R = gather.participation_flags(inputs.participants, clients.id).trains
-    begin = cohort.persistence.restore(method, cohort.net, clients)
+    begin = cohort.kept_state.restore(method, cohort.net, clients)
 
     def one(client, shard, trains):
         params = method.receive(client.params, down)
@@ -268,8 +269,8 @@ def pre_upload_cohort(
         size = wire.scalars(message), wire.message_bytes(packed)
         return mask_upload(trains, packed), *size
 
-    up, sent_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
-    report = PreReport(clients.id, sent_R * trains_R, bytes_R * trains_R)
+    up, scalars_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
+    report = PreReport(clients.id, scalars_R * trains_R, bytes_R * trains_R)
     return Uploads(clients.id, up, ()), report
 
 

@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxproto.errors import UserError
-from jaxproto.types import Array, ArrayLike, Tree
+from jaxproto.types import Array, ArrayLike, Tree, is_key
 
 AXIS = "devices"
 SHARDED = PartitionSpec(AXIS)  # the leading axis is that of clients
@@ -81,7 +81,7 @@ class DeviceLayout(OneDevice):
         sharding = self.sharding(spec)
 
         def one(a):
-            if _is_key(a):
+            if is_key(a):
                 data = one(jax.random.key_data(a))
                 return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
             a = np.asarray(a)
@@ -116,12 +116,6 @@ def available_devices() -> list[jax.Device]:
             "TPU install jaxproto[cuda12], jaxproto[cuda13] or jaxproto[tpu]; on a CPU "
             "leave JAX_PLATFORMS out."
         ) from e
-
-
-def describe_devices(layout: OneDevice) -> str:
-    """Returns a line that names the devices of a run."""
-    kind = jax.devices()[0].device_kind
-    return f"device: {kind}" + f" x {layout.num_devices}" * (layout is not ONE)
 
 
 def parse_devices(which: str) -> OneDevice:
@@ -256,7 +250,7 @@ def _local_rows(row_R: Array) -> tuple[Array, Array]:
 
 def _bits(a: Array) -> Array:
     """Returns an array as integers, so that sums with zeros are exact."""
-    if _is_key(a):
+    if is_key(a):
         return jax.random.key_data(a)
     if a.dtype == bool:
         return a.astype(jnp.uint8)
@@ -265,13 +259,8 @@ def _bits(a: Array) -> Array:
     return a
 
 
-def _is_key(a) -> bool:
-    dtype = getattr(a, "dtype", None)
-    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-
-
 def _of_bits(bits: Array, like: Array) -> Array:
-    if _is_key(like):
+    if is_key(like):
         return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(like))
     if like.dtype == bool:
         return bits.astype(bool)

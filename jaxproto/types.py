@@ -40,6 +40,12 @@ def describe(array: Any) -> str:
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
+def is_key(leaf: Any) -> bool:
+    """Returns whether a leaf of a tree is an array of PRNG keys."""
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+
+
 class Top(flax.struct.PyTreeNode):
     """Sent entries of a vector, or sent rows of a matrix."""
 

@@ -26,7 +26,7 @@ class Report(NamedTuple):
     loss: Array  # [R] mean over local steps, 0 without steps
     steps: Array  # [R] local steps
     finite: Array  # [R] loss, upload and parameters are finite numbers
-    sent: Array  # [R] scalars
+    scalars: Array  # [R] of the upload
     bytes: Array  # [R] of the upload on the wire
 
 
@@ -34,7 +34,7 @@ class PreReport(NamedTuple):
     """Sizes of the messages of a cohort before training; rows are clients."""
 
     id: Array  # [R] client ids
-    sent: Array  # [R] scalars
+    scalars: Array  # [R] of the message
     bytes: Array  # [R] of the message on the wire
 
 

@@ -1,7 +1,7 @@
 """Local training of one client: which examples each step sees, and what it leaves."""
 
 import dataclasses
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax import lax
 from support.every import every
 
 from jaxproto import batches, client
@@ -85,7 +86,8 @@ def trainer(method, options):
         task = client.LocalTask(method, NET, options, key, (), data.examples)
         own = state, data.shard
         session = client.begin_local_training(task, *own)
-        session = client.local_steps(task, session, 0, 10**6, *own)
+        step = partial(client.local_step, task, *own)
+        session = lax.fori_loop(0, client.num_steps(session), step, session)
         return client.finish_local_training(task, session, *own)
 
     return train

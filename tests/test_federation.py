@@ -1,5 +1,9 @@
 """A round as one pure function: the numbers of a run, under jit, scan and vmap."""
 
+import dataclasses
+import traceback
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +16,7 @@ from jaxproto.training import programs
 from jaxproto.types import Tree
 
 ROUNDS = 2
+PACKAGE = Path(federation.__file__).parent
 PART = {
     "participation__law": "uniform",
     "participation__fraction": 0.5,
@@ -73,3 +78,28 @@ def test_seeds_are_mapped_over():
     both, _ = jax.jit(jax.vmap(lambda seed: by_function(exp, seed)))(jnp.arange(2))
     one, _ = jax.jit(lambda seed: by_function(exp, seed))(1)
     assert difference(jax.tree.map(lambda a: a[1], both), one) < 1e-4
+
+
+def test_six_functions_lie_between_a_program_and_the_network():
+    c = runs.small("fedproto", "digits", data__clients=3)
+    c.model.group = "mlp"
+    exp, paths = build.experiment(c, "cpu"), []
+    (cohort,) = exp.cohorts
+
+    def apply(*args):
+        frames, package = traceback.extract_stack(), str(PACKAGE)
+        paths.append([f.name for f in frames if f.filename.startswith(package)])
+        return cohort.net.apply(*args)
+
+    spied = dataclasses.replace(cohort, net=cohort.net._replace(apply=apply))
+    exp = exp._replace(cohorts=(spied,))
+    compiled = programs.with_floats(programs.build_programs(exp), exp.floats)
+    state, context = programs.shapes(exp, c.seed), programs.round_context(c.seed, 0)
+    who = jax.eval_shape(compiled.participate, context, state.server)
+    down = jax.eval_shape(compiled.broadcast, state.server).message
+    arguments = programs.RoundArguments(context, who, down)
+    data = build.examples(exp.dataset), exp.train[0]
+    paths.clear()
+    jax.eval_shape(compiled.train[0], arguments, state.clients[0], *data)
+    found = [path for path in paths if "local_step" in path]
+    assert found and {len(path) - 1 for path in found} == {6}, found

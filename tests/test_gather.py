@@ -21,7 +21,7 @@ from jaxproto.experiment import build, cohorts, statelessness
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import client_store, evaluation
+from jaxproto.training import client_store, run_evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Client, Net, Shard
 
@@ -325,7 +325,7 @@ def test_evaluations_of_lanes_are_joined_in_order():
     for count in (1, 4, 5, 6):
         a = np.arange(count * 2).reshape(count, 2)
         lanes = client_store._in_lanes(Shard(a, a[:, 0]), 3)
-        assert np.array_equal(evaluation.merge_lanes(lanes).index, a)
+        assert np.array_equal(run_evaluation.in_order_of_places(lanes).index, a)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "protonorm", "refprotofl"])

@@ -1,6 +1,6 @@
 """jaxproto's side: the compiled programs of a run, and what is seen between them.
 
-The round is `rounds.one_round` and the counts are those of the run's own evaluation.
+The round is `rounds.next_state` and the counts are those of the run's own evaluation.
 Batches and the loss of the first step come from the client step's own functions, called
 with the same key, and scores from the method's own `predict`.
 """
@@ -41,7 +41,7 @@ from jaxproto.method import no_pre_upload
 from jaxproto.methods import fedtgp
 from jaxproto.metrics import ACCURACY
 from jaxproto.summary import host_prototypes
-from jaxproto.training import evaluation, programs, rounds
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Array, Data, Examples, Net, Tree
 
@@ -113,7 +113,7 @@ class Ours:
                 self.diagnostics, state.clients, self.exp.train, strict=True
             )
         )
-        self.state, learnt = rounds.one_round(self.work, self.r, state)
+        self.state, learnt = rounds.next_state(self.work, self.r, state)
         self.r += 1
         made = begun(seen) | after(self.exp, self.state, learnt)
         made |= self.protos() if self.shares else {}
@@ -181,7 +181,7 @@ class Ours:
         examples = self.work.examples
         every = zip(self.score, self.state.clients, self.exp.test, strict=True)
         found = self.by_client(f(down, c, examples, s) for f, c, s in every)
-        told = evaluation.run_evaluation(
+        told = run_evaluation.evaluate_model(
             self.work, Model(self.state.server, self.state.clients)
         )
         right = self.by_client(told.sums)
@@ -212,7 +212,9 @@ def diagnostics(
         session = client.begin_local_training(task, *both)
 
         def step(session, s):
-            session = client.local_steps(task, session, s, s + 1, *both)
+            last = jnp.minimum(s + 1, client.num_steps(session))
+            one_step = partial(client.local_step, task, *both)
+            session = lax.fori_loop(s, last, one_step, session)
             return session, (session.params, session.norm, session.loss)
 
         _, first = lax.scan(step, session, jnp.arange(record.STEPS))

@@ -18,7 +18,7 @@ from jaxproto.experiment import build
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.mlp import Perceptron
 from jaxproto.models.ops import Ops
-from jaxproto.training import evaluation, rounds
+from jaxproto.training import rounds, run_evaluation
 from jaxproto.types import Net
 
 HIDDEN = 512  # units of cnn4 below its head
@@ -80,9 +80,9 @@ def main(path: str):
     work, state, _ = synthetic.start(exp)
     for r in range(total):
         start = time.perf_counter()
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         shared.say(round=r + 1, seconds=time.perf_counter() - start)
-    record = evaluation.evaluate(work, total, state, seen, [1.0])
+    record = run_evaluation.evaluate(work, total, state, seen, [1.0])
     shared.finish(record["rules"]["received"]["pooled"], ("jax", "jaxlib", "numpy"))
 
 

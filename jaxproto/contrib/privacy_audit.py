@@ -11,6 +11,7 @@ Jagielski, Ullman, Oprea: Auditing Differentially Private Machine Learning, Neur
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +25,13 @@ from jaxproto.client import (
     LocalTask,
     begin_local_training,
     finish_local_training,
-    local_steps,
+    local_step,
+    num_steps,
 )
 from jaxproto.config import privacy
 from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.next_upload import NextRound
 from jaxproto.errors import UserError
-from jaxproto.execution import MAX_STEPS
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
 from jaxproto.saved_runs.saved_client import check_id
 from jaxproto.summary.table_formats import TableView
@@ -131,14 +132,15 @@ def client_release(next: NextRound, id: int) -> Release:
     row, r = cohort.ids.index(id), jnp.int32(next.run.round)
     state, tables = next.run.state.clients[index], exp.train[index]
     client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], (state, tables))
-    client = cohort.persistence.restore(exp.method, cohort.net, client)
+    client = cohort.kept_state.restore(exp.method, cohort.net, client)
 
     def release(key, y_N, noise):
         parts = exp.parts({**exp.floats, "privacy.noise": noise})
         local, examples = parts.local.at_round(r), next.examples.replace(y=y_N)
         task = LocalTask(parts.method, cohort.net, local, key, next.down, examples)
         start = begin_local_training(task, client, shard)
-        end = local_steps(task, start, 0, MAX_STEPS, client, shard)
+        step = partial(local_step, task, client, shard)
+        end = jax.lax.fori_loop(0, num_steps(start), step, start)
         _, up, _ = finish_local_training(task, end, client, shard)
         return ravel_pytree(up)[0]
 

@@ -21,7 +21,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, choose_from, is_own
+from jaxproto.errors import UserError, choose_from, is_external
 from jaxproto.experiment import data, memory, statelessness
 from jaxproto.experiment.cohorts import (
     CohortPlan,
@@ -114,7 +114,9 @@ def experiment(
     built = parts({})
     method, sampler = built.method, built.sampler
     plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
-    if is_own(METHODS[config.method.name]) and not plain:  # which shows its own errors
+    if (
+        is_external(METHODS[config.method.name]) and not plain
+    ):  # which shows its own errors
         check_method(method, cohorts[0].net, local, spec, two_examples(dataset))
     max_participants = max_rows_of(
         method, sampler, cohorts[0].net, len(partition.train)
@@ -170,10 +172,9 @@ def federation(exp: Experiment) -> Federation:
 def execution_choices(
     config: ml_collections.ConfigDict, platform: str, layout: OneDevice
 ) -> ExecutionChoices:
-    """Returns the fields that decide how clients are trained and stored."""
+    """Returns the fields that decide how clients are trained and evaluated."""
     return ExecutionChoices(
         at_once=config.clients_at_once,
-        store=config.clients.store,
         evaluated=num_evaluated(config),
         seed=fields.resolved_data_fields(config).seed,
         platform=platform,
@@ -295,8 +296,12 @@ def flatten_inputs(x: np.ndarray) -> np.ndarray:
     return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
 
 
-def check_experiment(exp: Experiment):
-    """Raises UserError before training if method, networks and data do not fit."""
+def check_experiment(exp: Experiment, rule: str = ""):
+    """Raises UserError before training if method, networks and data do not fit.
+
+    Args:
+      rule: Prediction rule of early stopping; "" if it names none.
+    """
     ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     ids = ids[np.asarray(exp.method.scored(ids))]
     if not len(ids):
@@ -320,6 +325,7 @@ def check_experiment(exp: Experiment):
             f"client has {max(sizes)} examples; make it smaller, or set local.short to "
             "wrap."
         )
+    check_early_stopping_rule(exp, rule)
 
 
 def check_early_stopping_rule(exp: Experiment, rule: str):

@@ -23,5 +23,4 @@ def check(config: ml_collections.ConfigDict | str):
     config = configuration.from_name(config)
     configuration.check(config)
     exp = build.experiment(config, jax.default_backend())
-    build.check_experiment(exp)
-    build.check_early_stopping_rule(exp, config.early_stopping.rule)
+    build.check_experiment(exp, config.early_stopping.rule)

@@ -19,9 +19,9 @@ from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.statelessness import ClientShapes
 from jaxproto.federation import Cohort
+from jaxproto.kept_state import STATELESS
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
-from jaxproto.persistence import STATELESS
 from jaxproto.types import Examples, Net, Shard, Spec
 
 
@@ -36,7 +36,7 @@ class CohortPlan(Cohort):
     @property
     def stateless(self) -> bool:
         """Returns whether clients keep no state between rounds."""
-        return self.persistence is STATELESS
+        return self.kept_state is STATELESS
 
     @property
     def evaluated(self) -> np.ndarray:
@@ -62,10 +62,9 @@ def build_cohorts(
 
 
 class ExecutionChoices(NamedTuple):
-    """The fields that decide how clients are trained and stored."""
+    """The fields that decide how clients are trained and evaluated."""
 
     at_once: str  # `clients_at_once`
-    store: str  # `clients.store`
     evaluated: int  # `eval.clients`, 0 is all
     seed: int  # `data.seed`
     platform: str  # of the device
@@ -174,8 +173,8 @@ def choose_store(
     return "host" if platform != "cpu" and size <= host_memory / 2 else "disk"
 
 
-def device_memory() -> float | None:
-    """Returns the bytes of the first device's memory, None if unknown."""
+def device_memory() -> int | None:
+    """Returns the bytes of the first device that JAX may use; None if unknown (CPU)."""
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
@@ -221,7 +220,7 @@ def make_stateless(
     scoring = BY_EQUAL_CLIENTS if besides_accuracy(metrics) else BY_EXAMPLE
     scoring = scoring._replace(rules=rules[0])
     return tuple(
-        dataclasses.replace(c, scoring=scoring, persistence=STATELESS) for c in cohorts
+        dataclasses.replace(c, scoring=scoring, kept_state=STATELESS) for c in cohorts
     )
 
 

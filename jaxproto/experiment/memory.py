@@ -2,7 +2,7 @@
 
 It counts the states of clients and server, the examples and one batch. The additional
 memory of compiled programs is known when they are compiled
-(`training/device_memory.py`).
+(`training/compiler.py`).
 """
 
 import math
@@ -87,6 +87,6 @@ def client_state_bytes(
     id, total = jax.ShapeDtypeStruct((), jnp.int32), 0
     for cohort in cohorts:
         init = partial(client.init_client, method, cohort.net, local)
-        state = cohort.persistence.keep(jax.eval_shape(init, key, id, count_C))
+        state = cohort.kept_state.keep(jax.eval_shape(init, key, id, count_C))
         total += tree_bytes(state) * len(cohort.ids)
     return total

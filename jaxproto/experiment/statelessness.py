@@ -18,7 +18,7 @@ from jaxproto.client import (
     begin_local_training,
     finish_local_training,
     init_client,
-    local_steps,
+    local_step,
 )
 from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
@@ -82,7 +82,8 @@ def upload_depends_on_state(
     def train(client, down, examples, shard):
         task = LocalTask(method, net, local, jax.random.key(0), down, examples)
         session = begin_local_training(task, client, shard)
-        session = local_steps(task, session, 0, 2, client, shard)
+        step = partial(local_step, task, client, shard)
+        session = jax.lax.fori_loop(0, 2, step, session)
         received = client.replace(
             params=method.receive(client.params, down),
             norm=method.receive_stats(client.norm, down),

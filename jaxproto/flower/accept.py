@@ -42,7 +42,7 @@ class Update(NamedTuple):
 
     up: Tree | None  # packed upload; None if the server does not use it
     bytes: int
-    sent: int  # scalars
+    scalars: int  # of the upload
     loss: float  # nan, where losses are private
     steps: int
 
@@ -140,8 +140,8 @@ class ReplyParser:
         up = self.messages.decode(reply["up"], like, "up", request["round"], i)
         message = wire.unpack(up)
         check_upload(message, self.limits, i)
-        sent = int(wire.scalars(message))
-        return Update(up, len(reply["up"]), sent, loss, steps)
+        scalars = int(wire.scalars(message))
+        return Update(up, len(reply["up"]), scalars, loss, steps)
 
     def evaluation(self, request: Payload, i: int, reply: Payload) -> Tree:
         """Parses the evaluation sums of client `i`."""

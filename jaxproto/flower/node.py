@@ -127,22 +127,22 @@ class Node:
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
         down = wire.unpack(self.messages.join(first, empty))
         context = self._context(message["round"])
-        inputs = programs.RoundInputs(context, self._participation(True), down)
+        inputs = programs.RoundArguments(context, self._participation(True), down)
         args = self.client(message["round"]), self.examples, *self.exp.train
-        uploads, report = self.run.pre_upload[0](inputs, *args)
-        return {"up": self._encode(uploads.up, r), "sent": int(report.sent[0])}
+        uploads, _ = self.run.pre_upload[0](inputs, *args)
+        return {"up": self._encode(uploads.up, r)}
 
     def _train(self, message: Payload, memory: MutableMapping) -> Payload:
         down, r = self._receive(message, memory), message["round"]
         privacy_account.check_training(self.config, self.path, r, message["down"])
         context = self._context(r)
         participation = self._participation(message["reports"])
-        inputs = programs.RoundInputs(context, participation, down)
+        inputs = programs.RoundArguments(context, participation, down)
         args = self.client(r), self.examples, *self.exp.train
         client, uploads, report = self.run.train[0](inputs, *args)
         if report.finite[0]:
             self._save(r + 1, client)
-        fields = ("loss", float), ("steps", int), ("finite", bool), ("sent", int)
+        fields = ("loss", float), ("steps", int), ("finite", bool)
         reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
         if self.config.privacy.unit == EXAMPLE:
             del reply["loss"]  # an exact function of the examples

@@ -22,9 +22,9 @@ from jaxproto.flower.protocol import Messages
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
-from jaxproto.training.evaluation import EvaluationSums
 from jaxproto.training.loop import Engine, Evaluated
 from jaxproto.training.programs import State
+from jaxproto.training.run_evaluation import EvaluationSums
 from jaxproto.types import Tree
 from jaxproto.uploads import PreReport, Report, Uploads, all_finite
 from jaxproto.wire import HEADER
@@ -107,7 +107,7 @@ class Server(Engine):
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
             server = self.run.pre_aggregate(context, server, lanes)
-            pre_reports = [PreReport(report.id, report.sent, report.bytes)]
+            pre_reports = [PreReport(report.id, report.scalars, report.bytes)]
             bytes_down = HEADER
         down = self._training_message(server, early)
         uploads, report = self._exchange("train", r, participants, down)

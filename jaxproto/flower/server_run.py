@@ -24,6 +24,7 @@ from jaxproto.flower.server import Link, LostMessage, Server
 from jaxproto.storage import default_workdir, records, run_folder, workdir
 from jaxproto.storage.workdir import lock_workdir
 from jaxproto.summary import reference_accuracy, run_summary
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import train_rounds
@@ -117,7 +118,7 @@ def _handshake_server(
 
     handshake.on_join = add_late_clients
     for line in describe_schema(handshake.schema):
-        start.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(start.console, line)
     return server
 
 
@@ -125,7 +126,7 @@ def _log_fault(path: Path, console: Console, fault: LostMessage):
     """Logs a fault to the file and the console."""
     records.append(path / FAULTS, fault._asdict())
     line = f"round {fault.round}, client {fault.client}, {fault.stage}: {fault.why}"
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    say(console, line)
 
 
 class PlainProgress:
@@ -144,11 +145,10 @@ class PlainProgress:
         accuracies = ", ".join(
             f"{rule} {scores['pooled']:.4f}" for rule, scores in rules
         )
-        self._console.print(
+        say(
+            self._console,
             f"round {record['round']}: {accuracies}; {record['participants']} clients, "
             f"{record['seconds']:.1f} s",
-            highlight=False,
-            soft_wrap=True,
         )
 
 

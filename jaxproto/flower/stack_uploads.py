@@ -16,9 +16,9 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
 from jaxproto.flower.accept import Update
 from jaxproto.flower.node import single_client_experiment
+from jaxproto.kept_state import STATEFUL
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
-from jaxproto.persistence import STATEFUL
 from jaxproto.training import programs
 from jaxproto.types import Tree
 from jaxproto.uploads import Report, Uploads, upload_and_summand
@@ -53,7 +53,7 @@ def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     everyone, message = Participation(yes, yes), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
     context = programs.round_context(0, 0)
-    inputs = programs.RoundInputs(context, everyone, message)
+    inputs = programs.RoundArguments(context, everyone, message)
     args = client, examples, *exp.train
     _, uploads, _ = jax.eval_shape(compiled.train[0], inputs, *args)
     early = ()
@@ -115,7 +115,7 @@ def split_into_lanes(
 
 def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
     """Collects loss, steps and bytes of the accepted replies, by client id."""
-    kinds = {"loss": "f4", "steps": "i4", "sent": "i8", "bytes": "i8"}
+    kinds = {"loss": "f4", "steps": "i4", "scalars": "i8", "bytes": "i8"}
     arrays: Any = {name: np.zeros(clients, kind) for name, kind in kinds.items()}
     for i, update in updates.items():
         for name, array in arrays.items():
@@ -130,7 +130,7 @@ def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
     for cohort in exp.cohorts:
         places = tuple(k for k, i in enumerate(cohort.ids) if i in ids)
         if places:
-            stateful = dataclasses.replace(cohort, persistence=STATEFUL)
+            stateful = dataclasses.replace(cohort, kept_state=STATEFUL)
             cohorts.append(
                 dataclasses.replace(stateful, scoring=BY_CLIENT, sample=places)
             )

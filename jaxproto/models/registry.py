@@ -8,7 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from jaxproto.errors import UserError, choose_from, is_own
+from jaxproto.errors import UserError, choose_from, is_external
 from jaxproto.models import net_check
 from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
@@ -116,7 +116,7 @@ def build(
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
     ops, dtype = ops_in(dtype, ops)
     asked = _asked(name, make, {"vocab_size": vocab_size, "compute_dtype": dtype})
-    own = is_own(make)
+    own = is_external(make)
     make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **asked)
     if own:
         x = jax.ShapeDtypeStruct(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import Real
 from jaxproto.method import Method, no_pre_upload
-from jaxproto.robustness.robust import arrived
+from jaxproto.robustness.robust_aggregation import arrived
 from jaxproto.types import Array, ArrayLike, Batch, Client, Data, Examples, Protos, Tree
 
 NOISE = 5  # stream of the key of a release

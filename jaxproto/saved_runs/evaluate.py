@@ -14,7 +14,7 @@ from jaxproto.federation import Model
 from jaxproto.method import every_client
 from jaxproto.saved_runs.restore import RestoredRun, check_clients, jit_programs
 from jaxproto.summary import metric_record, run_summary
-from jaxproto.training import evaluation
+from jaxproto.training import run_evaluation
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Examples
 
@@ -66,8 +66,8 @@ def evaluate(
     store = run.store.of_tests(exp, compiled)
     environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
     model = Model(run.state.server, run.state.clients)
-    result = evaluation.run_evaluation(environment, model)
-    sums, size_K, id_K = evaluation.by_client(exp, result.sums)
+    result = run_evaluation.evaluate_model(environment, model)
+    sums, size_K, id_K = run_evaluation.by_client(exp, result.sums)
     return EvaluationCounts(id_K, metric_record.accuracies(sums), size_K)
 
 

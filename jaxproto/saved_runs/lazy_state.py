@@ -109,7 +109,7 @@ def client_at_round_start(
     method: Method, cohort: Cohort, client: Client, down: Tree
 ) -> Client:
     """Returns a client that keeps nothing as it begins a round."""
-    client = cohort.persistence.restore(method, cohort.net, client)
+    client = cohort.kept_state.restore(method, cohort.net, client)
     params = method.receive(client.params, down)
     return client.replace(params=params, norm=method.receive_stats(client.norm, down))
 

@@ -19,12 +19,12 @@ from jaxproto.client import (
     begin_local_training,
     finish_local_training,
     init_client,
-    local_steps,
+    local_step,
+    num_steps,
 )
 from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
-from jaxproto.execution import MAX_STEPS
 from jaxproto.experiment import build, shape_checks, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
@@ -38,7 +38,7 @@ from jaxproto.saved_runs.saved_client import (
     SavedClient,
 )
 from jaxproto.training import programs
-from jaxproto.types import Array, Client, Examples, Net, Shard, Tree
+from jaxproto.types import Client, Examples, Net, Shard, Tree
 
 
 class JoinStages(NamedTuple):
@@ -145,7 +145,12 @@ def simulate_join(
     @jax.jit
     def join(keys, id, count_C, down, examples, shard):
         task = LocalTask(exp.method, tools.net, local, keys[1], down, examples)
-        return join_stages(task, keys[0], id, count_C, shard)
+        before = init_client(task.method, task.net, task.local, keys[0], id, count_C)
+        start = begin_local_training(task, before, shard)
+        step = partial(local_step, task, before, shard)
+        end = jax.lax.fori_loop(0, num_steps(start), step, start)
+        trained, _, _ = finish_local_training(task, end, before, shard)
+        return JoinStages(before, start.before, trained)
 
     return join(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
 
@@ -161,23 +166,6 @@ def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, 
     x, y = np.concatenate([x, dataset.x[rows]]), np.concatenate([y, dataset.y[rows]])
     examples = Examples(jnp.asarray(x), jnp.asarray(y), public)
     return examples, Shard(index, jnp.int32(size))
-
-
-def join_stages(
-    task: LocalTask, key: Array, id: Array, count_C: Array, shard: Shard
-) -> JoinStages:
-    """Trains a client as in its first round and returns its stages.
-
-    Args:
-      key: Key of the initial networks.
-      count_C: Training examples per class [C].
-    """
-    before = init_client(task.method, task.net, task.local, key, id, count_C)
-    session = begin_local_training(task, before, shard)
-    received = session.before
-    session = local_steps(task, session, 0, MAX_STEPS, before, shard)
-    trained, _, _ = finish_local_training(task, session, before, shard)
-    return JoinStages(before, received, trained)
 
 
 def rules_using_broadcast(

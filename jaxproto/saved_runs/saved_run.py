@@ -63,7 +63,6 @@ class SavedRun:
     def __init__(self, path: Path, data_dir: str = ""):
         """Reads the folder of a run, as `load` does."""
         self.path, self._data_dir = path, data_dir
-        self._view: CheckpointView | None = None
         self.refresh()
 
     def refresh(self) -> "SavedRun":
@@ -78,19 +77,15 @@ class SavedRun:
         config, status = restore.configuration(run, self._data_dir), run.status()
         if status is Status.FINISHED:
             check_complete(self.path, config, run.results["rounds"])
-        last = self._view
+        last: CheckpointView | None = getattr(self, "_now", None)
         if last and last.is_open and flatten(config) == flatten(self.config):
-            self._view = CheckpointView(last.resources)
+            resources = last.resources
         else:
-            self._view = CheckpointView(RunResources(run, config))
+            resources = RunResources(run, config)
+        self._now = CheckpointView(resources)
         self.config, self.summary, self.status = config, run.summary, status
         self.metrics, self.rounds = metrics_table.metrics_table(run.records), run.round
         return self
-
-    @property
-    def _now(self) -> CheckpointView:
-        assert self._view is not None
-        return self._view
 
     @property
     def partition(self) -> Counts:

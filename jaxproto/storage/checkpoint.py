@@ -24,7 +24,7 @@ import numpy as np
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.storage import manifest, orbax_arrays, process_shards, records, row_deltas
-from jaxproto.types import Tree
+from jaxproto.types import Tree, is_key
 
 KEEP = 3  # newest checkpoints that stay
 _PARTIAL = ".partial"  # suffix of a folder that is being written or deleted
@@ -208,7 +208,7 @@ def _to_host(state):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             continue
         written.append(entries[-1])
-        if _is_key(leaf):
+        if is_key(leaf):
             entries[-1]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves.append(leaf)
@@ -271,11 +271,6 @@ def _restore_leaf(entry, arrays, like):
 def _describe(leaf):
     dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
     return {"shape": list(np.shape(leaf)), "dtype": str(dtype)}
-
-
-def _is_key(leaf):
-    dtype = getattr(leaf, "dtype", None)
-    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def _check_tree(entries, like, which):

@@ -9,7 +9,6 @@ import os
 import platform
 import resource
 import sys
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,6 @@ from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, NotJson, parse_object
 from jaxproto.storage import schemas
 
-EXPANDED = 2**30  # bytes of the arrays of an npz file
 LAST = 10  # evaluations in the recent mean
 AVERAGES = ("pooled", "client_mean")  # of a rule's accuracy
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -39,23 +37,6 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     with atomic.write_errors(path.parent, 0):
         path.parent.mkdir(exist_ok=True)
     atomic.write(path, content.getvalue())
-
-
-def read_columns(path: Path) -> dict[str, np.ndarray]:
-    """Reads the arrays of an npz file.
-
-    Raises:
-      Damaged: the file cannot be read, or its arrays are too large.
-    """
-    try:
-        content = io.BytesIO(atomic.read(path))
-        with zipfile.ZipFile(content) as archive:
-            if sum(member.file_size for member in archive.infolist()) > EXPANDED:
-                raise Damaged("its arrays are too large")
-        with np.load(content, allow_pickle=False) as columns:
-            return {name: np.asarray(columns[name]) for name in columns.files}
-    except Exception as e:  # zip, zlib and numpy raise half a dozen kinds
-        raise Damaged(str(e)) from e
 
 
 def append(path: str | Path, record: Mapping):

@@ -12,6 +12,11 @@ from rich.markup import escape
 UNKEPT = "Error writing persistent compilation cache entry"  # as JAX says it
 
 
+def say(console: Console, text: str):
+    """Prints a line without wrapping or markup: paths may have brackets."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 @contextlib.contextmanager
 def live(
     console: Console, render: Callable[[], RenderableType]
@@ -46,7 +51,7 @@ def progress_line(
     """
     if not console.is_interactive:
         line = f"{doing} {total} {what}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
         yield lambda name: None
         return
     lock, count = threading.Lock(), [0]
@@ -80,4 +85,4 @@ def warn_uncached_once(console: Console) -> Iterator[None]:
     finally:
         warnings.showwarning = original
         for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(console, line)

@@ -21,6 +21,7 @@ from jaxproto.storage.records import (
 )
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import metric_record, nominal_cost, reference_accuracy
+from jaxproto.summary.progress_lines import say
 
 SHOWN = 20  # clients in a printed list
 
@@ -36,7 +37,7 @@ def partition(exp: Experiment, path: Path, console: Console):
 def _print_partition(exp: Experiment, console: Console):
     local, work = exp.local, padding(exp)
     for note in exp.dataset.notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        say(console, note)
     console.print(partition_stats.table(exp.counts, work, names=exp.dataset.classes))
     size_K = exp.counts.train.sum(1)
     short = first_few(np.flatnonzero(size_K < local.batch_size), SHOWN)
@@ -44,12 +45,12 @@ def _print_partition(exp: Experiment, console: Console):
         step = local.steps_per_epoch(size_K.min(), local.batch_size)
         what = "a step on their own examples repeated" if step else "never train"
         line = f"below one batch of {local.batch_size}: clients {short} ({what})"
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
     for cohort in exp.cohorts:
         line = f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}"
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
     if any(c.sampled for c in exp.cohorts):
-        console.print(_store_line(exp), highlight=False, soft_wrap=True)
+        say(console, _store_line(exp))
 
 
 STORE_SENTENCES = {

@@ -8,20 +8,18 @@ divided by the number of cells.
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxproto import mesh
-from jaxproto.callbacks import Callback
 from jaxproto.federation import Model
 from jaxproto.storage import workdir
 from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared_programs import SharedPrograms
-from jaxproto.training import evaluation, programs, rounds, runner
+from jaxproto.training import programs, rounds, run_evaluation, runner
 from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import Engine, Evaluated, train_rounds
@@ -41,8 +39,7 @@ class BatchedRun(NamedTuple):
 
 def claim_and_restore(
     shared: SharedPrograms,
-    grace: float,
-    make_callbacks: Callable[[], list[Callback]],
+    start_of: Callable[[Cell, workdir.WorkdirLock], runner.Start],
     board: LiveTable,
     stack: contextlib.ExitStack,
     cells: Sequence[Cell],
@@ -50,6 +47,7 @@ def claim_and_restore(
     """Locks the folders of cells until `stack` closes and restores their runs.
 
     Args:
+      start_of: Returns the arguments that start the run of a locked cell.
       cells: Cells of the group; those that another process trains are skipped.
 
     Returns:
@@ -62,15 +60,7 @@ def claim_and_restore(
         except workdir.WorkdirBusy as e:
             board.busy(cell, str(e))
             continue
-        start = runner.Start(
-            cell.config,
-            cell.path,
-            board.console(cell),
-            grace=grace,
-            lock=claimed,
-            progress=partial(board.progress, cell),
-            callbacks=make_callbacks(),
-        )
+        start = start_of(cell, claimed)
         with errors_named(cell):
             summary = runner.finished_summary(start)
             if summary is None:
@@ -150,13 +140,13 @@ class BatchedEngine(Engine):
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Computes a round of all federations."""
         context = stack_trees([programs.round_context(s, r) for s in self._seeds])
-        model, outputs = rounds.computed(self._work, context, model, r)
+        model, outputs = rounds.compute_round(self._work, context, model, r)
         return model, [select_member(outputs, i) for i in range(self._num_runs)]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
         del r
-        sums = evaluation.run_evaluation(self._work, model)
+        sums = run_evaluation.evaluate_model(self._work, model)
         return [
             Evaluated(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)
         ]

@@ -109,15 +109,10 @@ def train_batched(
     if exp.check_wire or exp.store in OFF_DEVICE:
         return set()
     with contextlib.ExitStack() as stack:
-        restore = partial(
-            batched.claim_and_restore,
-            shared,
-            how.grace,
-            how.new_callbacks,
-            board,
-            stack,
+        start_of = partial(start_of_cell, how, board)
+        members, ended = batched.claim_and_restore(
+            shared, start_of, board, stack, shared.group.cells
         )
-        members, ended = restore(shared.group.cells)
         max_cells = min(max_cells or len(members), len(members))
         if members:
             max_cells, programs = shared.batched_programs(max_cells, layout)
@@ -162,20 +157,26 @@ def in_threads(
         task.result()
 
 
+def start_of_cell(
+    how: SweepOptions, board: LiveTable, cell: Cell, lock: workdir.WorkdirLock
+) -> runner.Start:
+    """Returns the arguments that start the run of a cell."""
+    return runner.Start(
+        cell.config,
+        cell.path,
+        board.console(cell),
+        grace=how.grace,
+        lock=lock,
+        progress=partial(board.progress, cell),
+        callbacks=how.new_callbacks(),
+    )
+
+
 def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: LiveTable):
     """Trains a cell unless it has ended."""
-    clock, console = time.perf_counter(), board.console(cell)
-    shown = partial(board.progress, cell)
+    clock = time.perf_counter()
     with errors_named(cell), workdir.lock_workdir(cell.path) as claimed:
-        start = runner.Start(
-            cell.config,
-            cell.path,
-            console,
-            grace=how.grace,
-            lock=claimed,
-            progress=shown,
-            callbacks=how.new_callbacks(),
-        )
+        start = start_of_cell(how, board, cell, claimed)
         summary = runner.finished_summary(start)
         if summary is None:
             summary = runner.train(start, shared(start))

@@ -114,7 +114,7 @@ class LiveTable:
 
     def note(self, text: str):
         """Prints a permanent line above the table."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        progress_lines.say(self._console, text)
 
     @contextlib.contextmanager
     def live(self) -> Iterator["LiveTable"]:
@@ -178,7 +178,3 @@ class CellProgress:
     def evaluated(self, record: Mapping):
         """Reports a record of `metrics.jsonl`."""
         self._board.set(self._cell, accuracy=accuracy_text(record))
-
-    def note(self, text: str):
-        """Prints a permanent line."""
-        self._board.note(f"{self._cell.name}: {text}")

@@ -22,7 +22,6 @@ from jaxproto.storage import records
 from jaxproto.storage.status import Status, status_of
 from jaxproto.sweeps.plan import Cell, Plan, format_value
 
-AVERAGES = ("pooled", "client_mean")
 STATISTICS = ("best", "final", "mean_last")
 
 
@@ -56,7 +55,7 @@ def _accuracies(rules: Mapping) -> Iterator[tuple[str, str, str, float | None]]:
     if not rules:
         yield "", "", "", None
     for rule, averages in rules.items():
-        for average in AVERAGES:
+        for average in records.AVERAGES:
             for name in STATISTICS:
                 yield rule, average, name, _statistic(averages[average], name)
 

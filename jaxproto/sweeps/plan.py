@@ -18,6 +18,7 @@ from jaxproto.storage.status import Status
 from jaxproto.sweeps.axes import Axis, cell_changes
 
 FINAL_STATUSES = tuple(status for status in Status if status.ended)
+UNUSABLE = " cannot run, so none of the sweep was started"
 
 
 class Cell(NamedTuple):
@@ -103,32 +104,25 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
     changed = ml_collections.ConfigDict(config.to_dict())
     changed.update_from_flattened_dict(dict(changes))
     made = Cell(dict(changes), changed, Path())
-    with _planning_errors_named(made):
+    with errors_named(made, UNUSABLE):
         check(changed)
         path = default_workdir.resolve_workdir(changed, plain)
     return made._replace(path=Path(outdir) / path.name if outdir else path)
 
 
 @contextlib.contextmanager
-def _planning_errors_named(cell: Cell) -> Iterator[None]:
-    """Adds the name of the cell to errors of planning."""
-    try:
-        yield
-    except UserError as e:
-        raise UserError(
-            f"the cell {cell.name} cannot run, so none of the sweep was started: {e}"
-        ) from e
+def errors_named(cell: Cell, what: str = "") -> Iterator[None]:
+    """Adds the name of the cell to errors, except to `workdir.WorkdirBusy`.
 
-
-@contextlib.contextmanager
-def errors_named(cell: Cell) -> Iterator[None]:
-    """Adds the name of the cell to errors, except to `workdir.WorkdirBusy`."""
+    Args:
+      what: Clause about the cell that precedes the message.
+    """
     try:
         yield
     except workdir.WorkdirBusy:
         raise
     except UserError as e:
-        raise UserError(f"the cell {cell.name}: {e}") from e
+        raise UserError(f"the cell {cell.name}{what}: {e}") from e
     except Exception as e:
         e.add_note(f"in the cell {cell.name}")
         raise
@@ -138,7 +132,7 @@ def _check_folders(cells: Sequence[Cell]):
     """Raises UserError if two cells share a folder, or a folder holds another run."""
     owners: dict[Path, Cell] = {}
     for cell in cells:
-        with _planning_errors_named(cell):
+        with errors_named(cell, UNUSABLE):
             other = owners.setdefault(cell.path, cell)
             if other is not cell:
                 raise UserError(
@@ -163,12 +157,12 @@ def _group_cells(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
 def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
     """Builds the experiment of a group and checks every cell."""
     first = cells[0]
-    with _planning_errors_named(first):
+    with errors_named(first, UNUSABLE):
         tokens = workdir.tokens(first.path)
         exp = build.experiment(first.config, jax.default_backend(), tokens)
         build.check_experiment(exp)
     for cell in cells:
-        with _planning_errors_named(cell):
+        with errors_named(cell, UNUSABLE):
             build.check_early_stopping_rule(
                 experiment(exp, cell), cell.config.early_stopping.rule
             )

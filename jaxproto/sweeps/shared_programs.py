@@ -1,19 +1,19 @@
 """Data and compiled programs that the cells of a group share."""
 
 import threading
+from functools import partial
 
 import jax
 from rich.console import Console
 
 from jaxproto import mesh
-from jaxproto.experiment import build
+from jaxproto.experiment import build, cohorts
 from jaxproto.mesh import ONE, OneDevice
+from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
 from jaxproto.sweeps.plan import ProgramGroup, experiment
 from jaxproto.training import (
     compiler,
-    device_memory,
-    lifecycle,
     program_cache,
     runner,
     xla_cache,
@@ -68,9 +68,7 @@ class SharedPrograms:
         per_device = mesh.rows_per_device(max_cells, num_devices)
         # the cache holds programs of one device
         wrap = self._wrap() if layout is ONE else program_cache.uncached
-        limit = None
-        if run.exp.fit:
-            limit = device_memory.available_bytes(jax.local_devices()[0])
+        limit = cohorts.device_memory() if run.exp.fit else None
         while True:
             with self._compile_lock():
                 programs, _ = compiler.compile_all(
@@ -80,7 +78,7 @@ class SharedPrograms:
                     many=per_device * num_devices,
                     over=layout,
                 )
-            required = device_memory.required_bytes(jax.tree.leaves(programs))
+            required = compiler.required_bytes(jax.tree.leaves(programs))
             if limit is None or required <= limit or per_device == 1:
                 return per_device * num_devices, programs
             per_device = -(-per_device // 2)
@@ -88,12 +86,8 @@ class SharedPrograms:
     def _compile_lock(self):
         """Locks compilation: other processes wait and load programs from the cache."""
         compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        return program_cache.compile_lock(
-            compiled_in, cell.config, self.group.exp, self._say
-        )
-
-    def _say(self, text: str):
-        lifecycle.say(self._console, text)
+        say = partial(progress_lines.say, self._console)
+        return program_cache.compile_lock(compiled_in, cell.config, self.group.exp, say)
 
     def _wrap(self) -> program_cache.ProgramWrapper:
         compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]

@@ -15,11 +15,12 @@ from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.config import from_name
 from jaxproto.storage import file_lock, workdir
 from jaxproto.storage.run_folder import RunFolder
+from jaxproto.summary.progress_lines import say
 from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Plan, plan, select_part
-from jaxproto.training import lifecycle, programs
+from jaxproto.training import programs
 
 
 class SweepResult(NamedTuple):
@@ -79,7 +80,7 @@ def sweep(
     whole = plan(config, parse_axes(config, axes), outdir, plain)
     mine = select_part(whole, *share)
     for line in live_table.plan_lines(mine, bytes_per_cell(whole)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     with live_table.LiveTable(mine, console).live() as board:
         execute.train(mine, how, board, console)
     return result(whole, console)
@@ -99,9 +100,8 @@ def result(whole: Plan, console: Console) -> SweepResult:
         return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
     # parts may end at the same time
-    say = partial(lifecycle.say, console)
     lock = whole.folder / workdir.LOCK
-    with file_lock.exclusive_lock(lock, say, "writes the table"):
+    with file_lock.exclusive_lock(lock, partial(say, console), "writes the table"):
         return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
 

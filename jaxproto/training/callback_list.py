@@ -15,6 +15,7 @@ from rich.console import Console
 from jaxproto.callbacks.base import STOP, Callback, RunInfo, Stop
 from jaxproto.errors import escape_unprintable, shorten
 from jaxproto.storage.status import Status
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import signals
 
 EVENT = 120.0  # seconds that a callback may take for an event
@@ -100,9 +101,7 @@ class CallbackList:
                     self._print(f"{thread.name} is left behind: it does not end")
 
     def _print(self, text: str):
-        self._console.print(
-            escape_unprintable(text), markup=False, highlight=False, soft_wrap=True
-        )
+        say(self._console, escape_unprintable(text))
 
 
 class _Thread:

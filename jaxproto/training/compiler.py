@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +15,6 @@ from jaxproto.gather import ParticipantRows
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
     batched_programs,
-    device_memory,
     program_cache,
     program_trial,
     programs,
@@ -195,7 +194,7 @@ def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> di
       arguments: Context, participants, broadcast, clients and examples.
     """
     context, who, down, clients, examples = arguments
-    inputs = programs.RoundInputs(context, who, down)
+    inputs = programs.RoundArguments(context, who, down)
     cohort, pre_upload = exp.cohorts[i], None
     shards = programs.shapes_of_call(exp, cohort, exp.train[i])
     gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)
@@ -241,19 +240,36 @@ def compile_to_fit(
       The experiment with execution modes that fit, its programs, the seconds of
       compilation, and the bytes that the programs need according to XLA.
     """
-    compiled, seconds = compile_all(exp, examples, wrap, done)
-    need = device_memory.required_bytes(jax.tree.leaves(compiled))
-    chunk = max(len(cohort.ids) for cohort in exp.cohorts)
-    while limit is not None and need > limit and chunk > 1:
+    chunk, seconds, suffix = max(len(c.ids) for c in exp.cohorts), 0.0, ""
+    while True:
+        named = partial(_wrap_named, wrap, suffix)
+        compiled, more = compile_all(exp, examples, named, done)
+        seconds, need = seconds + more, required_bytes(jax.tree.leaves(compiled))
+        if limit is None or need <= limit or chunk == 1:
+            return exp, compiled, seconds, need
         chunk = -(-chunk // 2)
-        mode = execution.in_chunks(chunk)
+        mode, suffix = execution.in_chunks(chunk), f" by {chunk}"
         cohorts = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
         exp = exp._replace(cohorts=tuple(cohorts))
 
-        def wrap_chunked(name, f, args, suffix=f" by {chunk}"):
-            return wrap(name + suffix, f, args)
 
-        compiled, more = compile_all(exp, examples, wrap_chunked, done)
-        seconds += more
-        need = device_memory.required_bytes(jax.tree.leaves(compiled))
-    return exp, compiled, seconds, need
+def _wrap_named(wrap: ProgramWrapper, suffix: str, name: str, f: Callable, args: tuple):
+    """Wraps a program under a longer name."""
+    return wrap(name + suffix, f, args)
+
+
+def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:
+    """Returns the device bytes of the largest program, according to XLA.
+
+    They are arguments (examples and states among them), results and temporaries, less
+    what results share with donated arguments.
+    """
+    return max(map(_program_bytes, compiled), default=0)
+
+
+def _program_bytes(program: jax.stages.Compiled) -> int:
+    m = program.memory_analysis()
+    if m is None:  # the platform has no memory analysis
+        return 0
+    size = m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes
+    return size - m.alias_size_in_bytes

@@ -13,10 +13,9 @@ from jaxproto import config as config_
 from jaxproto import execution
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.experiment import build
-from jaxproto.experiment import data as dividing
-from jaxproto.experiment.data import FederationData
-from jaxproto.training import evaluation, programs, rounds
-from jaxproto.training.lifecycle import say
+from jaxproto.experiment.data import FederationData, build_data
+from jaxproto.summary.progress_lines import say
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import Programs
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
@@ -70,13 +69,13 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
             exp, build.examples(exp.dataset), run, config.seed, store
         )
         state = programs.init(exp, config.seed, run)
-        state, moved = rounds.one_round(work, 0, state)
-        return evaluation.evaluate(work, 1, state, moved, [0.0])
+        state, moved = rounds.next_state(work, 0, state)
+        return run_evaluation.evaluate(work, 1, state, moved, [0.0])
 
 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:
     """Returns the data with a few batches of the client that has most examples."""
-    data = dividing.build_data(config_.resolved_data_fields(config))
+    data = build_data(config_.resolved_data_fields(config))
     clients = zip(data.partition.train, data.partition.test, strict=True)
     largest = max(clients, key=lambda parts: len(parts[0]))
     train, test = (rows[: BATCHES * config.local.batch_size] for rows in largest)

@@ -76,7 +76,7 @@ def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
     return np.concatenate([a, padding])
 
 
-def merge_lanes(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
+def interleave_lanes(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
     """Returns the rows [count, ...] that were assigned to lanes in turn."""
     return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
 

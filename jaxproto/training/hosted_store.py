@@ -36,7 +36,7 @@ from jaxproto.training.host_rows import (
     ClientRows,
     Leaves,
     Places,
-    merge_lanes,
+    interleave_lanes,
     pad_rows,
     refresh_prefetched,
 )
@@ -186,7 +186,7 @@ class HostedStore(ClientStore):
         parts = mesh.to_host(list(lanes))
         parts = [mesh.deinterleave(part, self._call_rows(i), devices) for part in parts]
         leaves = zip(*map(jax.tree.leaves, parts), strict=True)
-        return [merge_lanes(lanes, count) for lanes in leaves]
+        return [interleave_lanes(lanes, count) for lanes in leaves]
 
     def _read_all(self, places: Places) -> list[Leaves]:
         return [self._read(i, place) for i, place in enumerate(places)]

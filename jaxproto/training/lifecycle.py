@@ -18,6 +18,7 @@ from jaxproto.storage.record_file import RecordFile
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import pictures, run_summary
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import multihost, signals
 from jaxproto.training.callback_list import CallbackList
 from jaxproto.training.programs import State
@@ -127,11 +128,6 @@ def _restore_latest(
     return restored
 
 
-def say(console: Console, text: str):
-    """Prints a sentence without wrapping or markup: paths may have brackets."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def save_checkpoint(run: Run, r: int, state: State):
     """Writes a checkpoint; Ctrl-C waits until it is complete."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
@@ -145,20 +141,15 @@ def diverged_status(run: Run, r: int, error: Diverged) -> dict:
 
     Uploads of that round were sent: its privacy is spent.
     """
-    reason = f"{error} {_advice(run.path)}"
-    say(run.console, f"diverged: {reason}")
-    return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
-
-
-def _advice(path: Path) -> str:
-    directory = path / "checkpoints"
-    saved = "No round was saved before it"
+    directory, saved = run.path / "checkpoints", "No round was saved before it"
     if rounds := checkpoint.rounds(directory):
         saved = f"The checkpoint of round {rounds[-1]} stays in {directory}"
-    return (
-        f"{saved}; in another folder, a smaller "
+    reason = (
+        f"{error} {saved}; in another folder, a smaller "
         "optimizer.learning_rate or optimizer.clip_norm may help."
     )
+    say(run.console, f"diverged: {reason}")
+    return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
 
 
 def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:

@@ -16,13 +16,8 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Model
 from jaxproto.storage import record_file, records
 from jaxproto.storage.run_folder import METRICS, RunFolder
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import lifecycle, multihost, signals
-from jaxproto.training.evaluation import (
-    EvaluationSums,
-    client_columns,
-    record,
-    run_evaluation,
-)
 from jaxproto.training.lifecycle import Run
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import (
@@ -30,10 +25,15 @@ from jaxproto.training.rounds import (
     RoundEnvironment,
     RoundOutputs,
     RoundSummary,
-    computed,
+    compute_round,
     dropped_line,
     finish_round,
-    round_context,
+)
+from jaxproto.training.run_evaluation import (
+    EvaluationSums,
+    client_columns,
+    evaluate_model,
+    record,
 )
 from jaxproto.training.signals import StoppedBySignal
 
@@ -81,14 +81,14 @@ class LocalEngine(Engine):
 
     def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Computes a round on the devices of this process."""
-        context = round_context(self.work, r)
-        model, outputs = computed(self.work, context, model, r)
+        context = self.work.context(r)
+        model, outputs = compute_round(self.work, context, model, r)
         return model, [outputs]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates on the devices of this process."""
         del r
-        return [Evaluated(self.work.exp, run_evaluation(self.work, model))]
+        return [Evaluated(self.work.exp, evaluate_model(self.work, model))]
 
 
 class LoopRun:
@@ -114,7 +114,7 @@ class LoopRun:
             self.status = lifecycle.diverged_status(self.run, r, e)
             return
         if line := dropped_line(r, outputs.reports):
-            self.run.console.print(line, highlight=False, soft_wrap=True)
+            say(self.run.console, line)
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())
 

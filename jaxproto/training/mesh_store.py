@@ -13,7 +13,6 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import DeviceLayout
 from jaxproto.storage import checkpoint, process_shards
 from jaxproto.training import multihost
 from jaxproto.training.client_store import DeviceStore
@@ -39,7 +38,6 @@ class MeshStore(DeviceStore):
           home: Work directory that all processes share, where each writes its clients.
         """
         super().__init__(exp, programs)
-        assert isinstance(exp.layout, DeviceLayout)
         self._layout, self._home = exp.layout, home
         self._shards, self._tests = placed.train, []
         for tests, tables in zip(exp.test, placed.test, strict=True):
@@ -65,7 +63,7 @@ class MeshStore(DeviceStore):
 
         def write(unfinished):
             multihost.barrier("the checkpoint is begun")
-            index, rows = multihost.process_index(), self._local_rows(state)
+            index, rows = jax.process_index(), self._local_rows(state)
             process_shards.write(unfinished, index, rows)
             multihost.barrier("all parts are written")
 

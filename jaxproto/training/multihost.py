@@ -32,7 +32,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.io import atomic
-from jaxproto.types import Tree
+from jaxproto.types import Tree, is_key
 
 AUTO = "auto"
 LOST = (
@@ -154,11 +154,6 @@ def barrier(name: str):
     multihost_utils.sync_global_devices(name)
 
 
-def process_index() -> int:
-    """Returns the index of this process, from 0."""
-    return jax.process_index()
-
-
 @contextlib.contextmanager
 def locked_workdir(
     home: Path, lock_folder: Callable
@@ -235,7 +230,7 @@ def broadcast_arrays(tree: Tree) -> Tree:
         return tree
 
     def one(a):
-        if jax.dtypes.issubdtype(getattr(a, "dtype", None), jax.dtypes.prng_key):
+        if is_key(a):
             data = one(jax.random.key_data(a))
             return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
         a = np.asarray(a)

@@ -32,7 +32,7 @@ import numpy as np
 
 from jaxproto import models, participation
 from jaxproto.config import registries
-from jaxproto.errors import is_own
+from jaxproto.errors import is_external
 from jaxproto.experiment import traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
@@ -119,7 +119,7 @@ def compile_lock(
 
 def has_user_code(tables: Iterable[Mapping[str, object]]) -> bool:
     """Returns whether an entry of a registry is from outside the package."""
-    return any(is_own(f) for table in tables for f in table.values())
+    return any(is_external(f) for table in tables for f in table.values())
 
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation, gather, kernels, mesh, persistence, transforms
+from jaxproto import federation, gather, kept_state, kernels, mesh, transforms
 from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE, CohortPlan
@@ -38,8 +38,8 @@ class RoundContext(NamedTuple):
     key: Array  # of all randomness of the round
 
 
-class RoundInputs(NamedTuple):
-    """Inputs that all participants of a round share."""
+class RoundArguments(NamedTuple):
+    """Arguments of the clients' programs that all participants of a round share."""
 
     context: RoundContext
     participants: Participation
@@ -60,10 +60,10 @@ class Programs(NamedTuple):
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
     gather: tuple[Callable | None, ...]  # participants, clients, shards -> [Rows]
-    pre_upload: tuple[Callable, ...]  # RoundInputs, clients, examples, shards
+    pre_upload: tuple[Callable, ...]  # RoundArguments, clients, examples, shards
     pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
-    train: tuple[Callable, ...]  # RoundInputs, clients, examples, shards -> clients,
-    # Uploads, Report
+    train: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
+    # clients, Uploads, Report
     scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
     update: Callable  # RoundContext, server, uploads -> server
     tested: tuple[Callable | None, ...]  # clients -> clients of each call
@@ -125,7 +125,7 @@ def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]
     server = programs.start_server(server_key)
     if exp.store in OFF_DEVICE:  # the state of clients is not on the device
         pairs = (client_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
-        return server, tuple(persistence.identities(count, ids) for ids, count in pairs)
+        return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
     pairs = (_sharded_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
     starts = zip(programs.start_clients, pairs, strict=True)
     return server, tuple(f(client_key, *pair) for f, pair in starts)
@@ -197,14 +197,16 @@ def build_programs(exp: Experiment) -> Programs:
         key, r = sampling_key(context), context.r
         return federation.draw_participants(parts, num_clients, key, server, r)
 
-    def in_cohort(step, cohort, parts, round_inputs, *rows):
-        (r, key), who, down = round_inputs
+    def inputs(floats, arguments):
+        (method, local, *_), ((r, key), who, down) = exp.parts(floats), arguments
         key = jax.random.fold_in(key, federation.TRAINING)
-        local = parts.local.at_round(r)
-        inputs = federation.RoundInputs(
-            parts.method, local, exp.formats, who, down, key
+        local = local.at_round(r)
+        return federation.RoundInputs(method, local, exp.formats, who, down, key)
+
+    def in_cohort(step, cohort):
+        return lambda floats, arguments, *rows: step(
+            inputs(floats, arguments), cohort, *rows
         )
-        return step(inputs, cohort, *rows)
 
     def on_server(step, stream, parts, context, server, uploads):
         key = jax.random.fold_in(context.key, stream)
@@ -232,9 +234,11 @@ def build_programs(exp: Experiment) -> Programs:
         broadcast=with_parts(broadcast),
         participate=with_parts(participate),
         gather=tuple(m.gather for m in moved),
-        pre_upload=for_each(in_cohort, federation.pre_upload_cohort) if twice else (),
+        pre_upload=tuple(
+            in_cohort(federation.pre_upload_cohort, c) for c in cohorts if twice
+        ),
         pre_aggregate=with_parts(on_server, *first) if twice else None,
-        train=for_each(in_cohort, federation.train_cohort),
+        train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
         scatter=tuple(m.scatter for m in moved),
         update=with_parts(on_server, federation.update_server, federation.SERVER),
         tested=tuple(m.tested for m in moved),

@@ -39,12 +39,9 @@ class Progress:
         self._record = record
         if not self._console.is_interactive:
             cells = [self._position(), *_accuracies(record), *_loss(record)]
-            self.note("  ".join([*cells, *self._speed()]))
+            text = "  ".join([*cells, *self._speed()])
+            progress_lines.say(self._console, text)
         self.refresh()
-
-    def note(self, text: str):
-        """Prints a permanent line above the live one."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def line(self) -> Table:
         """Returns position, bar, accuracy and speed; the bar takes the free columns."""
@@ -89,7 +86,7 @@ def progress(
       rule: Rule whose pooled accuracy the live line shows; default: the first one.
 
     Yields:
-      The display, with methods `round`, `evaluated` and `note`.
+      The display, with methods `round` and `evaluated`.
     """
     display = Progress(total_rounds, start_round, console or Console(), rule)
     with progress_lines.live(display._console, display.line) as display.refresh:

@@ -16,7 +16,7 @@ from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.training import programs
 from jaxproto.training.client_store import Calls, ClientStore
-from jaxproto.training.programs import Programs, RoundContext, RoundInputs, State
+from jaxproto.training.programs import Programs, RoundArguments, RoundContext, State
 from jaxproto.training.threads import run_parallel
 from jaxproto.types import ArrayLike, Examples, Tree
 from jaxproto.uploads import PreReport, Report, Uploads
@@ -35,6 +35,10 @@ class RoundEnvironment(NamedTuple):
     compiled: Programs
     seed: int
     store: ClientStore
+
+    def context(self, r: int) -> RoundContext:
+        """Returns the context of round `r`, from 0, on all devices."""
+        return programs.replicate(self.exp, programs.round_context(self.seed, r))
 
 
 class RoundSummary(NamedTuple):
@@ -60,26 +64,21 @@ class RoundOutputs(NamedTuple):
     diagnostics: dict[str, np.ndarray]
 
 
-def one_round(
+def next_state(
     work: RoundEnvironment, r: int, state: State
 ) -> tuple[State, RoundSummary]:
-    """Computes round `r`, from 0; returns the state after it, and its summary.
+    """Returns the state after round `r`, from 0, and the summary of the round.
 
     Raises:
       Diverged: A client has numbers that are not finite.
     """
     model = Model(state.server, state.clients)
-    model, outputs = computed(work, round_context(work, r), model, r)
+    model, outputs = compute_round(work, work.context(r), model, r)
     counts, summary = finish_round(work.exp, r, state, outputs)
     return counts._replace(server=model.server, clients=model.clients), summary
 
 
-def round_context(work: RoundEnvironment, r: int) -> RoundContext:
-    """Returns the context of round `r`, on all devices."""
-    return programs.replicate(work.exp, programs.round_context(work.seed, r))
-
-
-def computed(
+def compute_round(
     work: RoundEnvironment, context: RoundContext, model: Model, r: int
 ) -> tuple[Model, RoundOutputs]:
     """Computes a round; returns the model after it, and the outputs of its programs.
@@ -93,12 +92,13 @@ def computed(
     who = run.participate(context, server)
 
     def next_participants():
-        return run.participate(round_context(work, r + 1), server)
+        return run.participate(work.context(r + 1), server)
 
-    depends = sampler_depends_on_server(work.exp.method)
+    # whether participation depends on the server's state
+    depends = work.exp.method.adjust_sampler is not Method.adjust_sampler
     rows = store.gather(who, model.clients, None if depends else next_participants)
     server, sent, first = first_exchange(work, context, who, server, rows)
-    inputs = RoundInputs(context, who, sent.message)
+    inputs = RoundArguments(context, who, sent.message)
     results = in_calls(work, run.train, inputs, rows)
     after, uploads, reports = zip(*results, strict=True)
     trained = iter(after)
@@ -119,15 +119,10 @@ def computed(
     return Model(jax.block_until_ready(server), clients), outputs
 
 
-def sampler_depends_on_server(method: Method) -> bool:
-    """Returns whether participation depends on the server's state."""
-    return method.adjust_sampler is not Method.adjust_sampler
-
-
 def in_calls(
     work: RoundEnvironment,
     compiled: Sequence[Callable],
-    inputs: RoundInputs,
+    inputs: RoundArguments,
     rows: Calls,
 ) -> list:
     """Runs the programs of cohorts on the rows of every call; returns the results."""
@@ -180,7 +175,7 @@ def first_exchange(
     run, sent = work.compiled, work.compiled.broadcast(server)
     if run.pre_aggregate is None:
         return server, sent, []
-    inputs = RoundInputs(context, who, sent.message)
+    inputs = RoundArguments(context, who, sent.message)
     ups = in_calls(work, run.pre_upload, inputs, rows)
     server = run.pre_aggregate(context, server, tuple(uploads for uploads, _ in ups))
     sent = run.broadcast(server)
@@ -240,7 +235,7 @@ def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     return RoundSummary(
         loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
         participants=int(trains.sum()),
-        scalars_up=sum(int(p.sent.sum()) for p in sent),
+        scalars_up=sum(int(p.scalars.sum()) for p in sent),
         scalars_down=int(outputs.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),

@@ -13,9 +13,9 @@ from rich.console import Console
 from jaxproto.callbacks import Callback, make_callbacks
 from jaxproto.config import check, from_name
 from jaxproto.data.readers import npz
-from jaxproto.experiment import build
+from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import ONE, available_devices, describe_devices, parse_devices
+from jaxproto.mesh import ONE, available_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
 from jaxproto.storage.workdir import (
     expected_rounds,
@@ -25,17 +25,17 @@ from jaxproto.storage.workdir import (
     tokens,
 )
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
     compiler,
     data_placement,
-    device_memory,
     multihost,
     privacy_ledger,
     program_cache,
     programs,
     xla_cache,
 )
-from jaxproto.training.lifecycle import Run, Start, finished_summary, resume, say
+from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
@@ -144,10 +144,9 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     cache_folder = xla_cache.enable_xla_cache()
     config, layout, vocabulary = start.config, start.layout, tokens(start.path)
     exp = build.experiment(config, jax.default_backend(), vocabulary, layout)
-    build.check_experiment(exp)
-    build.check_early_stopping_rule(exp, config.early_stopping.rule)
+    build.check_experiment(exp, config.early_stopping.rule)
     multihost.check(exp)
-    say(start.console, describe_devices(layout))
+    say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
     if layout is ONE:
         wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)
@@ -163,7 +162,7 @@ def compile_programs(
     console: Console, exp: Experiment, examples: Examples, wrap
 ) -> PreparedRun:
     """Compiles the programs in a form that fits into memory."""
-    limit = device_memory.available_bytes(jax.local_devices()[0]) if exp.fit else None
+    limit = cohorts.device_memory() if exp.fit else None
     total = len(jax.tree.leaves(programs.build_programs(exp)))
     progress = progress_lines.progress_line(console, "compiling", "programs", total)
     with progress_lines.warn_uncached_once(console), progress as done:

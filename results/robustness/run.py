@@ -35,7 +35,7 @@ from jaxproto.method import Aggregation, Method
 from jaxproto.plots import layout
 from jaxproto.plots.style import MARKERS, line_style, new_figure
 from jaxproto.robustness import ATTACKS, CENTRES, Attack, attacked, attacks
-from jaxproto.robustness.robust import centred
+from jaxproto.robustness.robust_aggregation import centred
 from jaxproto.training import programs
 from jaxproto.types import Array
 

@@ -49,14 +49,14 @@ def test_clients_have_images_of_their_own_and_rounds_different_clients(tmp_path)
 
 def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
     path, seen = made(tmp_path, "logistic"), []
-    one_round = ours.rounds.one_round
+    next_state = ours.rounds.next_state
 
     def spied(work, r, state):
-        state, told = one_round(work, r, state)
+        state, told = next_state(work, r, state)
         seen.append(np.flatnonzero(told.bytes_by_client["up"]).tolist())
         return state, told
 
-    monkeypatch.setattr(ours.rounds, "one_round", spied)
+    monkeypatch.setattr(ours.rounds, "next_state", spied)
     ours.main(str(path))
     assert seen == shared.load(path).cohorts.tolist()
     seconds, last = shared.read("noise\n[1]\n" + capsys.readouterr().out)

@@ -91,7 +91,7 @@ def test_a_round_is_finite_and_keeps_the_tree_of_the_server(name):
     assert np.all(r.report.finite)
     assert np.all(np.isfinite(r.report.loss)) and np.all(r.report.loss > 0)
     dense = sum(a[0].size for a in jax.tree.leaves(r.report.up))
-    assert np.all((r.report.sent >= 0) & (r.report.sent <= dense))
+    assert np.all((r.report.scalars >= 0) & (r.report.scalars <= dense))
     start = method.init_server(toys.net(wide[0][0]), jax.random.key(0))
     assert jax.tree.structure(start) == jax.tree.structure(r.server)
     shapes = jax.tree.map(lambda a, b: a.shape == b.shape, start, r.server)
@@ -173,7 +173,7 @@ def test_sitting_out_equals_absent_and_a_lost_upload_keeps_the_clients_progress(
     r = toys.run(make(name), rounds=1, sampler=silent)
     full = toys.run(make(name), rounds=1)
     assert toys.gap(r.params, full.params) == 0
-    assert np.all(r.report.sent[4:] == 0)
+    assert np.all(r.report.scalars[4:] == 0)
 
 
 PADDED = execution.one_by_one()  # its programs apart from those of the other tests
@@ -201,7 +201,7 @@ def test_measured_cost_is_the_nominal_formula(name):
     assert count_KC.sum(0).all()  # every class is somewhere
     classes_K = (count_KC > 0).sum(1).tolist()
     down = int(wire.scalars(method.broadcast(r.server)))
-    measured = int(np.sum(r.report.sent) + np.sum(r.pre_upload.sent)) + 6 * down
+    measured = int(np.sum(r.report.scalars) + np.sum(r.pre_upload.scalars)) + 6 * down
     paper = sized(FORMULA.get(name, name))
     formula = nominal_cost.nominal(paper, toys.net(8), classes_K)
     sent = (method.broadcast(r.server), jax.tree.map(lambda a: a[0], r.report.up))
@@ -252,7 +252,8 @@ def test_the_calculator_counts_what_a_round_moves(name):
     down = method.broadcast(r.server)
     twice = method.pre_upload is not no_pre_upload
     size = int(wire.message_bytes(wire.pack(down, "float32"))) + twice * wire.HEADER
-    assert found.scalars[0].tolist() == (r.report.sent + r.pre_upload.sent).tolist()
+    reported = r.report.scalars + r.pre_upload.scalars
+    assert found.scalars[0].tolist() == reported.tolist()
     assert found.bytes[0].tolist() == (r.report.bytes + r.pre_upload.bytes).tolist()
     assert (found.scalars[1], found.bytes[1]) == (int(wire.scalars(down)), size)
 

@@ -156,7 +156,7 @@ def test_the_server_averages_what_arrives_and_counts_rounds():
     mean = jax.tree.map(lambda *a: sum(a) / 6, *(p["aux"] for p in r.params.values()))
     assert toys.gap(r.server.aux, mean) < 1e-6 and int(r.server.round) == 1
     size = sum(a.size for a in jax.tree.leaves(mean))
-    assert r.report.sent.tolist() == [size] * 6
+    assert r.report.scalars.tolist() == [size] * 6
     method, net = make(), toys.net(8)
     server = method.init_server(net, KEY)
     sent = fedkd.compress(server.aux, 0.5)

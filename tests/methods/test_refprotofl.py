@@ -85,7 +85,7 @@ def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
     assert np.max(np.abs(flat(r.server.adapter) - new)) < 1e-6
     stays_P = ~sent_KP.any(0)
     assert stays_P.any() and np.array_equal(new[stays_P], old[stays_P])
-    assert np.all(r.report.sent == count + 1)
+    assert np.all(r.report.scalars == count + 1)
     assert np.array_equal(r.report.up.size, SIZES)
 
 
@@ -154,7 +154,7 @@ def test_without_pull_is_without_anchors():
     alone = run(anchors=ref.NONE, rounds=2)
     assert toys.gap(free.params, alone.params) == 0
     assert toys.gap(free.server.adapter, alone.server.adapter) == 0
-    assert np.all(alone.pre_upload.sent == 0) and np.all(free.pre_upload.sent > 0)
+    assert np.all(alone.pre_upload.scalars == 0) and np.all(free.pre_upload.scalars > 0)
     assert toys.gap(run().params, run(lam=0.0).params) > 1e-4
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from support.every import check_every
 
 from jaxproto.robustness import CENTRES
-from jaxproto.robustness.robust import centred
+from jaxproto.robustness.robust_aggregation import centred
 from jaxproto.types import Protos
 
 SHARE = 0.3

@@ -16,9 +16,9 @@ from jaxproto.config import registries
 from jaxproto.evaluation import BY_CLIENT, BY_EXAMPLE, EvaluationInputs
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import RoundInputs
+from jaxproto.kept_state import STATEFUL, STATELESS
 from jaxproto.method import no_pre_upload
 from jaxproto.metrics import ACCURACY, metrics_by_name
-from jaxproto.persistence import STATEFUL, STATELESS
 from jaxproto.types import Examples, Net, NetOutput, Shard, Spec
 from jaxproto.uploads import PreReport, Report, Uploads
 from support import fast_jit
@@ -161,7 +161,7 @@ def planned(group, rules):
     """The cohort, whose clients keep nothing if there are rules."""
     kept = STATELESS if rules else STATEFUL
     scoring = BY_EXAMPLE._replace(rules=rules) if rules else BY_CLIENT
-    return dataclasses.replace(group, scoring=scoring, persistence=kept)
+    return dataclasses.replace(group, scoring=scoring, kept_state=kept)
 
 
 @cache

@@ -28,7 +28,7 @@ def after_a_round(exp, examples, compiled, seed, state, r=0):
     bound = programs.with_floats(compiled, exp.floats)
     store = client_store.DeviceStore(exp, bound)
     work = rounds.RoundEnvironment(exp, examples, bound, seed, store)
-    end, _ = rounds.one_round(work, r, mine)
+    end, _ = rounds.next_state(work, r, mine)
     return jax.tree.leaves([c.params for c in end.clients])
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import plots
-from jaxproto.contrib.leakage.attacks import ATTACKS, AttackTable, Images
+from jaxproto.contrib.leakage.attack_runs import ATTACKS, AttackTable, Images
 from jaxproto.privacy import OFF
 
 

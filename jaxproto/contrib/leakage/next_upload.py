@@ -8,11 +8,13 @@ part in an exchange before training.
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxproto import wire
 from jaxproto.client import (
@@ -20,11 +22,11 @@ from jaxproto.client import (
     LocalTraining,
     begin_local_training,
     finish_local_training,
-    local_steps,
+    local_step,
+    num_steps,
 )
 from jaxproto.config import privacy
 from jaxproto.errors import UserError
-from jaxproto.execution import MAX_STEPS
 from jaxproto.experiment import build, cohorts
 from jaxproto.federation import Cohort
 from jaxproto.participation import Participation
@@ -115,7 +117,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     if compiled.pre_aggregate is not None:
         everyone = Participation(*[jnp.ones(len(exp.partition.train), bool)] * 2)
         args = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
-        inputs = programs.RoundInputs(context, everyone, down)
+        inputs = programs.RoundArguments(context, everyone, down)
         ups = [f(inputs, client, examples, shard) for f, client, shard in args]
         server = compiled.pre_aggregate(
             context, server, tuple(uploads for uploads, _ in ups)
@@ -161,7 +163,7 @@ def upload(
         local = dataclasses.replace(local, epochs=1, batch_size=batch)
     if client is None:
         client = jax.tree.map(lambda a: a[row], next.run.state.clients[index])
-        client = cohort.persistence.restore(exp.method, cohort.net, client)
+        client = cohort.kept_state.restore(exp.method, cohort.net, client)
     table = np.zeros_like(exp.train[index].index[row])
     table[:num_examples] = rows
     shard = Shard(table, np.asarray(num_examples, np.int32))
@@ -171,7 +173,7 @@ def upload(
     @jax.jit
     def play(key, first, down, client, examples, shard):
         task = LocalTask(exp.method, cohort.net, local, key, down, examples)
-        return simulate_client(task, first, client, shard, steps or MAX_STEPS)
+        return simulate_client(task, first, client, shard, steps)
 
     stages = jax.device_get(
         play(next.key, next.first, next.down, client, next.examples, shard)
@@ -186,13 +188,13 @@ def cohort_and_index(run: RestoredRun, id: int) -> tuple[int, Cohort]:
 
 
 def simulate_client(
-    task: LocalTask, first: Tree, client: Client, shard: Shard, num_steps: int
+    task: LocalTask, first: Tree, client: Client, shard: Shard, steps: int = 0
 ) -> RoundStages:
     """Computes the stages of a round of one client.
 
     Args:
       first: Broadcast before an exchange that precedes training.
-      num_steps: Maximum number of local steps.
+      steps: Maximum number of local steps; 0 is those of the client.
     """
     method = task.method
     received = client.replace(
@@ -203,8 +205,10 @@ def simulate_client(
     start = begin_local_training(task, client, shard)
     unreleased = task._replace(method=dataclasses.replace(method, release=None))
     _, idle, _ = finish_local_training(unreleased, start, client, shard)
-    trained_state = local_steps(task, start, 0, num_steps, client, shard)
-    trained, up, _ = finish_local_training(task, trained_state, client, shard)
+    count = num_steps(start)
+    last, step = jnp.minimum(steps or count, count), partial(local_step, task)
+    end = lax.fori_loop(0, last, partial(step, client, shard), start)
+    trained, up, _ = finish_local_training(task, end, client, shard)
     return RoundStages(start.before, trained, early, up, idle, start.order[0])
 
 

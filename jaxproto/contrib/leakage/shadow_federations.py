@@ -34,7 +34,6 @@ from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackRequest
 from jaxproto.contrib.leakage.attacker import examples
 from jaxproto.contrib.leakage.next_upload import NextRound, RoundStages
 from jaxproto.errors import UserError
-from jaxproto.execution import MAX_STEPS
 from jaxproto.experiment import build
 from jaxproto.federation import Model
 from jaxproto.method import no_pre_upload
@@ -140,13 +139,13 @@ def last_rounds(
         def one(s: Array, model: Model, shards) -> RoundStages:
             states = model.clients[index], shards[index]
             client, shard = jax.tree.map(lambda a: a[row], states)
-            client = cohort.persistence.restore(exp.method, cohort.net, client)
+            client = cohort.kept_state.restore(exp.method, cohort.net, client)
             down = federation.broadcast(exp.method, model.server, exp.formats).message
             key = jax.random.fold_in(next.key, s)
             task = LocalTask(
                 exp.method, cohort.net, next.local, key, down, next.examples
             )
-            return next_upload.simulate_client(task, down, client, shard, MAX_STEPS)
+            return next_upload.simulate_client(task, down, client, shard)
 
         return jax.vmap(one)(jnp.arange(len(shadows.inside[0])), models, shards)
 

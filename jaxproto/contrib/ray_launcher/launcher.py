@@ -22,6 +22,7 @@ from rich.console import Console
 from jaxproto.callbacks import callback_factories
 from jaxproto.contrib.ray_launcher import watch, worker
 from jaxproto.errors import UserError
+from jaxproto.summary.progress_lines import say
 from jaxproto.sweeps import execute, live_table, print_launcher
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
@@ -67,7 +68,7 @@ def on_ray(
     whole = plan(config, parse_axes(config, axes), outdir, plain)
     print_launcher.num_parts(whole, cluster.parts, 1)
     for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     how = how._replace(cores=cluster.cpus, grace=0.0)
     with connect(cluster) as ray, live_table.LiveTable(whole, console).live() as board:
         n = print_launcher.num_parts(

@@ -123,7 +123,7 @@ def round_messages(
         pre_uploads=first.up,
         up=uploads.up,
         down=wire.pack(method.broadcast(server), formats.down),
-        scalars=(report.sent + pre_report.sent, down.scalars),
+        scalars=(report.scalars + pre_report.scalars, down.scalars),
         bytes=(report.bytes + pre_report.bytes, down.bytes + halves),
     )
 

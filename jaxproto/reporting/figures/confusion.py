@@ -82,7 +82,7 @@ def _program(run: RestoredRun, cohort: Cohort, down):
         stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], client)
         client = jax.tree.map(
             lambda a: a[0],
-            cohort.persistence.restore(run.exp.method, cohort.net, stacked),
+            cohort.kept_state.restore(run.exp.method, cohort.net, stacked),
         )
         pairs: dict[str, list] = {}
         for first in range(0, size, _BATCH):

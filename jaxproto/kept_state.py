@@ -12,7 +12,7 @@ from jaxproto.method import Method
 from jaxproto.types import Array, Client, Net
 
 
-class Persistence(NamedTuple):
+class KeptState(NamedTuple):
     """Functions that drop state of clients after a round and restore its shape."""
 
     init: Callable  # init_client, ids [K], counts [K, C] -> kept state [K, ...]
@@ -35,12 +35,12 @@ def _zeros(method: Method, net: Net, clients: Client) -> Client:
     return clients.replace(params=params, norm=norm, memory=memory)
 
 
-STATEFUL = Persistence(
+STATEFUL = KeptState(
     init=lambda new, ids, count: lax.map(lambda a: new(*a), (ids, count)),
     restore=lambda method, net, clients: clients,
     keep=lambda client: client,
 )
-STATELESS = Persistence(  # valid if no result depends on a client's earlier state
+STATELESS = KeptState(  # valid if no result depends on a client's earlier state
     init=lambda new, ids, count: identities(count, ids),
     restore=_zeros,
     keep=lambda client: client.replace(params=(), norm=(), opt=(), memory=()),

@@ -40,11 +40,11 @@ def evaluate(
     It has diagnostics of round `r`, and under `every_round` of each round since the
     previous record, if the state has them.
     """
-    outcome = run_evaluation(work, Model(state.server, state.clients))
+    outcome = evaluate_model(work, Model(state.server, state.clients))
     return record(work.exp, r, state, last, seconds, outcome)
 
 
-def run_evaluation(work: RoundEnvironment, model: Model) -> EvaluationSums:
+def evaluate_model(work: RoundEnvironment, model: Model) -> EvaluationSums:
     """Evaluates every cohort with the compiled programs."""
     run, down = work.compiled, work.compiled.broadcast(model.server).message
     parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
@@ -56,10 +56,10 @@ def run_evaluation(work: RoundEnvironment, model: Model) -> EvaluationSums:
         for c, sums in zip(chunks, mesh.to_host(run_parallel(calls)), strict=True):
             parts[c.cohort].append((c.place, sums))
     diagnostics = jax.device_get(run.diagnostics(model.server))
-    return EvaluationSums([merge_lanes(part) for part in parts], diagnostics)
+    return EvaluationSums([in_order_of_places(part) for part in parts], diagnostics)
 
 
-def merge_lanes(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
+def in_order_of_places(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
     """Returns rows in the order of their places.
 
     Args:
@@ -85,16 +85,20 @@ def record(
     sums, size_K, id_K = by_client(exp, outcome.sums)
     right = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
-    more = besides_accuracy(exp.metrics)
+    more, part = besides_accuracy(exp.metrics), len(id_K) != len(exp.counts.test)
     total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
     return {
         "round": r,
         "rules": rules,
         **_validation(exp, outcome.sums),
         **({"metrics": metric_record.metric_record(more, sums)} if more else {}),
-        **_evaluated_clients(exp, len(size_K)),
+        **({"evaluated_clients": len(id_K)} if part else {}),
         **last._asdict(),
-        "bytes_by_client": _bytes_by_client(last),
+        "bytes_by_client": {
+            way: bytes_K.tolist()
+            for way, bytes_K in last.bytes_by_client.items()
+            if len(bytes_K) <= MAX_LISTED_CLIENTS
+        },
         **_correct_by_client(id_K, right, size_K),
         **correct_by_domain(exp, id_K, right, size_K),
         "bytes_total": total,
@@ -115,12 +119,6 @@ def _validation(exp: Experiment, sums) -> dict[str, dict]:
     right = metric_record.accuracies(by_rule) if size_K.any() else {}  # on few nodes
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
     return {"validation": rules}
-
-
-def _bytes_by_client(last: RoundSummary) -> dict[str, list[int]]:
-    """Returns bytes by client, if there are few clients."""
-    ways = last.bytes_by_client.items()
-    return {way: a.tolist() for way, a in ways if len(a) <= MAX_LISTED_CLIENTS}
 
 
 def _correct_by_client(id_K: np.ndarray, right, size_K: np.ndarray) -> dict[str, dict]:
@@ -169,12 +167,6 @@ def client_columns(
     columns = correct_columns(id_K, metric_record.accuracies(sums), size_K, **more)
     moved = last.bytes_by_client.items()
     return columns | {f"bytes_{way}": each[columns["id"]] for way, each in moved}
-
-
-def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:
-    """Returns the number of evaluated clients, if a part was evaluated."""
-    every = evaluated == len(exp.counts.test)
-    return {} if every else {"evaluated_clients": evaluated}
 
 
 def by_client(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxproto import config, execution
-from jaxproto.experiment import build
-from jaxproto.training import compiler, device_memory, programs
+from jaxproto.experiment import build, cohorts
+from jaxproto.training import compiler, programs
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
@@ -42,7 +42,7 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
         context = programs.round_context(0, 0)
         participants = p.participate(context, state.server)
         down = p.broadcast(state.server).message
-        inputs = programs.RoundInputs(context, participants, down)
+        inputs = programs.RoundArguments(context, participants, down)
         args = (inputs, mine, examples, exp.train[0])
         return jax.tree.leaves(p.train[0](*args)[0].params)
 
@@ -61,4 +61,4 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
 
 
 def test_the_cpu_does_not_tell_its_memory():
-    assert device_memory.available_bytes(jax.devices("cpu")[0]) is None
+    assert cohorts.device_memory() is None

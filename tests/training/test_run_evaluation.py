@@ -7,7 +7,7 @@ from support.labels import shuffled
 
 from jaxproto.data.partitions.registry import make_partition
 from jaxproto.storage.schemas import find_record_error
-from jaxproto.training.evaluation import correct_by_domain
+from jaxproto.training.run_evaluation import correct_by_domain
 
 
 def experiment(test, domains=("a", "b", "c")):
