@@ -73,7 +73,7 @@ def gather_examples(
     x = every.x[row_B]
     if every.shape is not None:
         x = x.reshape(*row_B.shape, *every.shape)
-    return Batch(normalise_inputs(x), every.y[row_B], mask_B, key)
+    return Batch(normalise_inputs(x), every.y[row_B], mask_B, key, pos_B)
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:

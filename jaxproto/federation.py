@@ -21,6 +21,7 @@ from jaxproto.client import (
     finish_local_training,
     init_client,
     local_steps,
+    receive,
 )
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Method, no_pre_upload
@@ -96,9 +97,9 @@ class Model(NamedTuple):
 class Broadcast(NamedTuple):
     """Message of the server to every participant, with its size."""
 
-    message: Tree  # as clients have it, after the wire
-    scalars: Array  # []
-    bytes: Array  # [] on the wire
+    message: Tree  # after the wire, with the rows of all clients
+    scalars: Array  # [] that a client gets
+    bytes: Array  # [] on the wire, of a client's message
 
 
 class RoundInputs(NamedTuple):
@@ -197,7 +198,8 @@ def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
     """Returns the message of the server, before training or between two exchanges."""
     message = method.broadcast(server)
     packed = lax.optimization_barrier(wire.pack(message, formats.down))
-    size = wire.scalars(message), wire.message_bytes(packed)
+    first, sent = wire.for_client(message, 0), wire.for_client(packed, 0)
+    size = wire.scalars(first), wire.message_bytes(sent)
     return Broadcast(wire.unpack(packed), *size)
 
 
@@ -255,14 +257,12 @@ def pre_upload_cohort(
     shards: Shard,
 ) -> tuple[Uploads, PreReport]:
     """Computes the messages that clients send before they train."""
-    method, down = inputs.method, inputs.down
+    method = inputs.method
     trains_R = gather.participation_flags(inputs.participants, clients.id).trains
     begin = cohort.persistence.restore(method, cohort.net, clients)
 
     def one(client, shard, trains):
-        params = method.receive(client.params, down)
-        norm = method.receive_stats(client.norm, down)
-        client = client.replace(params=params, norm=norm)
+        client, down = receive(method, client, inputs.down)
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, inputs.formats.up)
         size = wire.scalars(message), wire.message_bytes(packed)

@@ -53,6 +53,12 @@ class Statistics(flax.struct.PyTreeNode):
     value: Tree
 
 
+class PerClient(flax.struct.PyTreeNode):
+    """Rows in a broadcast, of which every client receives its own."""
+
+    value: Tree  # [N, ...] by client id
+
+
 class Client(flax.struct.PyTreeNode):
     """State of a client between rounds; K of them share a leading axis."""
 
@@ -93,12 +99,14 @@ class Data(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Examples of one local step, and the key of the step (for dropout)."""
+    """Examples of one local step, their rows, and the key of the step."""
 
     x: Array  # [B, ...] float32, normalised (tokens stay int32)
     y: Array  # [B] int32
     mask: Array  # [B] 1.0 for examples that count in losses and prototypes, else 0.0
-    key: Array | None = None
+    key: Array | None = None  # for dropout
+    row: Array | None = None  # [B] positions among the client's examples
+    step: Array | None = None  # [] local steps of the round before this one
 
 
 class NetOutput(NamedTuple):

@@ -108,6 +108,7 @@ INHERITED_FIELDS = {
 DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
     "num_clients": lambda run, fields: run.data.clients,
+    "inner_rate": lambda run, fields: run.optimizer.learning_rate,
     "sgd": lambda run, fields: scaffold.constant_descent(
         run.optimizer, run.local.optimizer_state
     ),

@@ -12,6 +12,9 @@ A message is a tree of arrays, `Protos` and `Top`:
   indices of them, whichever is cheaper.
 - other arrays: every element; booleans as bits, integers as they are.
 
+A broadcast may have `PerClient` besides: arrays of a row [...] per client, of which a
+message has one (`for_client`).
+
 Values travel as float32, float16, bfloat16, or int8 with one float32 scale per row (the
 last axis), scale = max |row| / 127. A value that is not finite, or beyond float16's
 range, arrives as one that is not finite: a run that diverges is noticed.
@@ -30,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.types import Array, Protos, Top, Tree
+from jaxproto.types import Array, PerClient, Protos, Top, Tree
 
 FORMATS = ("float32", "float16", "bfloat16", "int8")
 HEADER = 12  # bytes of a message before its payload: see codec.py
@@ -59,6 +62,17 @@ class Scaled(flax.struct.PyTreeNode):
 def is_message_node(node) -> bool:
     """Returns whether a node of a message is sent as one part."""
     return isinstance(node, Protos | Top | Scaled)
+
+
+def for_client(broadcast: Tree, id: Array | int) -> Tree:
+    """Returns the message that a client gets: its own row in place of `PerClient`."""
+
+    def one(part):
+        if not isinstance(part, PerClient):
+            return part
+        return jax.tree.map(lambda rows: rows[id], part.value)
+
+    return jax.tree.map(one, broadcast, is_leaf=lambda a: isinstance(a, PerClient))
 
 
 def pack(message: Tree, form: str) -> Tree:

@@ -122,7 +122,7 @@ def round_messages(
     return Traffic(
         pre_uploads=first.up,
         up=uploads.up,
-        down=wire.pack(method.broadcast(server), formats.down),
+        down=wire.for_client(wire.pack(method.broadcast(server), formats.down), 0),
         scalars=(report.sent + pre_report.sent, down.scalars),
         bytes=(report.bytes + pre_report.bytes, down.bytes + halves),
     )
@@ -201,7 +201,8 @@ def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment |
         fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            method = build.build_method(fields, exp.spec, examples, config, network)
+            given = examples, config, network, build.public_inputs(exp.dataset)
+            method = build.build_method(fields, exp.spec, *given)
             experiments[name] = changed = exp._replace(method=method)
             build.check_experiment(changed)
         except UserError as e:
