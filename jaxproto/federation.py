@@ -98,8 +98,8 @@ class Broadcast(NamedTuple):
     """Message of the server to every participant, with its size."""
 
     message: Tree  # after the wire, with the rows of all clients
-    scalars: Array  # [] that a client gets
-    bytes: Array  # [] on the wire, of a client's message
+    scalars: Array  # [] that a client gets, or each [N]
+    bytes: Array  # of these on the wire
 
 
 class RoundInputs(NamedTuple):
@@ -198,9 +198,7 @@ def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
     """Returns the message of the server, before training or between two exchanges."""
     message = method.broadcast(server)
     packed = lax.optimization_barrier(wire.pack(message, formats.down))
-    first, sent = wire.for_client(message, 0), wire.for_client(packed, 0)
-    size = wire.scalars(first), wire.message_bytes(sent)
-    return Broadcast(wire.unpack(packed), *size)
+    return Broadcast(wire.unpack(packed), *wire.broadcast_sizes(message, packed))
 
 
 def train_cohort(

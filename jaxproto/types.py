@@ -54,9 +54,10 @@ class Statistics(flax.struct.PyTreeNode):
 
 
 class PerClient(flax.struct.PyTreeNode):
-    """Rows in a broadcast, of which every client receives its own."""
+    """Rows in a broadcast, of which every client receives one: arrays or `Top`."""
 
-    value: Tree  # [N, ...] by client id
+    value: Tree  # [L, ...]
+    row: ArrayLike | None = None  # [N] by client id; None: its id
 
 
 class Client(flax.struct.PyTreeNode):

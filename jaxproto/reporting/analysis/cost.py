@@ -166,9 +166,9 @@ def cost_of(exp: Experiment) -> Cost:
     return Cost(
         nominal=nominal(exp.method, net, classes_K),
         scalars_up=int(sizes.scalars[0].sum()),
-        scalars_down=int(sizes.scalars[1]) * clients,
+        scalars_down=int(np.broadcast_to(sizes.scalars[1], clients).sum()),
         bytes_up=int(sizes.bytes[0].sum()),
-        bytes_down=int(sizes.bytes[1]) * clients,
+        bytes_down=int(np.broadcast_to(sizes.bytes[1], clients).sum()),
         once=int(wire.message_bytes(setup)) * clients,
     )
 
