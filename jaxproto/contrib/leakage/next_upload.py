@@ -21,6 +21,7 @@ from jaxproto.client import (
     begin_local_training,
     finish_local_training,
     local_steps,
+    receive,
 )
 from jaxproto.config import privacy
 from jaxproto.errors import UserError
@@ -195,11 +196,8 @@ def simulate_client(
       num_steps: Maximum number of local steps.
     """
     method = task.method
-    received = client.replace(
-        params=method.receive(client.params, first),
-        norm=method.receive_stats(client.norm, first),
-    )
-    early = method.pre_upload(task.net, received, Data(task.examples, shard), first)
+    received, own = receive(method, client, first)
+    early = method.pre_upload(task.net, received, Data(task.examples, shard), own)
     start = begin_local_training(task, client, shard)
     unreleased = task._replace(method=dataclasses.replace(method, release=None))
     _, idle, _ = finish_local_training(unreleased, start, client, shard)
