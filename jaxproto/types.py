@@ -100,7 +100,7 @@ class Data(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Examples of one local step, their rows, and the key of the step."""
+    """Examples of a local step; those of an evaluation have no key, row and step."""
 
     x: Array  # [B, ...] float32, normalised (tokens stay int32)
     y: Array  # [B] int32

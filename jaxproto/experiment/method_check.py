@@ -135,7 +135,7 @@ def check_method(
 def _batch(data: Data, key):
     position = jnp.arange(EXAMPLES)
     batch = batches.gather_examples(data, position, jnp.ones(EXAMPLES), key)
-    return batch._replace(step=jnp.int32(0))
+    return batch._replace(row=position, step=jnp.int32(0))
 
 
 def _loss(loss: Callable, *args):
