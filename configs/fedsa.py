@@ -24,7 +24,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "optimizer.learning_rate": 0.05,
     "optimizer.momentum": 0.0,
     "method.calibration": 1.0,
-    "method.contrast": 1.0,
+    "method.contrastive": 1.0,
     "method.keep": 0.9999,
     "method.lam": 1.0,
 }

@@ -9,7 +9,7 @@ https://github.com/lokinko/FedSA. With anchors a_j, features f and the own head 
              client's last prototypes if that is more
     d_j    = |f(x) - a_j|, for j = y plus the gap
     loss   = CE + lam mean over dimensions of (f(x) - a_y)^2
-             + contrast CE(-d, y) + calibration mean_j CE(phi(a_j), j)
+             + contrastive CE(-d, y) + calibration mean_j CE(phi(a_j), j)
     a_j    = keep a_j + (1 - keep) c_j
 
 where c_j is the mean over clients of their prototypes of class j. The first anchors are
@@ -63,7 +63,7 @@ def fedsa(
     spec: Spec,
     *,
     lam: NonNegative = 1.0,
-    contrast: NonNegative = 1.0,
+    contrastive: NonNegative = 1.0,
     calibration: NonNegative = 1.0,
     keep: Share = 0.9999,
 ) -> Method:
@@ -72,7 +72,7 @@ def fedsa(
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the distance to the anchor of the class.
-      contrast: weight of the contrast of anchors with a gap (code: 1).
+      contrastive: weight of the contrast of anchors with a gap (code: 1).
       calibration: weight of the cross-entropy of anchors (code: 1).
       keep: share of an anchor that stays in a round (code: 0.9999).
     """
@@ -93,7 +93,7 @@ def fedsa(
         near = losses.cross_entropy(-away_BC, batch.y, batch.mask)
         logits_CC = net.head(params["net"]["head"], down.mean)
         calibrated = losses.cross_entropy(logits_CC, every_C, down.count)
-        value = ce + lam * pull + contrast * near + calibration * calibrated
+        value = ce + lam * pull + contrastive * near + calibration * calibrated
         return value, LossAux({"net": out.norm})
 
     def update(net, server, up, key):
