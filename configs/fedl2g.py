@@ -5,7 +5,8 @@
     python main.py --config=configs/fedl2g.py:cifar10
 
 Rule `head` evaluates the client's own network after local training. For rounds of
-gradients without training before it, set --config.method.warm_up=50.
+gradients without training before it, set --config.method.warm_up=50. For guiding vectors
+of logits, set --config.method.guide=logits --config.method.server_rate=0.1.
 """
 
 from jaxproto import config
@@ -23,6 +24,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "optimizer.name": "sgd",
     "optimizer.learning_rate": 0.05,
     "optimizer.momentum": 0.0,
+    "method.guide": "features",
     "method.quiz": 10,
     "method.server_rate": 100.0,
     "method.study": 10,

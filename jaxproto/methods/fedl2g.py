@@ -1,9 +1,9 @@
 """FedL2G: guiding vectors that are learnt so that following them helps the clients.
 
 Zhang, Liu, Hua, Cao, Yang: FedL2G: Learning to Guide Local Training in Heterogeneous
-Federated Learning, 2024, https://arxiv.org/abs/2410.06490, the variant of features
-(FedL2G-f). Client i holds a few examples back as its quiz. With guiding vectors v_j of
-the server, it trains on the others (study),
+Federated Learning, 2024, https://arxiv.org/abs/2410.06490. Client i holds a few examples
+back as its quiz. With guiding vectors v_j of the server, of features or logits f_i(x)
+(FedL2G-f, FedL2G-l), it trains on the others (study),
 
     loss = CE + mean over dimensions of (f_i(x) - v_y)^2
 
@@ -28,6 +28,7 @@ Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import jax
@@ -38,14 +39,24 @@ from jaxproto.batches import gather_examples
 from jaxproto.hyperparameters import Count, NonNegative, Range
 from jaxproto.method import Method
 from jaxproto.methods.local import local
-from jaxproto.types import Array, LossAux, Spec, Top
+from jaxproto.types import Array, LossAux, NetOutput, Spec, Top
 
 
 class FedL2GState(NamedTuple):
     """State of the server, and its broadcast."""
 
-    vectors: Array  # [C, D]
+    vectors: Array  # [C, D], of logits [C, C]
     round: Array  # [] of the state, from 0
+
+
+def features(out: NetOutput) -> Array:
+    """Returns the features of a network's output (FedL2G-f)."""
+    return out.feat
+
+
+def logits(out: NetOutput) -> Array:
+    """Returns the logits of a network's output (FedL2G-l)."""
+    return out.logits
 
 
 def quiz_rows(size: Array, quiz: int) -> Array:
@@ -56,6 +67,7 @@ def quiz_rows(size: Array, quiz: int) -> Array:
 def fedl2g(
     spec: Spec,
     *,
+    guide: Callable[[NetOutput], Array] = features,
     quiz: Count = 10,
     study: Count = 10,
     server_rate: NonNegative = 100.0,
@@ -66,8 +78,9 @@ def fedl2g(
 
     Args:
       spec: number of classes and feature dimension.
+      guide: what follows the vectors, `features` or `logits`.
       quiz, study: examples of the quiz and of the pseudo step (code: 10).
-      server_rate: learning rate of the guiding vectors (code: 100).
+      server_rate: learning rate of the guiding vectors (code: 100, of logits 0.1).
       warm_up: rounds without local training (code: 50).
       inner_rate: learning rate of the pseudo step; None is 0.01. From a configuration
         it is the clients'.
@@ -76,12 +89,14 @@ def fedl2g(
 
     def init_server(net, key):
         del net
-        return FedL2GState(jax.random.normal(key, tuple(spec)), jnp.int32(0))
+        width = spec.feat_dim if guide is features else spec.num_classes
+        vectors = jax.random.normal(key, (spec.num_classes, width))
+        return FedL2GState(vectors, jnp.int32(0))
 
     def guided(net, params, norm, batch, vector_CD, mask_B):
         out = net.apply(params, norm, batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, mask_B)
-        return ce + losses.mse(out.feat, vector_CD[batch.y], mask_B), out.norm
+        return ce + losses.mse(guide(out), vector_CD[batch.y], mask_B), out.norm
 
     def loss(net, params, norm, batch, down, client):
         size, trains = jnp.sum(client.count), down.round >= warm_up

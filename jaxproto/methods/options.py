@@ -8,6 +8,7 @@ from jaxproto.methods import (
     fast,
     fedavg,
     feddistill,
+    fedl2g,
     fednova,
     fedproto,
     fedtgp,
@@ -91,6 +92,10 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "backbone": {
         "trained": refprotofl.TRAINED,
         "frozen": refprotofl.FROZEN,
+    },
+    "guide": {  # of FedL2G
+        "features": fedl2g.features,
+        "logits": fedl2g.logits,
     },
     "anchors": {
         "external": refprotofl.EXTERNAL,
