@@ -5,8 +5,8 @@
     python main.py --config=configs/fedl2g.py:cifar10
 
 Rule `head` evaluates the client's own network after local training. For rounds of
-gradients without training before it, set --config.method.warm_up=50. For guiding vectors
-of logits, set --config.method.guide=logits --config.method.server_rate=0.1.
+gradients without training before it, set --config.method.warm_up=50. For vectors of
+logits, set --config.method.guide=logits --config.method.server_rate=0.1.
 """
 
 from jaxproto import config

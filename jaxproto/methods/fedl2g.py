@@ -1,9 +1,9 @@
 """FedL2G: guiding vectors that are learnt so that following them helps the clients.
 
 Zhang, Liu, Hua, Cao, Yang: FedL2G: Learning to Guide Local Training in Heterogeneous
-Federated Learning, 2024, https://arxiv.org/abs/2410.06490. Client i holds a few examples
-back as its quiz. With guiding vectors v_j of the server, of features or logits f_i(x)
-(FedL2G-f, FedL2G-l), it trains on the others (study),
+Federated Learning, 2024, https://arxiv.org/abs/2410.06490. Client i holds a few
+examples back as its quiz. With guiding vectors v_j of the server, of features or logits
+f_i(x) (FedL2G-f, FedL2G-l), it trains on the others (study),
 
     loss = CE + mean over dimensions of (f_i(x) - v_y)^2
 
