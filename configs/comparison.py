@@ -38,7 +38,7 @@ CELLS = {  # every method, and the fields that some methods need
     "tinyproto_ft": {**CPS, **ON_FEDTGP, "method.mu": 1.5e-4},
     "cps_ppa_cpkd": BLOCKS,  # on FedProto
     "cps_ppa_cpkd_ft": {**BLOCKS, **ON_FEDTGP},
-    "refprotofl": {"data.public_share": 0.01},
+    **{name: {"data.public_share": 0.01} for name in ("refprotofl", "fedmd", "feddf")},
     "fedgh": SERVER,
     "fednh": presets.RUN_FIELDS["fednh"],
     "fast": presets.RUN_FIELDS["fast"],

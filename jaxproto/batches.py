@@ -81,7 +81,8 @@ def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batc
     at_B = i * size + jnp.arange(size)
     real = jnp.maximum(data.shard.size, 1)
     mask_B = (at_B < data.shard.size).astype(jnp.float32)
-    return gather_examples(data, order_M[at_B % real], mask_B, key)
+    row_B = order_M[at_B % real]
+    return gather_examples(data, row_B, mask_B, key)._replace(row=row_B)
 
 
 def zeros_for(f: Callable[[], Tree]) -> Tree:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxproto import batches
+from jaxproto import batches, wire
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, correct
 from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tree
@@ -109,14 +109,22 @@ class LocalTask(NamedTuple):
     examples: Examples
 
 
+def receive(method: Method, client: Client, down: Tree) -> tuple[Client, Tree]:
+    """Returns a client after it received a broadcast, and its own message of it."""
+    down = wire.for_client(down, client.id)
+    params = method.receive(client.params, down)
+    norm = method.receive_stats(client.norm, down)
+    return client.replace(params=params, norm=norm), down
+
+
 def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> LocalState:
     """Receives the broadcast, and orders the batches of all epochs."""
     local, (order_key, _) = task.local, _keys(task, client)
     steps = local.steps_per_epoch(shard.size, local.batch_size) * local.epochs
-    params = task.method.receive(client.params, task.down)
-    norm = task.method.receive_stats(client.norm, task.down)
+    client, down = receive(task.method, client, task.down)
+    params, norm = client.params, client.norm
     opt = local.init_opt_state(local.opt, params, client.opt)
-    before = client.replace(params=params, norm=norm, opt=opt, steps=steps)
+    before = client.replace(opt=opt, steps=steps)
     keys = jax.random.split(order_key, local.epochs)
     order_EM = jnp.stack([local.order(key, shard) for key in keys])
     start = LocalState(before, order_EM, params, norm, opt, (), jnp.zeros(()))
@@ -124,7 +132,7 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
 
     def sums_of_first_batch():
         batch = _batch(task, start, shard, 0)
-        return loss(params, norm, batch, task.down, before)[1].sums
+        return loss(params, norm, batch, down, before)[1].sums
 
     return start._replace(sums=batches.zeros_for(sums_of_first_batch))
 
@@ -140,8 +148,9 @@ def local_step(
     """Takes local step `s`, from 0; the body of a loop over the steps."""
     del client  # `now.before` is the client after `receive`
     loss = task.local.gradient(partial(task.method.loss, task.net))
+    down = wire.for_client(task.down, now.before.id)
     batch = _batch(task, now, shard, s)
-    (value, aux), grads = loss(now.params, now.norm, batch, task.down, now.before)
+    (value, aux), grads = loss(now.params, now.norm, batch, down, now.before)
     part = partial(trained_part, task.method.trainable, s, now.before.steps)
     grads = part(task.method.transform_grads(grads))
     updates, opt = task.local.opt.update(grads, now.opt, now.params)
@@ -175,11 +184,11 @@ def finish_local_training(
     del client
     before, _, params, norm, opt, sums, loss = state
     after = before.replace(params=params, norm=norm, opt=opt)
-    data = Data(task.examples, shard)
-    up, memory = task.method.upload(task.net, before, after, data, task.down, sums)
+    data, down = Data(task.examples, shard), wire.for_client(task.down, before.id)
+    up, memory = task.method.upload(task.net, before, after, data, down, sums)
     if task.method.release is not None:
         key = jax.random.fold_in(_client_key(task, before), RELEASE)
-        up = task.method.release(task.net, after, data, up, task.down, key)
+        up = task.method.release(task.net, after, data, up, down, key)
     return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
 
 
@@ -188,7 +197,9 @@ def _batch(task: LocalTask, now: LocalState, shard: Shard, s) -> Batch:
     steps = jnp.maximum(now.before.steps // task.local.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
     data, order_M = Data(task.examples, shard), now.order[s // steps]
-    return batches.training_batch(data, order_M, s % steps, task.local.batch_size, key)
+    size = task.local.batch_size
+    batch = batches.training_batch(data, order_M, s % steps, size, key)
+    return batch._replace(step=jnp.asarray(s))
 
 
 def _keys(task: LocalTask, client: Client):
@@ -210,6 +221,7 @@ def correct_predictions(
 
     A score of -inf (no prototype) or nan is never correct.
     """
+    down = wire.for_client(down, client.id)
     by_rule = method.predict(net, client, batch.x, down)
     return {rule: correct(scores, batch.y) for rule, scores in by_rule.items()}
 
@@ -230,6 +242,7 @@ def evaluate_client(
     spec: EvaluationSpec,
 ):
     """Returns the sums of one client: {rule: {metric: tree}}."""
+    down = wire.for_client(down, client.id)
 
     def f(batch):
         by_rule = method.predict(net, client, batch.x, down)

@@ -22,6 +22,7 @@ from jaxproto.client import (
     init_client,
     local_step,
     num_steps,
+    receive,
 )
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.kept_state import STATEFUL, KeptState
@@ -97,9 +98,9 @@ class Model(NamedTuple):
 class Broadcast(NamedTuple):
     """Message of the server to every participant, with its size."""
 
-    message: Tree  # as clients have it, after the wire
-    scalars: Array  # []
-    bytes: Array  # [] on the wire
+    message: Tree  # after the wire, with the rows of all clients
+    scalars: Array  # [] that a client gets, or each [N]
+    bytes: Array  # of these on the wire
 
 
 class RoundInputs(NamedTuple):
@@ -198,8 +199,7 @@ def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
     """Returns the message of the server, before training or between two exchanges."""
     message = method.broadcast(server)
     packed = lax.optimization_barrier(wire.pack(message, formats.down))
-    size = wire.scalars(message), wire.message_bytes(packed)
-    return Broadcast(wire.unpack(packed), *size)
+    return Broadcast(wire.unpack(packed), *wire.broadcast_sizes(message, packed))
 
 
 def train_cohort(
@@ -256,14 +256,12 @@ def pre_upload_cohort(
     shards: Shard,
 ) -> tuple[Uploads, PreReport]:
     """Computes the messages that clients send before they train."""
-    method, down = inputs.method, inputs.down
+    method = inputs.method
     trains_R = gather.participation_flags(inputs.participants, clients.id).trains
     begin = cohort.kept_state.restore(method, cohort.net, clients)
 
     def one(client, shard, trains):
-        params = method.receive(client.params, down)
-        norm = method.receive_stats(client.norm, down)
-        client = client.replace(params=params, norm=norm)
+        client, down = receive(method, client, inputs.down)
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, inputs.formats.up)
         size = wire.scalars(message), wire.message_bytes(packed)

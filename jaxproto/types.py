@@ -59,6 +59,13 @@ class Statistics(flax.struct.PyTreeNode):
     value: Tree
 
 
+class PerClient(flax.struct.PyTreeNode):
+    """Rows in a broadcast, of which every client receives one: arrays or `Top`."""
+
+    value: Tree  # [L, ...]
+    row: ArrayLike | None = None  # [N] by client id; None: its id
+
+
 class Client(flax.struct.PyTreeNode):
     """State of a client between rounds; K of them share a leading axis."""
 
@@ -99,12 +106,14 @@ class Data(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Examples of one local step, and the key of the step (for dropout)."""
+    """Examples of a local step; those of an evaluation have no key, row and step."""
 
     x: Array  # [B, ...] float32, normalised (tokens stay int32)
     y: Array  # [B] int32
     mask: Array  # [B] 1.0 for examples that count in losses and prototypes, else 0.0
-    key: Array | None = None
+    key: Array | None = None  # for dropout
+    row: Array | None = None  # [B] positions among the client's examples
+    step: Array | None = None  # [] local steps of the round before this one
 
 
 class NetOutput(NamedTuple):

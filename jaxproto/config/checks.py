@@ -18,6 +18,7 @@ from jaxproto.config.fields import (
     flatten,
     nested,
 )
+from jaxproto.config.registries import arguments
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
 from jaxproto.hyperparameters import MAX_INT, Range
@@ -141,13 +142,14 @@ def check_together(config):
     num_evaluated(config)
     metrics_by_name(config.eval.metrics)
     shared = config.data.public_share or config.data.public_source
-    needs_public = config.method.get("anchors", "none") != "none"
+    needs_public = "public" in arguments(METHODS[config.method.name])
+    needs_public |= config.method.get("anchors", "none") != "none"
     if config.data.name == registry.NODES and (needs_public or shared):
         raise UserError(
             f"data.name=nodes: every example belongs to a node, but "
             f"data.public_share={config.data.public_share}, data.public_source="
-            f"{config.data.public_source!r} and the anchors of "
-            f"{config.method.name} need public ones; set these to 0, '' and none."
+            f"{config.data.public_source!r} and {config.method.name} need public ones; "
+            "set these to 0 and '', method.anchors to none or another method."
         )
     if config.data.name == registry.NODES and config.data.tokens:
         raise UserError(
@@ -167,7 +169,7 @@ def check_together(config):
         )
     if needs_public and not shared:
         raise UserError(
-            f"{config.method.name} with method.anchors={config.method.anchors} needs "
-            "public examples, but data.public_share is 0.0 and data.public_source is "
-            "empty; set data.public_share such as 0.01, or method.anchors to none."
+            f"{config.method.name} needs public examples, but data.public_share is 0.0 "
+            "and data.public_source is empty; set data.public_share such as 0.01, or "
+            "for refprotofl method.anchors to none."
         )

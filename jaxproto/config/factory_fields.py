@@ -32,6 +32,7 @@ HELP = {  # hyper-parameter -> meaning, in every method that has it
     "budget": "share of the adapter's coordinates that are uploaded",
     "adapter_dim": "width of the adapter and of its prototypes",
     "anchors": "external prototypes of public examples, or none",
+    "guide": "what follows the guiding vectors: features, or logits",
     "backbone": "train a client's own network, or leave it as it begins",
     "tau": "maximum margin between prototypes",
     "server_epochs": "epochs of the server's training",

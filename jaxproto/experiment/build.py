@@ -110,7 +110,8 @@ def experiment(
     cohorts = build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
     privacy.check_networks(config.privacy.unit, cohorts)
-    parts = partial(build_parts, config, spec, num_examples, network)
+    public = public_inputs(dataset)
+    parts = partial(build_parts, config, spec, num_examples, network, public)
     built = parts({})
     method, sampler = built.method, built.sampler
     plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
@@ -187,13 +188,14 @@ def build_parts(
     config: ml_collections.ConfigDict,
     spec: Spec,
     num_examples: int,
-    network: Callable[[str], Net],
+    network: Callable[..., Net],
+    public: np.ndarray | None,
     values: Floats,
 ) -> Parts:
     """Builds method, local training and sampler, with some floats replaced.
 
     Args:
-      num_examples, network: as in `build_method`.
+      num_examples, network, public: as in `build_method`.
       values: dotted path -> float or traced scalar that replaces the configuration's.
 
     Raises:
@@ -201,7 +203,8 @@ def build_parts(
     """
     config = replace_floats(config, values)
     try:
-        method = build_method(config.method, spec, num_examples, config, network)
+        given = num_examples, config, network, public
+        method = build_method(config.method, spec, *given)
         parts = Parts(
             method=robustness.with_robustness(method, config),
             local=privacy.private_local_training(config, build_local_training(config)),
@@ -231,7 +234,8 @@ def build_method(
     spec: Spec,
     num_examples: int = 0,
     run=None,
-    network: Callable[[str], Net] | None = None,
+    network: Callable[..., Net] | None = None,
+    public: np.ndarray | None = None,
 ) -> Method:
     """Builds the method of a configuration.
 
@@ -242,6 +246,7 @@ def build_method(
       run: the full configuration, for `registries.INHERITED_VALUES` and
         `DERIVED_ARGUMENTS`.
       network: name -> network, for a method with a network of its own.
+      public: inputs of the public examples, for an argument of that name.
     """
     name = choose_from("method", config.name, METHODS)
     arguments: dict[str, Any] = {}
@@ -252,7 +257,9 @@ def build_method(
         elif key in NETWORKS:
             if network is None:
                 raise ValueError(f"method {name!r} has a network: give `network`")
-            arguments[key] = network(choose_from(f"method.{key}", value, models.NETS))
+            value, dim = choose_from(f"method.{key}", value, models.NETS), spec.feat_dim
+            own = {"feat_dim": min(config.aux_dim, dim)} if "aux_dim" in config else {}
+            arguments[key] = network(value, **own)
         elif key != "name":
             arguments[key] = value
     if arguments.get("num_examples") == 0:
@@ -266,6 +273,8 @@ def build_method(
     arguments |= {
         k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters
     }
+    if "public" in parameters:
+        arguments["public"] = public
     arguments = registries.group_arguments(METHODS[name], arguments)
     return dataclasses.replace(make_method(name, spec, arguments), name=name)
 
@@ -282,6 +291,11 @@ def network_factory(
         compute_dtype=compute_dtype,
         vocab_size=len(dataset.tokens) or None,
     )
+
+
+def public_inputs(dataset: Dataset) -> np.ndarray | None:
+    """Returns the inputs of the public examples [P, ...]; None without any."""
+    return None if dataset.public is None else np.asarray(dataset.x[dataset.public])
 
 
 def examples(dataset: Dataset) -> Examples:

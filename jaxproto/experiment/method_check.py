@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxproto import batches
+from jaxproto import batches, wire
 from jaxproto.client import LocalTraining, trained_part
 from jaxproto.errors import (
     UserError,
@@ -82,7 +82,7 @@ def check_method(
     key = jax.eval_shape(jax.random.key, 0)
 
     server = trace("init_server", key, net=net)
-    down = trace("broadcast", server)
+    down = jax.eval_shape(partial(wire.for_client, id=0), trace("broadcast", server))
     new = trace("init_client", key, net=net, kind=_tuple("params, norm, memory"))
     params, norm, _ = new
     _same(method, "receive", trace("receive", params, down), params, "init_client")
@@ -134,7 +134,8 @@ def check_method(
 
 def _batch(data: Data, key):
     position = jnp.arange(EXAMPLES)
-    return batches.gather_examples(data, position, jnp.ones(EXAMPLES), key)
+    batch = batches.gather_examples(data, position, jnp.ones(EXAMPLES), key)
+    return batch._replace(row=position, step=jnp.int32(0))
 
 
 def _loss(loss: Callable, *args):

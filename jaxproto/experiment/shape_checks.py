@@ -12,6 +12,7 @@ from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.metrics.shape_check import check_metric
 from jaxproto.types import Client, Net, Spec, Tree
+from jaxproto.wire import for_client
 
 
 def check_cohorts(
@@ -36,7 +37,7 @@ def check_cohorts(
         _check_features(cohort, spec, x)
     key = jax.eval_shape(lambda: jax.random.key(0))
     server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
-    down = jax.eval_shape(method.broadcast, server)
+    down = jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))

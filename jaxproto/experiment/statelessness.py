@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import batches
+from jaxproto import batches, wire
 from jaxproto.client import (
     LocalTask,
     LocalTraining,
@@ -19,6 +19,7 @@ from jaxproto.client import (
     finish_local_training,
     init_client,
     local_step,
+    receive,
 )
 from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
@@ -84,11 +85,8 @@ def upload_depends_on_state(
         session = begin_local_training(task, client, shard)
         step = partial(local_step, task, client, shard)
         session = jax.lax.fori_loop(0, 2, step, session)
-        received = client.replace(
-            params=method.receive(client.params, down),
-            norm=method.receive_stats(client.norm, down),
-        )
-        before = method.pre_upload(net, received, Data(examples, shard), down)
+        received, own = receive(method, client, down)
+        before = method.pre_upload(net, received, Data(examples, shard), own)
         return finish_local_training(task, session, client, shard)[1:], before
 
     return _reads_client(train, shapes)
@@ -105,7 +103,8 @@ def predict_two_examples(
     """Returns a client's predictions of two examples by one rule, or by all."""
     data, two = Data(examples, shard), jnp.arange(2)
     batch = batches.gather_examples(data, two, jnp.ones(2))
-    predictions = method.predict(net, client, batch.x, down)
+    own = wire.for_client(down, client.id)
+    predictions = method.predict(net, client, batch.x, own)
     return predictions[rule] if rule else predictions
 
 

@@ -7,7 +7,7 @@ and the second the other fields, so that each field is sent once.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from importlib import metadata
 
@@ -15,6 +15,7 @@ import jax
 import ml_collections
 
 from jaxproto import wire
+from jaxproto.client import receive
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import two_examples
@@ -69,10 +70,10 @@ class Messages:
 
     @cached_property
     def down_shapes(self) -> Tree:
-        """Returns the shapes of the packed broadcast."""
+        """Returns the shapes of the packed broadcast of one client."""
         method, net = self.exp.method, self.exp.cohorts[0].net
         server = jax.eval_shape(partial(method.init_server, net), jax.random.key(0))
-        return jax.eval_shape(self.pack, server)
+        return jax.eval_shape(lambda a: wire.for_client(self.pack(a), 0), server)
 
     def pack(self, server: Tree) -> Tree:
         """Returns the packed broadcast."""
@@ -103,6 +104,14 @@ class Messages:
         """Encodes a packed message of a round and a sender; see `decode`."""
         form = getattr(self.exp.formats, way)
         return codec.encode(jax.device_get(packed), form, _about(r, sender))
+
+    def encode_for(self, packed: Tree, r: int) -> Callable[[int], bytes]:
+        """Returns a function of a client id: its message of a packed broadcast."""
+        packed = jax.device_get(packed)
+        if jax.tree.structure(wire.for_client(packed, 0)) == jax.tree.structure(packed):
+            data = self.encode(packed, "down", r)
+            return lambda id: data
+        return lambda id: self.encode(wire.for_client(packed, id), "down", r)
 
     def decode(
         self, data: bytes, like: Tree, way: str, r: int, sender: int = SERVER
@@ -136,11 +145,8 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
     args = statelessness.client_shapes(method, net, local, classes, shapes, 2)
 
     def first(client, down, examples, shard):
-        received = client.replace(
-            params=method.receive(client.params, down),
-            norm=method.receive_stats(client.norm, down),
-        )
-        return method.pre_upload(net, received, Data(examples, shard), down)
+        received, own = receive(method, client, down)
+        return method.pre_upload(net, received, Data(examples, shard), own)
 
     is_used = statelessness.inputs_used(first, *args)
     marks = jax.tree.unflatten(jax.tree.structure(args), is_used)

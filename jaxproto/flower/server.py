@@ -130,10 +130,10 @@ class Server(Engine):
           UserError: no client replied.
         """
         evaluated = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
-        data = self.messages.encode(self.pack(model.server), "down", r)
+        data = self.messages.encode_for(self.pack(model.server), r)
         connected = evaluated & self.link.members()
         requests: dict[int, Payload] = {
-            i: {"round": r, "down": data} for i in sorted(connected)
+            i: {"round": r, "down": data(i)} for i in sorted(connected)
         }
         parse = self.parser.evaluation
         replies = self._answers("evaluate", r - 1, requests, parse)
@@ -174,10 +174,10 @@ class Server(Engine):
         self, stage: str, r: int, participants: Participation, down: Tree
     ) -> tuple[dict[int, Tree], Report]:
         """Returns the accepted uploads and the reports of the participants."""
-        data = self.messages.encode(down, "down", r)
+        data = self.messages.encode_for(down, r)
         requests: dict[int, Payload] = {
-            int(i): {"round": r, "down": data, "reports": bool(participants.reports[i])}
-            for i in np.flatnonzero(participants.trains)
+            i: {"round": r, "down": data(i), "reports": bool(participants.reports[i])}
+            for i in np.flatnonzero(participants.trains).tolist()
         }
         parse = partial(self.parser.update, stage)
         updates = self._answers(stage, r, requests, parse)

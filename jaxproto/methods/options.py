@@ -8,6 +8,7 @@ from jaxproto.methods import (
     fast,
     fedavg,
     feddistill,
+    fedl2g,
     fednova,
     fedproto,
     fedtgp,
@@ -92,6 +93,10 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "trained": refprotofl.TRAINED,
         "frozen": refprotofl.FROZEN,
     },
+    "guide": {  # of FedL2G
+        "features": fedl2g.features,
+        "logits": fedl2g.logits,
+    },
     "anchors": {
         "external": refprotofl.EXTERNAL,
         "none": refprotofl.NONE,
@@ -108,6 +113,7 @@ INHERITED_FIELDS = {
 DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
     "num_clients": lambda run, fields: run.data.clients,
+    "inner_rate": lambda run, fields: run.optimizer.learning_rate,
     "sgd": lambda run, fields: scaffold.constant_descent(
         run.optimizer, run.local.optimizer_state
     ),

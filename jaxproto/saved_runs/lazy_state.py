@@ -7,6 +7,7 @@ import jax
 import ml_collections
 import numpy as np
 
+from jaxproto.client import receive
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
@@ -110,8 +111,7 @@ def client_at_round_start(
 ) -> Client:
     """Returns a client that keeps nothing as it begins a round."""
     client = cohort.kept_state.restore(method, cohort.net, client)
-    params = method.receive(client.params, down)
-    return client.replace(params=params, norm=method.receive_stats(client.norm, down))
+    return receive(method, client, down)[0]
 
 
 class Clients(Sequence[SavedClient]):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, models
+from jaxproto import batches, models, wire
 from jaxproto.client import (
     LocalTask,
     begin_local_training,
@@ -174,7 +174,7 @@ def rules_using_broadcast(
     """Returns whether each rule reads the broadcast."""
 
     def scores(client, down, x, rule):
-        x = batches.normalise_inputs(x)
+        x, down = batches.normalise_inputs(x), wire.for_client(down, client.id)
         return tools.method.predict(tools.net, client, x, down)[rule]
 
     inputs = client, down, jnp.asarray(x)

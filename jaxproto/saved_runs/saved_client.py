@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import batches
+from jaxproto import batches, wire
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.method import Method
@@ -55,7 +55,8 @@ def compile_client(
     """Returns the functions of one architecture."""
 
     def scores(client, down, x):
-        return method.predict(net, client, batches.normalise_inputs(x), down)
+        own = wire.for_client(down, client.id)
+        return method.predict(net, client, batches.normalise_inputs(x), own)
 
     def features(client, x):
         return method.features(net, client, batches.normalise_inputs(x))

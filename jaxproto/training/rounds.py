@@ -57,7 +57,7 @@ class RoundOutputs(NamedTuple):
     """Outputs of the programs of a round, on the host."""
 
     participants: Participation
-    scalars_down: ArrayLike  # of the broadcast
+    scalars_down: ArrayLike  # of the broadcast, or [N]
     bytes_down: ArrayLike
     reports: list[Report]  # per cohort and lane
     pre_reports: list[PreReport]  # per cohort and lane; empty with one exchange
@@ -231,12 +231,13 @@ def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     up = np.zeros(clients + 1, np.int64)  # the last entry is of unused rows
     for p in sent:
         np.add.at(up, p.id, p.bytes)
-    up, down = up[:clients], trains * int(outputs.bytes_down)
+    up, down = up[:clients], trains * np.asarray(outputs.bytes_down, np.int64)
+    scalars_down = trains * np.asarray(outputs.scalars_down, np.int64)
     return RoundSummary(
         loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
         participants=int(trains.sum()),
         scalars_up=sum(int(p.scalars.sum()) for p in sent),
-        scalars_down=int(outputs.scalars_down) * int(trains.sum()),
+        scalars_down=int(scalars_down.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),
         bytes_by_client={"up": up, "down": down},

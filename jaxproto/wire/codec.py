@@ -110,8 +110,8 @@ def check_roundtrip(packed: Tree, size: int, form: str):
 
 
 def check_broadcast(down: Tree, form: str):
-    """Checks the broadcast by `check_roundtrip`; raises Mismatch."""
-    packed = wire.pack(down, form)
+    """Checks client 0's message by `check_roundtrip`; raises Mismatch."""
+    packed = wire.for_client(wire.pack(down, form), 0)
     check_roundtrip(packed, int(wire.message_bytes(packed)), form)
 
 

@@ -12,6 +12,9 @@ A message is a tree of arrays, `Protos` and `Top`:
   indices of them, whichever is cheaper.
 - other arrays: every element; booleans as bits, integers as they are.
 
+A broadcast may have `PerClient` besides: rows of arrays and `Top`, of which a client
+gets one (`for_client`).
+
 Values travel as float32, float16, bfloat16, or int8 with one float32 scale per row (the
 last axis), scale = max |row| / 127. A value that is not finite, or beyond float16's
 range, arrives as one that is not finite: a run that diverges is noticed.
@@ -30,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.types import Array, Protos, Top, Tree
+from jaxproto.types import Array, PerClient, Protos, Top, Tree
 
 FORMATS = ("float32", "float16", "bfloat16", "int8")
 HEADER = 12  # bytes of a message before its payload: see codec.py
@@ -59,6 +62,33 @@ class Scaled(flax.struct.PyTreeNode):
 def is_message_node(node) -> bool:
     """Returns whether a node of a message is sent as one part."""
     return isinstance(node, Protos | Top | Scaled)
+
+
+def _is_per_client(node) -> bool:
+    return isinstance(node, PerClient)
+
+
+def for_client(broadcast: Tree, id: Array | int) -> Tree:
+    """Returns the message that a client gets: its own row in place of `PerClient`."""
+
+    def one(part):
+        if not _is_per_client(part):
+            return part
+        row = id if part.row is None else jnp.asarray(part.row)[id]
+        return jax.tree.map(lambda rows: rows[row], part.value)
+
+    return jax.tree.map(one, broadcast, is_leaf=_is_per_client)
+
+
+def broadcast_sizes(message: Tree, packed: Tree) -> tuple[Array, Array]:
+    """Returns scalars and bytes of what a client gets, of each [N] with `PerClient`."""
+
+    def of(id):
+        return scalars(for_client(message, id)), message_bytes(for_client(packed, id))
+
+    parts = jax.tree.leaves(message, is_leaf=_is_per_client)
+    rows = [jax.tree.leaves((a.row, a.value))[0] for a in parts if _is_per_client(a)]
+    return jax.vmap(of)(jnp.arange(len(rows[0]))) if rows else of(0)
 
 
 def pack(message: Tree, form: str) -> Tree:

@@ -19,7 +19,7 @@ from jaxproto.methods import METHODS
 from jaxproto.methods.fednova import LocalDescent
 from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.summary import nominal_cost
-from jaxproto.types import Batch, Client
+from jaxproto.types import Batch, Client, Spec
 from jaxproto.wire import codec
 
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -34,6 +34,7 @@ def silent(key, clients, r):
     return participation.Participation(jnp.ones(clients, bool), jnp.arange(clients) < 4)
 
 
+PUBLIC = np.random.default_rng(1).normal(size=(7, toys.INPUT)).astype(np.float32)
 TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
     "tinyproto": {"s": 6, "mu": 0.04, "lam": 5.0},  # 5 / 60 and 10 grow without end
     "cps_ppa_cpkd": {"s": 6, "num_examples": 60, "lam": 5.0},
@@ -46,6 +47,12 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
     "scaffold": {"sgd": LocalDescent(0.05, 0.0)},  # that of the toys
     "fpl": {"num_clients": 6},
     "fedpcl": {"num_clients": 6},
+    "fedpac": {"num_clients": 6},
+    "heterofl": {"num_clients": 6, "levels": 2},
+    "fedmd": {"public": PUBLIC},
+    "feddf": {"public": PUBLIC, "server_epochs": 5},
+    "fedmrl": {"aux": toys.net(12, Spec(5, 4)), "aux_dim": 4},
+    "fedl2g": {"quiz": 2, "study": 4},
     "fast": {"q": 0.0},  # whoever the law of a test brings
 }
 WIDE = ((16, (0, 1, 2, 3, 4, 5)),)
@@ -200,11 +207,12 @@ def test_measured_cost_is_the_nominal_formula(name):
     count_KC = toys.counts(examples, rows, range(6))
     assert count_KC.sum(0).all()  # every class is somewhere
     classes_K = (count_KC > 0).sum(1).tolist()
-    down = int(wire.scalars(method.broadcast(r.server)))
+    message = wire.for_client(method.broadcast(r.server), 0)
+    down = int(wire.scalars(message))
     measured = int(np.sum(r.report.scalars) + np.sum(r.pre_upload.scalars)) + 6 * down
     paper = sized(FORMULA.get(name, name))
     formula = nominal_cost.nominal(paper, toys.net(8), classes_K)
-    sent = (method.broadcast(r.server), jax.tree.map(lambda a: a[0], r.report.up))
+    sent = (message, jax.tree.map(lambda a: a[0], r.report.up))
     alone = sum(np.ndim(a) == 0 for a in jax.tree.leaves(sent))
     assert measured == formula + 6 * (alone + BEYOND.get(name, 0))
 
@@ -233,7 +241,8 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
         packed = [[wire.pack(m, mode) for m in messages] for mode in lossy]
         return packed, [list(map(wire.message_bytes, p)) for p in packed]
 
-    messages = (*wire.unpack(up), method.broadcast(r.server), method.setup)
+    down = wire.for_client(method.broadcast(r.server), 0)
+    messages = (*wire.unpack(up), down, method.setup)
     packed, sizes = jax.device_get(pack(messages))
     for mode, some, size in zip(lossy, packed, sizes, strict=True):
         for message, counted in zip(some, size, strict=True):
@@ -251,24 +260,25 @@ def test_the_calculator_counts_what_a_round_moves(name):
     found = cost.message_sizes(method, group.net, toys.SPEC, count_KC, like=like)
     down = method.broadcast(r.server)
     twice = method.pre_upload is not no_pre_upload
-    size = int(wire.message_bytes(wire.pack(down, "float32"))) + twice * wire.HEADER
+    sizes = wire.broadcast_sizes(down, wire.pack(down, "float32"))
     reported = r.report.scalars + r.pre_upload.scalars
     assert found.scalars[0].tolist() == reported.tolist()
     assert found.bytes[0].tolist() == (r.report.bytes + r.pre_upload.bytes).tolist()
-    assert (found.scalars[1], found.bytes[1]) == (int(wire.scalars(down)), size)
+    assert np.array_equal(found.scalars[1], sizes[0])
+    assert np.array_equal(found.bytes[1], sizes[1] + twice * wire.HEADER)
 
 
 @every_method
 def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     """RefProtoFL weights classes without public examples by |D_kc| (Eq. 15).
 
-    FedNH weights directions by n_ik, FedHP prototypes by n_ij.
+    FedNH weights directions by n_ik, FedHP and FedPAC prototypes by n_ij.
     """
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
     fields = disclosure.message_fields(make(name), toys.net(16), toys.SPEC, *like)
     counts = [(f.way, f.name) for f in fields if f.reveals == disclosure.COUNTS]
     needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
-    needed |= {"fedhp": ("up", "count")}
+    needed |= {"fedhp": ("up", "count"), "fedpac": ("up", "protos.count")}
     assert counts == [needed.get(name)] * (name in needed)
     assert not any(f.shape == (16,) for f in fields)  # of statistics
     shared = make(name).homogeneous
@@ -289,8 +299,9 @@ def test_floats_may_be_traced(name):
         count_C, zero = jnp.ones(toys.SPEC.num_classes), jnp.zeros((), jnp.int32)
         client = Client(params, norm, (), memory, count_C, zero, zero)
         examples, _ = toys.pool_and_rows()
-        batch = Batch(examples.x[:4], examples.y[:4], jnp.ones(4), jax.random.key(2))
-        down = method.broadcast(server)
+        four = examples.x[:4], examples.y[:4], jnp.ones(4), jax.random.key(2)
+        batch = Batch(*four, row=jnp.arange(4), step=zero)
+        down = wire.for_client(method.broadcast(server), 0)
         return method.loss(net, params, norm, batch, down, client)[0]
 
     assert np.isfinite(loss({k: jnp.float32(v) for k, v in floats.items()}))
@@ -313,7 +324,7 @@ def test_every_rule_counts_correct_predictions_in_every_form(name):
 @every_method
 def test_a_configuration_makes_the_method_and_an_unknown_argument_is_named(name):
     c = config.experiment(name, "digits")
-    network = {"network": lambda name: toys.net(12)}
+    network = {"network": lambda name, feat_dim=8: toys.net(12, Spec(5, feat_dim))}
     method = build.build_method(c.method, toys.SPEC, num_examples=60, **network)
     assert isinstance(method, Method)
     c.unlock()

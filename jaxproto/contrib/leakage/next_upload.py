@@ -24,6 +24,7 @@ from jaxproto.client import (
     finish_local_training,
     local_step,
     num_steps,
+    receive,
 )
 from jaxproto.config import privacy
 from jaxproto.errors import UserError
@@ -197,11 +198,8 @@ def simulate_client(
       steps: Maximum number of local steps; 0 is those of the client.
     """
     method = task.method
-    received = client.replace(
-        params=method.receive(client.params, first),
-        norm=method.receive_stats(client.norm, first),
-    )
-    early = method.pre_upload(task.net, received, Data(task.examples, shard), first)
+    received, own = receive(method, client, first)
+    early = method.pre_upload(task.net, received, Data(task.examples, shard), own)
     start = begin_local_training(task, client, shard)
     unreleased = task._replace(method=dataclasses.replace(method, release=None))
     _, idle, _ = finish_local_training(unreleased, start, client, shard)

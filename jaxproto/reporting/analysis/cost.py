@@ -122,7 +122,7 @@ def round_messages(
     return Traffic(
         pre_uploads=first.up,
         up=uploads.up,
-        down=wire.pack(method.broadcast(server), formats.down),
+        down=wire.for_client(wire.pack(method.broadcast(server), formats.down), 0),
         scalars=(report.scalars + pre_report.scalars, down.scalars),
         bytes=(report.bytes + pre_report.bytes, down.bytes + halves),
     )
@@ -166,9 +166,9 @@ def cost_of(exp: Experiment) -> Cost:
     return Cost(
         nominal=nominal(exp.method, net, classes_K),
         scalars_up=int(sizes.scalars[0].sum()),
-        scalars_down=int(sizes.scalars[1]) * clients,
+        scalars_down=int(np.broadcast_to(sizes.scalars[1], clients).sum()),
         bytes_up=int(sizes.bytes[0].sum()),
-        bytes_down=int(sizes.bytes[1]) * clients,
+        bytes_down=int(np.broadcast_to(sizes.bytes[1], clients).sum()),
         once=int(wire.message_bytes(setup)) * clients,
     )
 
@@ -201,7 +201,8 @@ def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment |
         fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            method = build.build_method(fields, exp.spec, examples, config, network)
+            given = examples, config, network, build.public_inputs(exp.dataset)
+            method = build.build_method(fields, exp.spec, *given)
             experiments[name] = changed = exp._replace(method=method)
             build.check_experiment(changed)
         except UserError as e:

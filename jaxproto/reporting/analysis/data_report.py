@@ -198,7 +198,8 @@ def costs(
         fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            method = build.build_method(fields, exp.spec, examples, config, network)
+            given = examples, config, network, build.public_inputs(exp.dataset)
+            method = build.build_method(fields, exp.spec, *given)
         except UserError as e:
             texts[name] = str(e)
             continue

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import batches, federation, plots
+from jaxproto import batches, federation, plots, wire
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.cohorts import Cohort
 from jaxproto.reporting.figures import selected_runs
@@ -70,7 +70,8 @@ def _program(run: RestoredRun, cohort: Cohort, down):
 
     @jax.jit
     def predict(client, batch):
-        scores = run.exp.method.predict(cohort.net, client, batch.x, down)
+        own = wire.for_client(down, client.id)
+        scores = run.exp.method.predict(cohort.net, client, batch.x, own)
         return {
             k: _best(s)
             for k, s in scores.items()

@@ -55,11 +55,10 @@ def cost(name: str, spec: Spec, args) -> int:
     if "masks" in run.method:
         run.method.masks = "block_exact"  # as long as free ones, and made much faster
 
-    def network(name: str) -> Net:
+    def network(name: str, feat_dim: int = spec.feat_dim) -> Net:
         """Returns a network for the images and the dimensions of this point."""
-        classes, dim = spec
-        shape = tuple(args.image)
-        return models.build(name, input_shape=shape, num_classes=classes, feat_dim=dim)
+        sizes = {"num_classes": spec.num_classes, "feat_dim": feat_dim}
+        return models.build(name, input_shape=tuple(args.image), **sizes)
 
     method = build_method(run.method, spec, 1, run, network)
     scalars = nominal_cost.nominal(method, network(args.network), [spec.num_classes])

@@ -1,0 +1,42 @@
+"""FedDF: FedAvg whose mean learns from all networks on public examples.
+
+    python main.py --config=configs/feddf.py                      # digits
+    python main.py --config=configs/feddf.py:fashion_mnist        # with data_dir
+    python main.py --config=configs/feddf.py:cifar10
+
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. The public examples are 5 % of all, taken from the
+clients. Rule `received` evaluates the global network, `head` the client's own network
+after local training.
+"""
+
+from jaxproto import config
+from jaxproto.config import presets
+
+PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "cnn4_d",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "data.public_share": 0.05,
+    "data.public_classes": 1.0,
+    "method.server_batch": 0,
+    "method.server_epochs": 100,
+    "method.server_rate": 0.001,
+    "method.statistics": "local",
+}
+VARIANTS = {**presets.averaging(PUBLIC), "digits": DIGITS}
+
+
+def get_config(arg: str = "digits"):
+    """Returns the configuration of a data set and variants, joined by commas."""
+    return config.experiment("feddf", arg, VARIANTS)

@@ -1,0 +1,38 @@
+"""FedL2G: guiding vectors that are learnt so that following them helps clients.
+
+    python main.py --config=configs/fedl2g.py                      # digits
+    python main.py --config=configs/fedl2g.py:fashion_mnist        # with data_dir
+    python main.py --config=configs/fedl2g.py:cifar10
+
+Rule `head` evaluates the client's own network after local training. For rounds of
+gradients without training before it, set --config.method.warm_up=50. For vectors of
+logits, set --config.method.guide=logits --config.method.server_rate=0.1.
+"""
+
+from jaxproto import config
+
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.guide": "features",
+    "method.quiz": 10,
+    "method.server_rate": 100.0,
+    "method.study": 10,
+    "method.warm_up": 0,
+}
+VARIANTS = {"digits": DIGITS}
+
+
+def get_config(arg: str = "digits"):
+    """Returns the configuration of a data set and variants, joined by commas."""
+    return config.experiment("fedl2g", arg, VARIANTS)

@@ -1,0 +1,42 @@
+"""FedMD: networks of any kind that agree on the scores of public examples.
+
+    python main.py --config=configs/fedmd.py                      # digits
+    python main.py --config=configs/fedmd.py:fashion_mnist        # with data_dir
+    python main.py --config=configs/fedmd.py:cifar10
+
+The public examples are 5 % of all examples, taken from the clients. To use others, set
+--config.data.public_share=0 and --config.data.public_source=npz:PATH. One epoch digests
+scores of public examples, and one revisits the own examples. Rule `head` evaluates the
+client's own network after local training.
+"""
+
+from jaxproto import config
+from jaxproto.config import presets
+
+PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 2,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "data.public_share": 0.05,
+    "data.public_classes": 1.0,
+    "method.digest_share": 0.5,
+}
+VARIANTS = {
+    **{name: {**PUBLIC, "local.epochs": 2} for name in presets.DATASETS},
+    "digits": DIGITS,
+}
+
+
+def get_config(arg: str = "digits"):
+    """Returns the configuration of a data set and variants, joined by commas."""
+    return config.experiment("fedmd", arg, VARIANTS)

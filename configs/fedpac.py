@@ -1,0 +1,37 @@
+"""FedPAC: a shared body, and for each client its own combination of all heads.
+
+    python main.py --config=configs/fedpac.py                      # digits
+    python main.py --config=configs/fedpac.py:fashion_mnist        # with data_dir
+    python main.py --config=configs/fedpac.py:cifar10
+
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `head` evaluates the client's own network after
+local training, `received` its combination of heads on the received body. One epoch
+trains the head, and one the body.
+"""
+
+from jaxproto import config
+from jaxproto.config import presets
+
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "cnn4_d",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 2,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.head_share": 0.5,
+    "method.lam": 1.0,
+}
+VARIANTS = {**presets.averaging({"local.epochs": 2}), "digits": DIGITS}
+
+
+def get_config(arg: str = "digits"):
+    """Returns the configuration of a data set and variants, joined by commas."""
+    return config.experiment("fedpac", arg, VARIANTS)

@@ -1,0 +1,90 @@
+"""FedDF: FedAvg whose mean learns from all networks of the round on public examples.
+
+Lin, Kong, Stich, Jaggi: Ensemble Distillation for Robust Model Fusion in Federated
+Learning, NeurIPS 2020, https://arxiv.org/abs/2006.07242. Clients train as in FedAvg.
+With the networks f_k of the round, the server starts from their mean and takes steps
+on batches d of public examples without labels (Algorithm 1):
+
+    teacher = softmax(1 / m sum_k f_k(d))
+    loss    = KL(teacher | softmax(f(d)))
+
+Deviations (paper / released code,
+https://github.com/epfml/federated-learning-public-code / here), besides FedAvg's:
+- architectures: one student for each / the same / one, as in FedAvg.
+- steps: until the validation loss rests, 10,000 at most / the same / `server_epochs`.
+- optimiser: Adam, 0.001, with a cosine schedule / the same / the same, `server_rate`.
+- BatchNorm on the server: not stated / statistics of the networks / of the batch.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from jaxproto import losses
+from jaxproto.batches import normalise_inputs
+from jaxproto.method import Method
+from jaxproto.methods.fedavg import (
+    Statistical,
+    fedavg,
+    local_statistics,
+    normalise_weights,
+    weighted_mean,
+)
+from jaxproto.methods.fedtgp import ServerTraining
+from jaxproto.types import ArrayLike, Spec
+
+
+def feddf(
+    spec: Spec,
+    *,
+    training: ServerTraining = ServerTraining(server_rate=0.001),
+    public: ArrayLike | None = None,
+    statistics: Statistical = local_statistics,
+) -> Method:
+    """FedDF; FedAvg without public examples.
+
+    Args:
+      spec: number of classes and feature dimension.
+      training: of the mean; its epochs are batches.
+      public: inputs of the public examples [P, ...]. From a configuration they are
+        filled in.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
+    """
+    method = dataclasses.replace(fedavg(spec), title="FedDF")
+    if public is None:
+        return statistics(method)
+    known, steps = jnp.asarray(public), training.server_epochs
+    schedule = optax.cosine_decay_schedule(training.server_rate, max(steps, 1))
+    adam = optax.adam(schedule)
+
+    def update(net, server, up, key):
+        share_K, norm = normalise_weights(up.size > 0), net.init(key)[1]
+        start = weighted_mean(up.params, up.size, server)
+
+        def logits(params, x):
+            return net.apply(params["net"], norm, x, True, key).logits
+
+        def distance(params, x):
+            teacher_BC = jnp.tensordot(
+                share_K, jax.vmap(logits, (0, None))(up.params, x), 1
+            )
+            teacher_BC, ones_B = lax.stop_gradient(teacher_BC), jnp.ones(len(x))
+            kl = losses.kl_mean(teacher_BC, logits(params, x), ones_B)
+            return kl * spec.num_classes
+
+        def step(now, key):
+            params, opt = now
+            row_B = jax.random.randint(key, (training.server_batch,), 0, len(known))
+            grads = jax.grad(distance)(params, normalise_inputs(known[row_B]))
+            updates, opt = adam.update(grads, opt, params)
+            return (optax.apply_updates(params, updates), opt), ()
+
+        first = start, adam.init(start)
+        (end, _), _ = lax.scan(step, first, jax.random.split(key, steps))
+        some = jnp.any(up.size > 0)
+        return jax.tree.map(lambda a, b: jnp.where(some, a, b), end, server)
+
+    return statistics(dataclasses.replace(method, update=update))

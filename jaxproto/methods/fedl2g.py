@@ -1,0 +1,148 @@
+"""FedL2G: guiding vectors that are learnt so that following them helps the clients.
+
+Zhang, Liu, Hua, Cao, Yang: FedL2G: Learning to Guide Local Training in Heterogeneous
+Federated Learning, 2024, https://arxiv.org/abs/2410.06490. Client i holds a few
+examples back as its quiz. With guiding vectors v_j of the server, of features or logits
+f_i(x) (FedL2G-f, FedL2G-l), it trains on the others (study),
+
+    loss = CE + mean over dimensions of (f_i(x) - v_y)^2
+
+then sends the gradient of its quiz loss after one pseudo step with that loss, which
+changes no network, and the server takes a step with their mean:
+
+    g_ij = d CE(w_i - rate d loss(study, v) / d w, quiz) / d v_j
+    v_j  = v_j - server_rate mean of g_ij over the clients whose study batch has class j
+
+In the first rounds the clients send gradients without training (warm-up).
+
+Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here):
+- quiz: the first batch of the client's examples / `quiz` examples evenly spread, every
+  second one of a small client.
+- study batch: random / from round to round the next examples, but those of the quiz.
+- rows sent: of the study batch's classes / of all classes that the client holds.
+- order of batches: that of the data / as other methods.
+- first vectors: N(0, 1) / the same.
+- gradients: clipped to norm 100 / `optimizer.clip_norm`; of the vectors as they are.
+- rounds of warm-up: 50, not counted as rounds / `warm_up`, counted.
+- prediction: own network (`head`).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto import losses
+from jaxproto.batches import gather_examples
+from jaxproto.hyperparameters import Count, NonNegative, Range
+from jaxproto.method import Method
+from jaxproto.methods.local import local
+from jaxproto.types import Array, LossAux, NetOutput, Spec, Top
+
+
+class FedL2GState(NamedTuple):
+    """State of the server, and its broadcast."""
+
+    vectors: Array  # [C, D], of logits [C, C]
+    round: Array  # [] of the state, from 0
+
+
+def features(out: NetOutput) -> Array:
+    """Returns the features of a network's output (FedL2G-f)."""
+    return out.feat
+
+
+def logits(out: NetOutput) -> Array:
+    """Returns the logits of a network's output (FedL2G-l)."""
+    return out.logits
+
+
+def quiz_rows(size: Array, quiz: int) -> Array:
+    """Returns the positions of a client's quiz examples; some may exceed its size."""
+    return jnp.maximum(size // quiz, 2) * jnp.arange(quiz)
+
+
+def fedl2g(
+    spec: Spec,
+    *,
+    guide: Callable[[NetOutput], Array] = features,
+    quiz: Count = 10,
+    study: Count = 10,
+    server_rate: NonNegative = 100.0,
+    warm_up: Annotated[int, Range("from 0 to 1,000,000", 0, 10**6)] = 0,
+    inner_rate: float | Array | None = None,
+) -> Method:
+    """FedL2G.
+
+    Args:
+      spec: number of classes and feature dimension.
+      guide: what follows the vectors, `features` or `logits`.
+      quiz, study: examples of the quiz and of the pseudo step (code: 10).
+      server_rate: learning rate of the guiding vectors (code: 100, of logits 0.1).
+      warm_up: rounds without local training (code: 50).
+      inner_rate: learning rate of the pseudo step; None is 0.01. From a configuration
+        it is the clients'.
+    """
+    rate = 0.01 if inner_rate is None else inner_rate
+
+    def init_server(net, key):
+        del net
+        width = spec.feat_dim if guide is features else spec.num_classes
+        vectors = jax.random.normal(key, (spec.num_classes, width))
+        return FedL2GState(vectors, jnp.int32(0))
+
+    def guided(net, params, norm, batch, vector_CD, mask_B):
+        out = net.apply(params, norm, batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, mask_B)
+        return ce + losses.mse(guide(out), vector_CD[batch.y], mask_B), out.norm
+
+    def loss(net, params, norm, batch, down, client):
+        size, trains = jnp.sum(client.count), down.round >= warm_up
+        held_B = jnp.isin(batch.row, quiz_rows(size.astype(jnp.int32), quiz))
+        mask_B = jnp.where(held_B, 0.0, batch.mask)
+        own = params["net"], norm["net"]
+        value, new = guided(net, *own, batch, down.vectors, mask_B)
+        norm = jax.tree.map(lambda a, b: jnp.where(trains, a, b), new, own[1])
+        return jnp.where(trains, value, 0.0), LossAux({"net": norm})
+
+    def upload(net, before, after, data, down, sums):
+        del before, sums
+        size, own = data.shard.size, (after.params["net"], after.norm["net"])
+        some, held = jnp.maximum(size, 1), quiz_rows(size, quiz)
+        next_row = (down.round * study + jnp.arange(study)) % some
+        studied = ~jnp.isin(next_row, held) & (jnp.arange(study) < size)
+
+        def batch(row_B, mask_B):
+            return gather_examples(data, row_B % some, mask_B.astype(jnp.float32))
+
+        exam, lesson = batch(held, held < size), batch(next_row, studied)
+
+        def quiz_loss(vector_CD):
+            def of_study(params):
+                args = params, own[1], lesson, vector_CD, lesson.mask
+                return guided(net, *args)[0]
+
+            grads = jax.grad(of_study)(own[0])
+            moved = jax.tree.map(lambda w, g: w - rate * g, own[0], grads)
+            out = net.apply(moved, own[1], exam.x, True)
+            return losses.cross_entropy(out.logits, exam.y, exam.mask)
+
+        return Top(jax.grad(quiz_loss)(down.vectors), after.count > 0), after.memory
+
+    def update(net, server, up, key):
+        del net, key
+        studied_C = jnp.sum(jnp.any(up.value != 0, 2), 0)
+        mean_CD = jnp.sum(up.value, 0) / jnp.maximum(studied_C, 1)[:, None]
+        return FedL2GState(server.vectors - server_rate * mean_CD, server.round + 1)
+
+    return dataclasses.replace(
+        local(spec),
+        init_server=init_server,
+        loss=loss,
+        upload=upload,
+        update=update,
+        title="FedL2G",
+        nominal=None,
+    )

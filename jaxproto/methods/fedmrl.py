@@ -1,0 +1,93 @@
+"""FedMRL: a small shared network whose features are fused with the client's own.
+
+Yi, Yu, Ren, Wang, Liu, Li: Federated Model Heterogeneous Matryoshka Representation
+Learning, NeurIPS 2024, https://arxiv.org/abs/2406.00488. With features g of the shared
+network, d' of them, and f of the client's, d of them, a projector P of the client fuses
+both to r of d entries. The head of the shared network sees the first d' of them:
+
+    r    = P [g, f]
+    loss = CE(head_shared(r[:d']), y) + CE(head_own(r), y)
+
+The shared network is averaged as in FedAvg.
+
+Deviations (paper / HtFLlib, https://github.com/TsingZ0/HtFLlib / here):
+- weights of both terms: 1 / 1 / 1.
+- d': several / 128 of 512 / `aux_dim`, d at most.
+- projector: one linear layer / the same / the same.
+- shared network: a small CNN / the first of the group, or a small CNN / `aux`.
+- mean: weighted by examples / plain / weighted by examples.
+- BatchNorm statistics of the shared network: not stated / every round those of the
+  server / each client's own.
+- prediction: r with the own head / the same / that (`head`), and r[:d'] with the head
+  of the shared network (`aux`).
+"""
+
+import jax
+from jax import numpy as jnp
+
+from jaxproto import losses
+from jaxproto.hyperparameters import Count
+from jaxproto.method import Method
+from jaxproto.methods import nominal
+from jaxproto.methods.fedavg import (
+    FedAvgUpload,
+    size_weights,
+    weighted_average_update,
+)
+from jaxproto.methods.fml import apply_both, init_both
+from jaxproto.methods.refprotofl import linear
+from jaxproto.types import LossAux, Net, Spec
+
+
+def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:
+    """FedMRL.
+
+    Args:
+      spec: number of classes and feature dimension d.
+      aux: the shared network.
+      aux_dim: d', features of the shared network.
+    """
+    small = min(aux_dim, spec.feat_dim)
+
+    def init_client(net, key):
+        params, norm, memory = init_both(aux, net, key)
+        layer = linear(jax.random.fold_in(key, 2), small + spec.feat_dim, spec.feat_dim)
+        return {**params, "projector": layer}, norm, memory
+
+    def both_logits(net, params, own_feat, aux_feat):
+        layer, feat = params["projector"], jnp.concatenate([aux_feat, own_feat], 1)
+        fused = feat @ layer["kernel"] + layer["bias"]
+        shared = aux.head(params["aux"]["head"], fused[:, :small])
+        return net.head(params["net"]["head"], fused), shared
+
+    def loss(net, params, norm, batch, down, client):
+        del down, client
+        own, other = apply_both(aux, net, params, norm, batch)
+        logits = both_logits(net, params, own.feat, other.feat)
+        ce = sum(losses.cross_entropy(a, batch.y, batch.mask) for a in logits)
+        return ce, LossAux({"net": own.norm, "aux": other.norm})
+
+    def upload(net, before, after, data, down, sums):
+        del net, before, down, sums
+        return FedAvgUpload(after.params["aux"], data.shard.size), after.memory
+
+    def predict(net, client, x, down):
+        del down
+        params, norm = client.params, client.norm
+        own = net.apply(params["net"], norm["net"], x, False).feat
+        other = aux.apply(params["aux"], norm["aux"], x, False).feat
+        return dict(
+            zip(("head", "aux"), both_logits(net, params, own, other), strict=True)
+        )
+
+    return Method(
+        init_client=init_client,
+        init_server=lambda net, key: aux.init(key)[0],
+        receive=lambda params, down: {**params, "aux": down},
+        loss=loss,
+        upload=upload,
+        update=weighted_average_update(lambda up: up.params, size_weights),
+        predict=predict,
+        title="FedMRL",
+        nominal=nominal.networks("aux"),
+    )

@@ -1,0 +1,150 @@
+"""HeteroFL and FedRolex: clients train narrower parts of one network.
+
+Diao, Ding, Tarokh: HeteroFL: Computation and Communication Efficient Federated Learning
+for Heterogeneous Clients, ICLR 2021, https://arxiv.org/abs/2010.01264. Alam, Liu, Yan,
+Zhang: FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model
+Extraction, NeurIPS 2022, https://arxiv.org/abs/2212.01548. A client of share s has of
+each hidden layer of n units the units
+
+    0 to ceil(s n) - 1                          (HeteroFL)
+    r to r + ceil(s n) - 1, modulo n, round r   (FedRolex)
+
+and of the network the entries between its units. It receives, trains and sends these.
+An entry of the server's network is the mean over the clients that sent it, or stays.
+
+Deviations (papers / here; code was not read):
+- shares: 1, 1/2, 1/4 and so on, fixed or drawn anew / 1/2^l for level l, which is the
+  client's id modulo `levels`.
+- network of a client: the part / the whole, whose other entries are 0 and get no
+  gradient, with the layers' order that of their names.
+- activations in training: divided by the share (HeteroFL) / as they are.
+- BatchNorm: statistics of all data after training (HeteroFL) / each client's own.
+- loss: over the client's classes (HeteroFL) / over all classes.
+- message: the part / the part and one bit per entry of the whole.
+- prediction: the server's network / own part after training (`head`), part of the
+  server's network (`received`).
+"""
+
+import dataclasses
+from typing import Annotated, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from jaxproto.hyperparameters import Range
+from jaxproto.method import Method
+from jaxproto.methods.fedavg import fedavg, head_and_received
+from jaxproto.types import Array, PerClient, Spec, Top, Tree
+
+
+class HeteroFLState(NamedTuple):
+    """State of the server."""
+
+    params: Tree
+    round: Array  # [] of the state, from 0
+
+
+class HeteroFLUpload(NamedTuple):
+    """Upload of a client."""
+
+    part: Top  # [P] entries of the network
+
+
+def has_unit(size: int, share: float, first: Array | int) -> Array:
+    """Returns whether a part has each unit of a layer [size]."""
+    kept = -int(-share * size // 1)
+    return (jnp.arange(size) - first) % size < kept
+
+
+def part_of(params: Tree, share: float, first: Array | int) -> Tree:
+    """Returns which entries of a network's parameters are in a part.
+
+    The inputs of a layer are the units of a layer with as many, or those of the last
+    layer before it whose number divides theirs, as behind a flattened image. Inputs of
+    the first layer and outputs of the head are never cut.
+    """
+    kernels = [a.shape for a in jax.tree.leaves(params["body"]) if a.ndim > 1]
+    widths = [shape[-1] for shape in kernels]
+    seen: list[int] = []
+
+    def rows(size):
+        divides = (n for n in reversed(seen) if size % n == 0)
+        width = size if size in widths else next(divides, 0)
+        if not seen or not width:
+            return jnp.ones(size, bool)
+        return jnp.tile(has_unit(width, share, first), size // width)
+
+    def entries(a, columns):
+        if a.ndim > 1:
+            columns &= rows(a.shape[-2])[:, None]
+        return jnp.broadcast_to(columns, a.shape)
+
+    def of_body(a):
+        mask = entries(a, has_unit(a.shape[-1], share, first))
+        seen.extend(a.shape[-1:] if a.ndim > 1 else ())
+        return mask
+
+    body = jax.tree.map(of_body, params["body"])
+    head = jax.tree.map(
+        lambda a: entries(a, jnp.ones(a.shape[-1], bool)), params["head"]
+    )
+    return {"body": body, "head": head}
+
+
+def heterofl(
+    spec: Spec,
+    *,
+    levels: Annotated[int, Range("from 1 to 10", 1, 10)] = 3,
+    rolling: bool = False,
+    num_clients: int | None = None,
+) -> Method:
+    """HeteroFL; FedRolex with `rolling`.
+
+    Args:
+      spec: number of classes and feature dimension.
+      levels: number of different shares of the network.
+      rolling: parts move by one unit every round (FedRolex), or stay (HeteroFL).
+      num_clients: N; None is 1. From a configuration it is filled in.
+    """
+    level_N = np.arange(num_clients or 1) % levels
+
+    def broadcast(server):
+        first, net = server.round if rolling else 0, server.params["net"]
+        sent = [ravel_pytree(part_of(net, 0.5**n, first))[0] for n in range(levels)]
+        sent_LP, value_P = jnp.stack(sent), ravel_pytree(net)[0]
+        return PerClient(Top(jnp.where(sent_LP, value_P, 0.0), sent_LP), level_N)
+
+    def whole(params, part):
+        return {**params, "net": ravel_pytree(params["net"])[1](part.value)}
+
+    def upload(net, before, after, data, down, sums):
+        del net, before, data, sums
+        value_P = ravel_pytree(after.params["net"])[0]
+        return HeteroFLUpload(Top(value_P, down.sent)), after.memory
+
+    def update(net, server, up, key):
+        del net, key
+        old_P, unravel = ravel_pytree(server.params)
+        count_P = jnp.sum(up.part.sent, 0)
+        sum_P = jnp.sum(up.part.value * up.part.sent, 0)
+        mean_P = jnp.where(count_P > 0, sum_P / jnp.maximum(count_P, 1), old_P)
+        return HeteroFLState(unravel(mean_P), server.round + 1)
+
+    base = fedavg(spec)
+    return dataclasses.replace(
+        base,
+        init_server=lambda net, key: HeteroFLState(
+            base.init_server(net, key), jnp.int32(0)
+        ),
+        broadcast=broadcast,
+        receive=whole,
+        upload=upload,
+        update=update,
+        predict=lambda net, client, x, down: head_and_received(
+            net, client, x, whole(client.params, down)
+        ),
+        title="FedRolex" if rolling else "HeteroFL",
+        nominal=None,
+    )
