@@ -3,10 +3,11 @@
     python -m benchmarks.kills --kills=200 --folder=kills
 
 Kinds of runs take turns: a single run, a sweep, clients in files, several devices, and
-two processes, of which one is killed. A run is started, killed by SIGKILL a random time
-after its start, four times, and then ends; its metrics and its newest checkpoint must
-be those of an undisturbed run. The folder keeps the undisturbed runs and a line for
-each kill, so that the same command goes on. The exit code is 1 if bits were lost.
+two processes, of which one is killed. A run is started and killed by SIGKILL eight
+times, each time shortly after a random round, and then ends; its metrics and its newest
+checkpoint must be those of an undisturbed run. The folder keeps the undisturbed runs
+and a line for each kill, so that the same command goes on. The exit code is 1 if bits
+were lost.
 """
 
 import collections
@@ -31,7 +32,7 @@ FLAGS = measure.flag_values()
 flags.DEFINE_integer("kills", 200, "how many", 1, flag_values=FLAGS)
 flags.DEFINE_string("folder", "kills", "of all runs", flag_values=FLAGS)
 flags.DEFINE_list("kinds", [], "of KINDS, default all", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "of the moments", flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "of the rounds", flag_values=FLAGS)
 
 SOME = ["--config.participation.law=uniform", "--config.participation.fraction=0.4"]
 KINDS: dict[str, list[str]] = {  # kind -> more flags
@@ -41,13 +42,14 @@ KINDS: dict[str, list[str]] = {  # kind -> more flags
     "devices": ["--devices=4"],
     "processes": [],
 }
-EACH = 4  # kills of a run before it ends
+EACH, ROUNDS = 8, 40  # kills of a run before it ends, rounds of a run
+DELAY = 0.5  # seconds after a round within which a run is killed
 LIMIT = 900.0  # seconds of a start
 RUN = [
     "--config=configs/fedproto.py",
     "--config.data.clients=10",
     "--config.model.group=mlp",
-    "--config.rounds=40",
+    f"--config.rounds={ROUNDS}",
     "--config.eval_every=1",
     "--config.checkpoint_every=1",
 ]
@@ -72,11 +74,21 @@ def start(kind: str, path: Path) -> list[subprocess.Popen]:
     ]
 
 
-def killed(kind: str, path: Path, after: float, rng: random.Random) -> bool:
-    """Kills one process of a run; returns False if the run ended before."""
-    processes, until = start(kind, path), time.monotonic() + after
-    while time.monotonic() < until and all(p.poll() is None for p in processes):
+def rounds_done(path: Path) -> int:
+    """Counts the rounds on record, of all runs below a folder."""
+    return sum(p.read_bytes().count(b"\n") for p in path.rglob("metrics.jsonl"))
+
+
+def killed(kind: str, path: Path, after: int, rng: random.Random) -> bool:
+    """Kills one process of a run after a round; returns False if the run ended before.
+
+    Args:
+      after: Rounds on record before the kill, of all cells of a sweep.
+    """
+    processes = start(kind, path)
+    while all(p.poll() is None for p in processes) and rounds_done(path) < after:
         time.sleep(0.01)
+    time.sleep(rng.uniform(0, DELAY))
     victim = rng.choice(processes)
     alive = victim.poll() is None
     victim.send_signal(signal.SIGKILL)
@@ -85,14 +97,12 @@ def killed(kind: str, path: Path, after: float, rng: random.Random) -> bool:
     return alive
 
 
-def whole(kind: str, path: Path) -> float:
-    """Runs to the end; returns the seconds."""
-    clock = time.monotonic()
+def whole(kind: str, path: Path):
+    """Runs to the end."""
     for p in start(kind, path):
         error = p.communicate(timeout=LIMIT)[1]
         if p.returncode:
             raise RuntimeError(f"{kind} in {path}: exit code {p.returncode}: {error}")
-    return time.monotonic() - clock
 
 
 def bits(path: Path) -> dict:
@@ -128,12 +138,10 @@ def lives(s: dict, folder: Path) -> list[dict]:
         if not (folder / f"{kind}.json").exists():
             shutil.rmtree(reference, ignore_errors=True)
             whole(kind, reference)
-            seconds = whole(kind, folder / "warm")  # with a full cache
-            shutil.rmtree(folder / "warm")
-            (folder / f"{kind}.json").write_text(json.dumps(seconds))
-        seconds = json.loads((folder / f"{kind}.json").read_text())
+            (folder / f"{kind}.json").write_text(json.dumps(rounds_done(reference)))
+        total = json.loads((folder / f"{kind}.json").read_text())
         shutil.rmtree(path, ignore_errors=True)
-        moments = [seconds * rng.uniform(0.2, 1.0) for _ in range(EACH)]
+        moments = sorted(rng.sample(range(total), EACH))
         alive = [killed(kind, path, after, rng) for after in moments]
         whole(kind, path)
         same = bits(path) == bits(reference)
