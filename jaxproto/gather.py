@@ -6,7 +6,6 @@ an id that no client has; they take no step and send nothing.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -84,13 +83,13 @@ def scatter(
 ) -> Client:
     """Returns all clients of a cohort with the trained rows of each lane."""
     for place, new in zip(places, trained, strict=True):
-        put = partial(_put_rows, place)
-        clients = new if place is None else jax.tree.map(put, clients, new)
+        clients = new if place is None else put_rows(clients, place, new)
     return clients
 
 
-def _put_rows(place: Array, a: Array, rows: Array) -> Array:
-    return a.at[place].set(rows, mode="drop")  # drops rows at places beyond K
+def put_rows(tree: Tree, place: Array, new: Tree) -> Tree:
+    """Returns arrays [K, ...] with new rows; drops rows at places beyond K."""
+    return jax.tree.map(lambda a, b: a.at[place].set(b, mode="drop"), tree, new)
 
 
 def where_rows(on_R: Array, new: Tree, old: Tree) -> Tree:

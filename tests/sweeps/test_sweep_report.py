@@ -233,7 +233,7 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):
         progress.round(1, 90.0)  # which compiles
         progress.round(2, 20.0)
         progress.round(3, 20.0)
-        progress.note("a note")
+        told.console(two).print("a note")
     assert text.getvalue().splitlines() == [
         "method.lam=1: finished, best test round head 50.00%, 1.2 s",
         "20 s a round: 0:00:40 for 2 rounds one after the other",

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from jaxproto.storage import records
+from jaxproto.summary import progress_lines
 from jaxproto.training.progress import progress, result_table
 
 RULES = ("head", "local", "global", "global_own")
@@ -85,7 +86,7 @@ def test_a_resumed_run_starts_where_it_stopped():
 def test_notes_stay_and_brackets_in_them_are_text(terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
     with progress(20, 0, console) as bar:
-        bar.note("the checkpoint in /runs/[red]x is damaged")
+        progress_lines.say(console, "the checkpoint in /runs/[red]x is damaged")
         bar.round(1, 1.0)
     assert "the checkpoint in /runs/[red]x is damaged\n" in console.file.getvalue()
 
