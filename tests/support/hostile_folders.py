@@ -158,7 +158,7 @@ def resumed(c, runs, out):
 
 
 def swept(c, runs, out):
-    attacked.now.append("fedproto")
+    attacked.begins(c)
     how = sweeps.SweepOptions("one")
     axes = {"seed": [0, 1]}
     sweeps.sweep(c, axes, runs[0].parent, attacked.Console(file=io.StringIO()), how)

@@ -100,8 +100,8 @@ class Life:
         self.shim.arm(at)
         try:
             if self.sweeps:
-                attacked.now.append(self.method)
                 c, how = self.config(self.rounds), SweepOptions("one")
+                attacked.begins(c)
                 jaxproto.sweep(c, {"seed": [*SEEDS]}, self.path, QUIET, how)
             else:
                 attacked.run(self.config(self.rounds), self.path)
