@@ -3,17 +3,17 @@
 import jax
 import numpy as np
 import pytest
+from support import attacked
 
-from jaxproto import config
 from jaxproto.experiment import build
 from jaxproto.training import client_store, compiler, programs, rounds
 
 
 @pytest.fixture(scope="module")
-def started():
+def started(tmp_path_factory):
     """A small federation, its programs, and its states for two seeds."""
-    c = config.experiment("fedproto", "digits")
-    c.model.group, c.data.clients = "mlp", 3
+    file = attacked.data(tmp_path_factory.mktemp("data") / "toy.npz")
+    c = attacked.small("fedproto", file)
     exp = build.experiment(c, "cpu")
     examples = build.examples(exp.dataset)
     compiled, _ = compiler.compile_all(exp, examples)

@@ -197,11 +197,17 @@ def test_a_run_is_not_made_longer_without_its_last_state(finished, tmp_path):
     assert snapshot(tmp_path) == before
 
 
-def test_a_record_without_its_checkpoint_is_made_again(finished, tmp_path):
-    """As after a kill between the record of a round and its checkpoint."""
+def test_a_damaged_checkpoint_is_passed_over_and_its_round_trained_again(
+    finished, tmp_path
+):
+    """Its record is there: as after a kill between a record and its checkpoint."""
     copy_of(finished, tmp_path)
-    shutil.rmtree(tmp_path / "checkpoints" / str(ROUNDS))
-    assert f"resuming {tmp_path} after round 4\n" in again(finished, tmp_path)[1]
+    newest = (tmp_path / "checkpoints" / str(ROUNDS)).rglob("*")
+    victim = max((p for p in newest if p.is_file()), key=lambda p: p.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:-100] + bytes(100))
+    text = again(finished, tmp_path)[1]
+    assert "the checkpoint of round 5" in text and "is damaged" in text
+    assert f"resuming {tmp_path} after round 4\n" in text
     assert_same_end(tmp_path, finished)
 
 
