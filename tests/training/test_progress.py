@@ -1,11 +1,14 @@
 """What a person sees: on a terminal, in a log file, at the end."""
 
 import io
+import time
+import warnings
 
 import pytest
 from rich.console import Console
 
 from jaxproto.storage import records
+from jaxproto.summary import progress_lines
 from jaxproto.training.progress import progress, result_table
 
 RULES = ("head", "local", "global", "global_own")
@@ -108,3 +111,31 @@ def test_the_table_of_an_older_summary_and_of_one_without_numbers():
     assert "mean of last ≤10 evaluations" in text and text.count("50.00") == 6
     none = {"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}
     assert table_text(records.rule_summary([none])).count(" - ") == 6
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_takes_time_says_what_it_is(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+    with progress_lines.progress_line(console, "compiling", "programs", 12) as done:
+        for name in ("train [a]", "update"):
+            done(name)
+        time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
+    text = console.file.getvalue()
+    if terminal:
+        assert "compiling: 2 of 12 programs (update)" in text
+    else:
+        assert text == "compiling 12 programs\n"
+
+
+def test_programs_that_cannot_be_kept_are_said_once():
+    console = Console(file=io.StringIO(), width=80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with progress_lines.warn_uncached_once(console):
+            for name in ("a", "b"):
+                error = "OSError: No space left on device"
+                text = f"{progress_lines.UNKEPT} for '{name}': {error}"
+                warnings.warn(text, stacklevel=1)
+    assert console.file.getvalue() == (
+        "compiled programs cannot be kept for other runs (No space left on device)\n"
+    )
