@@ -13,7 +13,6 @@ from support import attacked
 from support.every import check_every
 
 import jaxproto
-from jaxproto import cli
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
 from jaxproto.reporting import compare
@@ -22,18 +21,19 @@ from jaxproto.storage import checkpoint
 pytestmark = pytest.mark.long  # a second each
 
 
+quick_programs = attacked.quick_programs
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory, quick_programs):
     """A finished run with checkpoints of rounds 2, 3, 4, and one of another seed."""
     root = tmp_path_factory.mktemp("made")
     file = attacked.data(root / "toy.npz")
     c = attacked.small("fedproto", file, rounds=4, eval_every=2)
+    attacked.run(c, root / "run")
     other = attacked.small("fedproto", file, rounds=4, eval_every=2, seed=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attacked.Figure, "savefig", lambda f, to, **_: to.write(b"png"))
-        attacked.run(c, root / "run")
-        attacked.run(other, root / "other")
-        yield root, c
+    attacked.run(other, root / "other")
+    return root, c
 
 
 @pytest.fixture
@@ -149,7 +149,6 @@ def test_a_damaged_run_goes_on_to_the_same_end_and_says_from_where(
     assert not list(run.rglob("*.partial")) and not list(run.rglob("*.new"))
 
 
-NO_RECORD = "of {run}/metrics.jsonl is no record of a run: "
 NO_RECORD = "of {run}/metrics.jsonl is no record of a run: "
 REFUSED = [  # what is said of a run that has not ended, and its damage
     ("{run}/metrics.jsonl cannot be rea", lambda run: is_folder(metrics(run))),
@@ -275,37 +274,3 @@ def test_a_made_longer_run_must_have_the_record_of_where_it_first_ended(made, ru
     assert rounds == [3, 4, 6] and checkpoint.rounds(other / "checkpoints") == [4, 5, 6]
     (other / "summary.json").unlink()
     assert "after round 6" in attacked.run(c, other)
-
-
-def test_a_refused_start_leaves_no_folder_that_it_has_made(made, run, tmp_path):
-    c = attacked.small("fedproto", made[0] / "toy.npz", data__clients=200)
-    with pytest.raises(UserError):
-        attacked.run(c, tmp_path / "new" / "below" / "run")
-    assert not (tmp_path / "new").exists()
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError):
-        attacked.run(c, tmp_path / "there")
-    assert [p.name for p in (tmp_path / "there").iterdir()] == ["notes.txt"]
-    (run / ".lock").unlink()
-    before = sorted(p.name for p in run.iterdir())
-    c = attacked.small("fedproto", made[0] / "toy.npz", rounds=4, seed=7)
-    with pytest.raises(UserError, match="different configuration"):
-        attacked.run(c, run)
-    assert sorted(p.name for p in run.iterdir()) == before
-
-
-def test_comparing_passes_over_what_is_no_run_and_says_so(run, tmp_path, capfd):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "table.md").write_text("")
-    given = sorted(map(str, tmp_path.iterdir()))
-    with pytest.raises(SystemExit) as end:
-        cli.call("compare", "compare", given)
-    out, err = capfd.readouterr()
-    assert not end.value.code and "FedProto" in out
-    assert err.splitlines() == [
-        f"skipped, as it holds no run: {tmp_path / name}"
-        for name in ("empty", "table.md")
-    ]
-    with pytest.raises(SystemExit, match=r"error: .*empty holds no config\.json"):
-        cli.call("compare", "compare", [str(tmp_path / "empty")])
