@@ -8,12 +8,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from absl import flags
+from support.commands import called
 from support.every import check_every
 from support.refusal import refused
 from support.sweeping import console, tiny
 
-from jaxproto import cli, sweeps
+from jaxproto import sweeps
 from jaxproto.contrib.ray_launcher import launcher, watch
 from jaxproto.contrib.ray_launcher import worker as remote
 from jaxproto.errors import UserError
@@ -47,17 +47,12 @@ def said(shown) -> str:
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Calls the command line in this process; how it ended, its output, its errors."""
-    before = set(flags.FLAGS)
     monkeypatch.setenv("JAXPROTO_CACHE", "off")
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["jaxproto", *words])
         monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "jaxproto", *words])
-        with pytest.raises(SystemExit) as end:
-            cli.main(list(words))
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
-        return end.value.code, *capsys.readouterr()
+        return called(*words), *capsys.readouterr()
 
     return run
 
@@ -65,11 +60,10 @@ def command(monkeypatch, capsys):
 def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
     """But those that only begin alike; one per set of programs or cell."""
     plain = ["python", "main.py", "--config=a b.py", "--sweep=seed=0,1", "--workdir=x"]
-    for given in [
-        "--launcher=print --parts=2",
+    for given in (
         "--launcher print -parts 2",
         "--task_cpus=2 --task_gpus 0.5 -ray_address=auto --parts=3",
-    ]:
+    ):
         words = [*plain[:3], *shlex.split(given), *plain[3:]]
         assert print_launcher.without_launcher(words) == plain
     words = ["--parts_of=1", "--part=0/2", "--config.local.epochs=2", "launcher=x"]
@@ -79,12 +73,10 @@ def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
     assert len(whole.groups) == 2
     assert made == [[*words, f"--part={k}/2"] for k in range(2)]
     assert len(print_launcher.commands(words, whole, 5)) == 5
-    assert (
-        print_launcher.num_parts(whole, 6, 1) == 6
-        and print_launcher.num_parts(whole, 0, 100) == 6
-    )
+    parts = print_launcher.num_parts
+    assert parts(whole, 6, 1) == parts(whole, 0, 100) == 6
     with refused("--parts=7 is more than the 6 cells of the sweep"):
-        print_launcher.num_parts(whole, 7, 1)
+        parts(whole, 7, 1)
 
 
 CANNOT_WORK = [
@@ -286,27 +278,13 @@ def test_the_board_says_what_the_folders_say(whole, shown):
     watched.poll()
     row = shown.row(second)
     assert (row.state, row.round, row.seconds) == ("running", 1, (2.0,))
-    assert (
-        row.accuracy == "head 25.00%" and live_table.time_left(second, row) == "0:00:02"
-    )
+    assert row.accuracy == "head 25.00%"
+    assert live_table.time_left(second, row) == "0:00:02"
     watched.poll()
     assert shown.row(second).seconds == (2.0,)  # nothing new
     ended(third, "diverged", 1)
     watched.poll()
     assert f"{third.name}: diverged" in said(shown)
-
-
-def test_the_newest_record_is_the_last_whole_one(tmp_path):
-    file, long = tmp_path / "metrics.jsonl", {"round": 2, "angles": [0.5] * 50_000}
-    assert records.read_last(file) is None
-    for text, want in (
-        ("", None),
-        ("no record\n", None),
-        ('{"round": 1}\n{"round": 2', {"round": 1}),
-        ('{"round": 1}\n' + json.dumps(long) + "\n", long),
-    ):
-        file.write_text(text)
-        assert records.read_last(file) == want
 
 
 def test_only_one_process_at_a_time_compiles_the_programs_of_a_set(whole, tmp_path):

@@ -5,9 +5,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from support import attacked
 from support.attacked import end
 from support.refusal import refused
-from support.sweeping import console, tiny
+from support.sweeping import console
 
 from jaxproto.summary import pictures
 from jaxproto.sweeps import SweepOptions, batched, outputs, sweep
@@ -17,8 +18,11 @@ from jaxproto.training.programs import build_programs
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
 
 
-def small(rounds=3, **changes):
-    return tiny(rounds, eval_every=1, checkpoint_every=1, **changes)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Makes configurations of two clients that are evaluated and saved each round."""
+    file = attacked.data(tmp_path_factory.mktemp("data") / "toy.npz")
+    return lambda **fields: attacked.small("fedproto", file, **fields)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +34,7 @@ def no_pictures():
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def swept(small, tmp_path_factory):
     """A sweep of four cells in threads, its folder and what was compiled for it."""
     folder, programs = tmp_path_factory.mktemp("sweep"), []
 
@@ -75,22 +79,22 @@ def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
 
 
 def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(
-    swept, tmp_path, trained, monkeypatch
+    small, swept, tmp_path, trained, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     cell = swept[0].plan.cells[3]
-    alone = Path("runs/fedproto-digits-seed1")
+    alone = Path("runs/fedproto-toy-seed1")
     c = small(seed=1, method__lam=10.0)
     runner.run(c, console=console())
     assert end(tmp_path / alone) == end(cell.path)
     assert trained == [alone]
     done = sweep(c, {"seed": [1]}, console=console())
     assert trained == [alone] and list(done.summaries) == ["seed=1"]
-    assert {str(p.parent) for p in done.files} == {"sweeps/fedproto-digits-seed"}
+    assert {str(p.parent) for p in done.files} == {"sweeps/fedproto-toy-seed"}
 
 
 @pytest.mark.long
-def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
+def test_cells_as_one_program_agree_to_rounding(small, swept, tmp_path):
     done, *_ = swept
     again = sweep(small(), AXES, tmp_path, console(), SweepOptions("all"))
     for mine, theirs in zip(again.plan.cells, done.plan.cells, strict=True):
@@ -102,7 +106,9 @@ def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
 
 
 @pytest.mark.long
-def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch):
+def test_a_number_at_once_fills_the_last_program_up(
+    small, swept, tmp_path, monkeypatch
+):
     counts, real = [], batched.train
 
     def train(many, programs, number, *rest):
@@ -117,7 +123,7 @@ def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch
     np.testing.assert_allclose(losses(done.plan.cells[0].path), losses(same), rtol=1e-3)
 
 
-def test_values_that_are_added_run_alone(swept, trained):
+def test_values_that_are_added_run_alone(small, swept, trained):
     done, folder, _ = swept
     files = [c.path / "summary.json" for c in done.plan.cells]
     before = [file.stat().st_mtime_ns for file in files]
@@ -128,7 +134,7 @@ def test_values_that_are_added_run_alone(swept, trained):
 
 
 @pytest.mark.long
-def test_a_diverged_cell_stops_alone(tmp_path):
+def test_a_diverged_cell_stops_alone(small, tmp_path):
     for form in ("one", "all"):
         axes, told = {"optimizer.learning_rate": [1e30, 0.1]}, console()
         done = sweep(small(rounds=2), axes, tmp_path / form, told, SweepOptions(form))
@@ -140,7 +146,7 @@ def test_a_diverged_cell_stops_alone(tmp_path):
         assert "diverged" in (tmp_path / form / "sweep.csv").read_text()
 
 
-def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(tmp_path):
+def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(small, tmp_path):
     folder, axes = tmp_path / "none", {"seed": [0], "data.clients": [3, 10**6]}
     with refused("data.clients=1000000 cannot run"):
         sweep(small(), axes, folder, console())
