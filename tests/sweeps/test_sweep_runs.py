@@ -63,10 +63,6 @@ def trained(monkeypatch):
     return found
 
 
-def losses(path):
-    return [row["loss"] for row in end(path)[0]]
-
-
 def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
     done, folder, programs = swept
     assert [s["status"] for s in done.summaries.values()] == ["finished"] * 4
@@ -94,19 +90,7 @@ def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(
 
 
 @pytest.mark.long
-def test_cells_as_one_program_agree_to_rounding(small, swept, tmp_path):
-    done, *_ = swept
-    again = sweep(small(), AXES, tmp_path, console(), SweepOptions("all"))
-    for mine, theirs in zip(again.plan.cells, done.plan.cells, strict=True):
-        (rows, _), (want, _) = end(mine.path), end(theirs.path)
-        assert [r["bytes_up"] for r in rows] == [r["bytes_up"] for r in want]
-        np.testing.assert_allclose(losses(mine.path), losses(theirs.path), rtol=1e-3)
-        names = {p.name for p in mine.path.iterdir()}
-        assert names == {p.name for p in theirs.path.iterdir()}
-
-
-@pytest.mark.long
-def test_a_number_at_once_fills_the_last_program_up(
+def test_cells_in_one_program_agree_to_rounding_also_where_the_last_is_filled_up(
     small, swept, tmp_path, monkeypatch
 ):
     counts, real = [], batched.train
@@ -116,11 +100,18 @@ def test_a_number_at_once_fills_the_last_program_up(
         return real(many, programs, number, *rest)
 
     monkeypatch.setattr(batched, "train", train)
-    axes = {"seed": [0, 1, 2], "method.lam": [10.0]}
-    done = sweep(small(), axes, tmp_path, console(), SweepOptions("2"))
-    assert counts == [(2, 2), (1, 2)]
-    same = swept[0].plan.cells[1].path  # seed 0, lam 10: the same configuration
-    np.testing.assert_allclose(losses(done.plan.cells[0].path), losses(same), rtol=1e-3)
+    for at_once, want in (("all", [(4, 4)]), ("3", [(3, 3), (1, 3)])):
+        counts.clear()
+        folder, how = tmp_path / at_once, SweepOptions(at_once)
+        again = sweep(small(), AXES, folder, console(), how)
+        assert counts == want
+        for mine, theirs in zip(again.plan.cells, swept[0].plan.cells, strict=True):
+            (rows, _), (wanted, _) = end(mine.path), end(theirs.path)
+            for row, one in zip(rows, wanted, strict=True):
+                assert row["bytes_up"] == one["bytes_up"]
+                np.testing.assert_allclose(row["loss"], one["loss"], rtol=1e-3)
+            names = {p.name for p in mine.path.iterdir()}
+            assert names == {p.name for p in theirs.path.iterdir()}
 
 
 def test_values_that_are_added_run_alone(small, swept, trained):
