@@ -10,12 +10,8 @@ from pathlib import Path
 
 import pytest
 from support import attacked
-from support.every import check_every
 
-import jaxproto
-from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.reporting import compare
 from jaxproto.storage import checkpoint
 
 pytestmark = pytest.mark.long  # a second each
@@ -106,7 +102,6 @@ NAMELESS = ("04", "x", "\u0665")  # no rounds
 
 
 DEEP = b'{"round":' * 100_000
-BEST = b'{"status": "finished", "rounds": 4, "rules": {"head": {"pooled": {"best": "x"'
 LACKS_4 = "is ahead of metrics.jsonl, which lacks round 4; " + FROM_3
 RENAMED = "is that of round 3 under another name; going on from the one of round"
 GOES_ON = [  # what is said of a run that has not ended, and its damage
@@ -177,18 +172,6 @@ REFUSED = [  # what is said of a run that has not ended, and its damage
         ],
     ),
 ]
-BROKEN = [  # content of a file that every command reads -> what is said
-    ("config.json", b"[]", "it holds a list, no object"),
-    ("config.json", b"", "Expecting value"),
-    ("config.json", b'{"method": {"name": [1]}}', "method.name is '[1]'"),
-    ("config.json", b'{"seed": 0}', "it lacks method"),
-    ("config.json", DEEP, "it is nested too deep"),
-    ("config.json", b'{"\xff": 1}', "codec can't decode"),
-    ("summary.json", b"{}", "it lacks"),
-    ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
-    ("summary.json", BEST + b', "final": 1}}}}', "rules.head.pooled.best is 'x'"),
-    ("summary.json", b"[]", "it holds a list, no object"),
-]
 
 
 def one_line(call, *args) -> str:
@@ -197,18 +180,6 @@ def one_line(call, *args) -> str:
         call(*args)
     text = str(e.value)
     assert "\n" not in text and len(text) < 1000
-    return text
-
-
-def one_message(config, run, picture) -> str:
-    """The message that commands have in common."""
-    arguments = ["accuracy_over_rounds", str(picture), str(run)]
-    (text,) = {
-        one_line(attacked.run, config, run),
-        one_line(compare.load, run),
-        one_line(jaxproto.load, run),
-        one_line(plot.main, "plot", arguments),
-    }
     return text
 
 
@@ -230,22 +201,6 @@ def test_what_cannot_go_on_is_refused_in_one_line_and_left_alone(
     there = contents(run)
     assert said.format(run=run) in one_line(attacked.run, made[1], run)
     assert contents(run) == there
-
-
-@pytest.mark.parametrize("name", ["config.json", "summary.json"])
-def test_a_file_that_is_none_is_named_by_every_command(made, run, tmp_path, name):
-    def check(content, said):
-        (run / name).write_bytes(content)
-        assert said in one_message(made[1], run, tmp_path / "a.png")
-
-    check_every([row[1:] for row in BROKEN if row[0] == name], check)
-
-
-@pytest.mark.parametrize("damage", [damage for _, damage in REFUSED[:2]])
-def test_pictures_of_damaged_metrics_are_refused_in_one_line(run, tmp_path, damage):
-    damage(run)
-    for kind in ("accuracy_over_rounds", "accuracy_against_bytes"):
-        one_line(plot.main, "plot", [kind, str(tmp_path / "a.png"), str(run)])
 
 
 def test_a_finished_run_without_its_metrics_says_what_is_missing(made, run):

@@ -6,23 +6,20 @@ at random for a minute, or FUZZ_SECONDS; a failure prints its steps.
 
 import itertools
 import os
-import shutil
 import sys
-import tempfile
 import time
 import zipfile
 from collections import Counter
 from pathlib import Path
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 from support import hostile_folders as hostile
 from support.commands import called
 from support.every import check_every
-from support.hostile_folders import IRREGULAR, READERS, TABLES, WRITERS, loaded
+from support.hostile_folders import IRREGULAR, TABLES, WRITERS, loaded
 
 from jaxproto import cli
 from jaxproto.data.readers import image_folder
@@ -58,17 +55,28 @@ JSON_ROWS = [  # file, dotted path, JSON there, words of what `load` says
     ("summary.json", "rules.head.pooled.best", BIG, "beyond 64 bits"),
     ("summary.json", "rules.head.pooled.best", "NaN", "not finite"),
     ("summary.json", "rules.head", '{"pooled": {"best": 1, "final": 1}}', "lacks"),
+    ("summary.json", "rules.head.pooled.best", '"x"', "rules.head.pooled.best is 'x'"),
     *(("metrics.jsonl", field, BIG, "64 bits") for field in COUNTED),
     ("metrics.jsonl", "rules.head.pooled", "NaN", "not finite"),
     ("metrics.jsonl", "rules.head.pooled", "[]", "rules.head.pooled is '[]'"),
     ("metrics.jsonl", "bytes_total", "1", "bytes_total is '1'"),
 ]
-OTHER_ROWS = [  # file, content
-    ("partition.csv", b"client,split,0,1,2\n0,train,%s,1,1\n" % (b"9" * 30)),
-    ("partition.csv", b"client,split\n"),
-    ("partition.csv", b"client,split,0\n0,train,-3\n0,test,1\n"),
-    ("classes.json", b'{"a": NaN}'),
-    (CLIENTS, b"PK\3\4"),
+DEEP = b'{"round":' * 100_000
+CONTENTS = [  # file, content, words of what `load` says
+    ("config.json", b"[]", "it holds a list, no object"),
+    ("config.json", b"", "Expecting value"),
+    ("config.json", b'{"method": {"name": [1]}}', "method.name is '[1]'"),
+    ("config.json", b'{"seed": 0}', "it lacks method"),
+    ("config.json", DEEP, "it is nested too deep"),
+    ("config.json", b'{"\xff": 1}', "codec can't decode"),
+    ("summary.json", b"{}", "it lacks"),
+    ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
+    ("summary.json", b"[]", "it holds a list, no object"),
+    ("partition.csv", b"client,split,0,1,2\n0,train,%s,1,1\n" % (b"9" * 30), ""),
+    ("partition.csv", b"client,split\n", ""),
+    ("partition.csv", b"client,split,0\n0,train,-3\n0,test,1\n", ""),
+    ("classes.json", b'{"a": NaN}', ""),
+    (CLIENTS, b"PK\3\4", ""),
 ]
 
 
@@ -76,16 +84,6 @@ OTHER_ROWS = [  # file, content
 def made(tmp_path_factory):
     with hostile.two_runs(tmp_path_factory.mktemp("made")) as found:
         yield found
-
-
-def with_json(file: Path, place: str | int, sign: str, line: int = 0):
-    """Puts a sign in the place of a value, of a record in one of its lines."""
-    lines = file.read_text().splitlines()
-    lines = lines if file.suffix == ".jsonl" else ["\n".join(lines)]
-    at = line % len(lines)
-    lines[at] = hostile.with_sign(lines[at], place, sign)
-    text = "\n".join(lines) + "\n"
-    hostile.replace(file, lambda f: f.write_text(text))
 
 
 def endless_columns(file: Path):
@@ -115,7 +113,11 @@ def irregular(name: str, kinds) -> list:
 
 def test_json_that_no_run_writes_is_refused_by_name_and_costs_one_row(made, tmp_path):
     rows = [
-        (f"{n} {p} {s:.20}", lambda d, r=(n, p, s): with_json(d / r[0], *r[1:]), said)
+        (
+            f"{n} {p} {s:.20}",
+            lambda d, r=(n, p, s): hostile.with_json(d / r[0], *r[1:]),
+            said,
+        )
         for n, p, s, said in JSON_ROWS
     ]
     try_all(made, tmp_path, rows, LIGHT)
@@ -128,7 +130,10 @@ def test_no_command_waits_for_a_pipe_or_reads_without_end(made, tmp_path, name):
 
 
 def test_damaged_tables_and_checkpoints_cost_a_note_or_a_line(made, tmp_path):
-    rows = [(n, lambda d, n=n, b=b: (d / n).write_bytes(b), "") for n, b in OTHER_ROWS]
+    rows = [
+        (f"{n} {b[:20]}", lambda d, n=n, b=b: (d / n).write_bytes(b), said)
+        for n, b, said in CONTENTS
+    ]
     rows.append(("10**12", lambda d: endless_columns(d / CLIENTS), ""))
     rows += irregular("partition.csv", ("pipe", "huge"))
     rows += irregular(CLIENTS, ("pipe", "huge"))
@@ -217,8 +222,6 @@ def test_a_closed_or_full_output_is_no_traceback(monkeypatch, made):
             assert str(e.value.code).startswith(str(end))
 
 
-# ----------------------------------------------------------------------- fuzzer
-
 BATCH = 20  # sequences of steps between two looks at the clock
 SETTINGS = settings(
     max_examples=BATCH,
@@ -229,79 +232,13 @@ SETTINGS = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-PLACE = st.integers(0, 2**16)
-
-
-def machine(made, done: Counter):
-    """The machine over copies of the runs; counts what it does."""
-    config, folders = made
-
-    class RunFolders(RuleBasedStateMachine):
-        def __init__(self):
-            super().__init__()
-            self.root = Path(tempfile.mkdtemp())
-            self.runs = hostile.copies(folders, self.root)
-            done["sequences"] += 1
-
-        def teardown(self):
-            shutil.rmtree(self.root)
-
-        def file(self, place) -> Path:
-            """A file or folder of the run; the ones that every command reads often."""
-            found = sorted(self.runs[0].rglob("*"))
-            top = [p for p in found if p.parent == self.runs[0]] * 3
-            every = top + found or [self.runs[0] / "config.json"]
-            return every[place % len(every)]
-
-        @rule(place=PLACE, kind=st.sampled_from(sorted(IRREGULAR)))
-        def irregular(self, place, kind):
-            IRREGULAR[kind](self.file(place))
-            done["damages"] += 1
-
-        @rule(place=PLACE, at=PLACE, how=st.sampled_from(["flip", "cut", "foreign"]))
-        def bytes(self, place, at, how):
-            file = self.file(place)
-            if not file.is_file() or file.stat().st_size > 2**24:
-                return
-            content = bytearray(file.read_bytes())
-            if how == "foreign":
-                content = self.file(at).read_bytes() if self.file(at).is_file() else b""
-            elif content:
-                at %= len(content)
-                content[at] ^= 1 << place % 8
-                content = content[:at] if how == "cut" else content
-            hostile.replace(file, lambda f: f.write_bytes(content))
-            done["damages"] += 1
-
-        @rule(
-            name=st.sampled_from(["config.json", "summary.json", "metrics.jsonl"]),
-            place=PLACE,
-            sign=st.sampled_from(hostile.SIGNS),
-        )
-        def sign(self, name, place, sign):
-            file = self.runs[0] / name
-            if not file.is_file() or file.stat().st_size > 2**24:
-                return
-            try:
-                with_json(file, place, sign, place)
-            except (ValueError, ZeroDivisionError):  # damaged already
-                return
-            done["damages"] += 1
-
-        @rule(use=st.sampled_from([*READERS, *WRITERS]))
-        def use(self, use):
-            said = hostile.check(use, config, self.runs, self.root / "out")
-            done["commands"] += 1
-            done["refused in one line"] += bool(said)
-
-    return RunFolders
 
 
 def test_a_damaged_folder_ends_every_command_in_results_or_one_line(made, capsys):
     done, until = Counter(), time.time() + float(os.environ.get("FUZZ_SECONDS", "60"))
     try:
         while time.time() < until:
-            run_state_machine_as_test(machine(made, done), settings=SETTINGS)
+            run_state_machine_as_test(hostile.machine(made, done), settings=SETTINGS)
     finally:
         with capsys.disabled():
             sys.stdout.write(f"\nfuzzed run folders: {dict(done)}\n")

@@ -4,6 +4,7 @@ What is attacked is the writing: equal programs can be compiled once, and pictur
 left unrendered (`quick`, in a process of its own; the fixture `quick_programs`).
 """
 
+import contextlib
 import io
 import json
 from pathlib import Path
@@ -83,13 +84,19 @@ def quick():
     unrendered()
 
 
-@pytest.fixture(scope="module")
-def quick_programs():
-    """`quick` in the tests of a file."""
+@contextlib.contextmanager
+def quickly():
+    """`quick` inside the block."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in ((compiler, "compile_to_fit"), (Figure, "savefig")):
             patch.setattr(owner, name, getattr(owner, name))  # undone at the end
         quick()
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_programs():
+    with quickly():
         yield
 
 
