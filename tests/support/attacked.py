@@ -21,6 +21,11 @@ from jaxproto.training import compiler, runner
 
 ROUNDS = 3
 METHODS = ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
+SAMPLED = {  # so few participate that clients can be off the device
+    "data__clients": 4,
+    "participation__law": "uniform",
+    "participation__fraction": 0.5,
+}
 
 
 def data(path: Path) -> Path:

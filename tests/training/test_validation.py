@@ -106,6 +106,7 @@ def flat(tree):
 
 def test_a_centralised_network_is_tested_by_every_client(small, tmp_path):
     whole = {"data__centralised": True, "data__validation_share": 0.0}
+    whole |= {"local__epochs": 5, "optimizer__learning_rate": 0.1}
     attacked.run(small("fedavg", **whole), tmp_path)
     run = jaxproto.load(tmp_path)
     assert run.partition.train[1:].sum() == 0 < run.partition.test.sum(1).min()
