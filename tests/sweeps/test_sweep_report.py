@@ -203,14 +203,3 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):
     waits = "method.lam=2: waiting, process 7 is running\n"
     assert said.file.getvalue().count("process 7") == 1
     assert said.file.getvalue().endswith(waits)
-
-
-def test_the_board_of_many_cells_has_those_that_are_running(sweep):
-    whole, _ = sweep(["seed=0:21"])
-    told = live_table.LiveTable(whole, console())
-    assert told.table().row_count == 0
-    told.set(whole.cells[3], state="running", round=1, seconds=(4.0, 60.0, 61.0))
-    assert told.table().row_count == 1
-    row = told.row(whole.cells[3])
-    assert live_table.time_left(whole.cells[3], row) == "0:01:00"
-    assert live_table.time_left(whole.cells[0], told.row(whole.cells[0])) == ""
