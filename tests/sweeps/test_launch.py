@@ -68,9 +68,9 @@ def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
         assert print_launcher.without_launcher(words) == plain
     words = [*plain, "--parts_of=1", "--part=0/2", "launcher=x"]
     assert print_launcher.without_launcher(words) == words
-    made = [shlex.split(line) for line in print_launcher.commands(words, whole)]
-    assert made == [[*words, f"--part={k}/2"] for k in range(len(whole.groups))]
-    assert len(print_launcher.commands(words, whole, 5)) == 5
+    made = [shlex.split(line) for line in print_launcher.commands(plain, whole)]
+    assert made == [[*plain, f"--part={k}/2"] for k in range(len(whole.groups))]
+    assert len(print_launcher.commands(plain, whole, 5)) == 5
     parts = print_launcher.num_parts
     assert parts(whole, 6, 1) == parts(whole, 0, 100) == 6
     with refused("--parts=7 is more than the 6 cells of the sweep"):

@@ -8,7 +8,7 @@ from matplotlib import mathtext
 
 from jaxproto.plots import style
 
-THREADS, PICTURES = 3, 12
+THREADS, PICTURES = 3, 6
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def test_pictures_of_threads_are_those_of_one(tmp_path, impatient, monkeypatch):
     monkeypatch.setattr(mathtext.MathTextParser, "_parse_cached", plain)
 
     def draw(k, name):
-        with style.new_figure(tmp_path / name / f"{k}.png", (0.5, 0.5)) as figure:
-            figure.text(0.1, 0.5, rf"$\times 10^{{{k}}}$")
+        with style.new_figure(tmp_path / name / f"{k}.png", (2.0, 2.0)) as figure:
+            figure.subplots().set_title(rf"$\times 10^{{{k}}}$")
         return (tmp_path / name / f"{k}.png").read_bytes()
 
     for name in ("one", "many"):
