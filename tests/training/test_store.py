@@ -44,16 +44,19 @@ def on_device(device_run):
 
 @pytest.mark.parametrize("store", ["host", "disk"])
 def test_a_run_goes_on_to_the_numbers_of_the_device(few, tmp_path, on_device, store):
-    """Over two starts; with two exchanges and two cohorts, of which some are tested."""
     for rounds in (2, 3):
-        attacked.run(few(store, rounds=rounds), tmp_path / "run")
-    assert runs.records(tmp_path / "run") == on_device
-    scratch = tmp_path / "run" / hosted_store.FOLDER
+        attacked.run(few(store, rounds=rounds), tmp_path)
+    assert runs.records(tmp_path) == on_device
+    scratch = tmp_path / hosted_store.FOLDER
     assert not scratch.exists()  # room to work in, gone at the end
+
+
+@pytest.mark.long
+def test_two_exchanges_of_two_cohorts_of_which_a_sample_is_evaluated(few, tmp_path):
     two = {"model__group": "mlp,amazon_mlp", "eval__clients": "5", "rounds": 2}
-    for where in ("device", store):
-        attacked.run(few(where, "refprotofl", **two), tmp_path / where)
-    rows = runs.records(tmp_path / store)
+    for store in ("device", "host"):
+        attacked.run(few(store, "refprotofl", **two), tmp_path / store)
+    rows = runs.records(tmp_path / "host")
     assert rows == runs.records(tmp_path / "device")
     assert rows[0]["evaluated_clients"] == 5
 
@@ -170,6 +173,7 @@ def test_what_cannot_be_off_the_device_or_has_no_room_is_refused_before_training
         patch.setattr(shutil, "disk_usage", lambda _: usage)
         with pytest.raises(UserError, match=r"clients.scratch: No space left .* MiB n"):
             attacked.run(few(), tmp_path)
+    assert not (tmp_path / hosted_store.FOLDER).exists()
 
     def full(handle, first, size):
         raise OSError(28, os.strerror(28))
@@ -177,5 +181,4 @@ def test_what_cannot_be_off_the_device_or_has_no_room_is_refused_before_training
     monkeypatch.setattr(os, "posix_fallocate", full)
     with refused("No space left"):
         attacked.run(few(), tmp_path)
-    assert not (tmp_path / hosted_store.FOLDER).exists()
     assert not list(tmp_path.rglob("metrics.jsonl"))

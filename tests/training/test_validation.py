@@ -25,6 +25,7 @@ def small(tmp_path_factory):
     """Makes configurations of six clients with validation examples."""
     file = attacked.data(tmp_path_factory.mktemp("data") / "toy.npz")
     six = {"data__clients": 6, "data__validation_share": 0.2, "rounds": 2}
+    six["data__partition"] = "iid"
 
     def make(method="fedproto", **fields):
         return attacked.small(method, file, **six | fields)
