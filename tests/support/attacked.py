@@ -16,6 +16,7 @@ from rich.console import Console
 
 from jaxproto import config
 from jaxproto.experiment import traced
+from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import compiler, runner
 
@@ -71,7 +72,8 @@ now: list[str] = []  # settings of the programs of the last run
 
 def begins(c):
     """Names the configuration whose programs are compiled next."""
-    now[:] = [repr(sorted(traced.program_settings(c).items()))]
+    settings = {**traced.program_settings(c), "clients.store": ""}
+    now[:] = [repr(sorted(settings.items()))]
 
 
 def quick():
@@ -80,7 +82,7 @@ def quick():
 
     def compile_to_fit(exp, *args):
         parts = [[tuple(map(int, rows)) for rows in part] for part in exp.partition]
-        key = now[0], exp.store, repr(parts)
+        key = now[0], exp.store in OFF_DEVICE, repr(parts)
         if key not in made:
             made[key] = fit(exp, *args)[1:]
         return exp, *made[key]

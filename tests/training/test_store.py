@@ -128,7 +128,7 @@ def test_a_checkpoint_that_vanishes_in_training_is_not_linked_to(
 
 
 def test_rows_are_written_anew_before_they_are_twice_as_many(few, tmp_path):
-    attacked.run(few("host", rounds=12, participation__fraction=0.2), tmp_path)
+    attacked.run(few("host", rounds=12), tmp_path)
     for r in checkpoint.rounds(tmp_path / "checkpoints"):
         folder = tmp_path / "checkpoints" / str(r)
         names = [p.name for p in row_deltas.delta_folders(folder)]
