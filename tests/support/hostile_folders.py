@@ -80,11 +80,9 @@ def with_sign(text: str, place: int | str, sign: str) -> str:
     """A JSON text in which a value is another: of a place, or of a dotted path."""
     root = {"": json.loads(text)}
     spots = dict(_spots(root))
-    container, key = (
-        [*spots.values()][place % len(spots)]
-        if isinstance(place, int)
-        else spots[f"..{place}"]
-    )
+    numbered = isinstance(place, int)
+    at = [*spots][place % len(spots)] if numbered else f"..{place}"
+    container, key = spots[at]
     container[key] = "A SIGN"
     return json.dumps(root[""]).replace('"A SIGN"', sign)
 
@@ -226,9 +224,8 @@ def check(use, c, runs, out: Path) -> str:
     text = io.StringIO()
     with bounded(), contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         said = _ended(lambda: use(c, runs, out))
-    assert re.fullmatch(r"(error: [^\n]{1,3000})?", said) or "different conf" in said, (
-        said
-    )
+    one_line = re.fullmatch(r"(error: [^\n]{1,3000})?", said)
+    assert one_line or "different conf" in said, said
     if use in SEVERAL:
         assert not said or re.search(EXCUSED, said), said
     if use not in WRITERS:
