@@ -10,30 +10,26 @@ from pathlib import Path
 
 import pytest
 from support import attacked
-from support.every import check_every
 
-import jaxproto
-from jaxproto import cli
-from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.reporting import compare
 from jaxproto.storage import checkpoint
 
 pytestmark = pytest.mark.long  # a second each
 
 
+quick_programs = attacked.quick_programs
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory, quick_programs):
     """A finished run with checkpoints of rounds 2, 3, 4, and one of another seed."""
     root = tmp_path_factory.mktemp("made")
     file = attacked.data(root / "toy.npz")
     c = attacked.small("fedproto", file, rounds=4, eval_every=2)
+    attacked.run(c, root / "run")
     other = attacked.small("fedproto", file, rounds=4, eval_every=2, seed=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attacked.Figure, "savefig", lambda f, to, **_: to.write(b"png"))
-        attacked.run(c, root / "run")
-        attacked.run(other, root / "other")
-        yield root, c
+    attacked.run(other, root / "other")
+    return root, c
 
 
 @pytest.fixture
@@ -106,8 +102,6 @@ NAMELESS = ("04", "x", "\u0665")  # no rounds
 
 
 DEEP = b'{"round":' * 100_000
-ENDED = b'{"status": "finished", "rounds": 4%s}'
-ACCURACY = b', "rules": {"head": {"pooled": {"best": "x", "final": 1}}}'
 LACKS_4 = "is ahead of metrics.jsonl, which lacks round 4; " + FROM_3
 RENAMED = "is that of round 3 under another name; going on from the one of round"
 GOES_ON = [  # what is said of a run that has not ended, and its damage
@@ -150,7 +144,6 @@ def test_a_damaged_run_goes_on_to_the_same_end_and_says_from_where(
 
 
 NO_RECORD = "of {run}/metrics.jsonl is no record of a run: "
-NO_RECORD = "of {run}/metrics.jsonl is no record of a run: "
 REFUSED = [  # what is said of a run that has not ended, and its damage
     ("{run}/metrics.jsonl cannot be rea", lambda run: is_folder(metrics(run))),
     (f"line 1 {NO_RECORD}it holds a lis", lambda run: before(run, b"[1]\n")),
@@ -179,24 +172,6 @@ REFUSED = [  # what is said of a run that has not ended, and its damage
         ],
     ),
 ]
-BROKEN = [  # content of a file that every command reads -> what is said
-    ("config.json", b"[]", "it holds a list, no object"),
-    ("config.json", b"", "Expecting value"),
-    ("config.json", b'{"method": {"name": [1]}}', "method.name is '[1]'"),
-    ("config.json", b'{"method": "fedproto"}', "method is 'fedproto'"),
-    ("config.json", b'{"seed": 0}', "it lacks method"),
-    ("config.json", b'{"method": {"name": "local"}, "seed": "a"}', "seed is 'a'"),
-    ("config.json", DEEP, "it is nested too deep"),
-    ("config.json", b'{"\xff": 1}', "codec can't decode"),
-    ("summary.json", b"{}", "it lacks"),
-    ("summary.json", ENDED % b"", "it lacks rules"),
-    ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
-    ("summary.json", ENDED % b', "rules": []', "rules is '[]'"),
-    ("summary.json", ENDED % b', "rules": {"head": 1}', "rules.head is '1'"),
-    ("summary.json", ENDED % ACCURACY, "rules.head.pooled.best is 'x'"),
-    ("summary.json", DEEP, "it is nested too deep"),
-    ("summary.json", b"[]", "it holds a list, no object"),
-]
 
 
 def one_line(call, *args) -> str:
@@ -205,18 +180,6 @@ def one_line(call, *args) -> str:
         call(*args)
     text = str(e.value)
     assert "\n" not in text and len(text) < 1000
-    return text
-
-
-def one_message(config, run, picture) -> str:
-    """The message that commands have in common."""
-    arguments = ["accuracy_over_rounds", str(picture), str(run)]
-    (text,) = {
-        one_line(attacked.run, config, run),
-        one_line(compare.load, run),
-        one_line(jaxproto.load, run),
-        one_line(plot.main, "plot", arguments),
-    }
     return text
 
 
@@ -240,22 +203,6 @@ def test_what_cannot_go_on_is_refused_in_one_line_and_left_alone(
     assert contents(run) == there
 
 
-@pytest.mark.parametrize("name", ["config.json", "summary.json"])
-def test_a_file_that_is_none_is_named_by_every_command(made, run, tmp_path, name):
-    def check(content, said):
-        (run / name).write_bytes(content)
-        assert said in one_message(made[1], run, tmp_path / "a.png")
-
-    check_every([row[1:] for row in BROKEN if row[0] == name], check)
-
-
-@pytest.mark.parametrize("damage", [damage for _, damage in REFUSED[:2]])
-def test_pictures_of_damaged_metrics_are_refused_in_one_line(run, tmp_path, damage):
-    damage(run)
-    for kind in ("accuracy_over_rounds", "accuracy_against_bytes"):
-        one_line(plot.main, "plot", [kind, str(tmp_path / "a.png"), str(run)])
-
-
 def test_a_finished_run_without_its_metrics_says_what_is_missing(made, run):
     for damage in (put, lambda run: put(run, b""), lambda run: metrics(run).unlink()):
         damage(run)
@@ -275,37 +222,3 @@ def test_a_made_longer_run_must_have_the_record_of_where_it_first_ended(made, ru
     assert rounds == [3, 4, 6] and checkpoint.rounds(other / "checkpoints") == [4, 5, 6]
     (other / "summary.json").unlink()
     assert "after round 6" in attacked.run(c, other)
-
-
-def test_a_refused_start_leaves_no_folder_that_it_has_made(made, run, tmp_path):
-    c = attacked.small("fedproto", made[0] / "toy.npz", data__clients=200)
-    with pytest.raises(UserError):
-        attacked.run(c, tmp_path / "new" / "below" / "run")
-    assert not (tmp_path / "new").exists()
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError):
-        attacked.run(c, tmp_path / "there")
-    assert [p.name for p in (tmp_path / "there").iterdir()] == ["notes.txt"]
-    (run / ".lock").unlink()
-    before = sorted(p.name for p in run.iterdir())
-    c = attacked.small("fedproto", made[0] / "toy.npz", rounds=4, seed=7)
-    with pytest.raises(UserError, match="different configuration"):
-        attacked.run(c, run)
-    assert sorted(p.name for p in run.iterdir()) == before
-
-
-def test_comparing_passes_over_what_is_no_run_and_says_so(run, tmp_path, capfd):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "table.md").write_text("")
-    given = sorted(map(str, tmp_path.iterdir()))
-    with pytest.raises(SystemExit) as end:
-        cli.call("compare", "compare", given)
-    out, err = capfd.readouterr()
-    assert not end.value.code and "FedProto" in out
-    assert err.splitlines() == [
-        f"skipped, as it holds no run: {tmp_path / name}"
-        for name in ("empty", "table.md")
-    ]
-    with pytest.raises(SystemExit, match=r"error: .*empty holds no config\.json"):
-        cli.call("compare", "compare", [str(tmp_path / "empty")])

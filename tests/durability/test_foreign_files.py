@@ -1,26 +1,25 @@
 """A foreign or damaged file of a run ends in one line, and costs no other run its row.
 
-`hostile_folders.check` says what every command must keep to.
+`hostile_folders.check` says what every command must keep to. The fuzzer damages folders
+at random for a minute, or FUZZ_SECONDS; a failure prints its steps.
 """
 
 import itertools
 import os
 import sys
+import time
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from absl import flags
-from support import hostile_folders
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from support import hostile_folders as hostile
+from support.commands import called
 from support.every import check_every
-from support.hostile_folders import (
-    IRREGULAR,
-    TABLES,
-    WRITERS,
-    loaded,
-    plotted,
-)
+from support.hostile_folders import IRREGULAR, TABLES, WRITERS, loaded
 
 from jaxproto import cli
 from jaxproto.data.readers import image_folder
@@ -30,6 +29,14 @@ pytestmark = [pytest.mark.long, pytest.mark.landing]
 LIGHT = [*TABLES[:4], loaded]  # commands that read no checkpoint
 BIG = "1" + "0" * 400
 CLIENTS = "per_client/000003.npz"
+COUNTED = [
+    "rules.head.pooled",
+    "rules.head.client_mean",
+    "round",
+    "seconds",
+    "bytes_up",
+    "loss",
+]
 JSON_ROWS = [  # file, dotted path, JSON there, words of what `load` says
     *(
         ("config.json", field, sign, "config.json cannot be read")
@@ -48,39 +55,35 @@ JSON_ROWS = [  # file, dotted path, JSON there, words of what `load` says
     ("summary.json", "rules.head.pooled.best", BIG, "beyond 64 bits"),
     ("summary.json", "rules.head.pooled.best", "NaN", "not finite"),
     ("summary.json", "rules.head", '{"pooled": {"best": 1, "final": 1}}', "lacks"),
-    *(
-        ("metrics.jsonl", field, BIG, "beyond 64 bits")
-        for field in ("rules.head.pooled", "rules.head.client_mean", "round")
-    ),
-    *(("metrics.jsonl", f, BIG, "64 bits") for f in ("seconds", "bytes_up", "loss")),
+    ("summary.json", "rules.head.pooled.best", '"x"', "rules.head.pooled.best is 'x'"),
+    *(("metrics.jsonl", field, BIG, "64 bits") for field in COUNTED),
     ("metrics.jsonl", "rules.head.pooled", "NaN", "not finite"),
     ("metrics.jsonl", "rules.head.pooled", "[]", "rules.head.pooled is '[]'"),
     ("metrics.jsonl", "bytes_total", "1", "bytes_total is '1'"),
 ]
-OTHER_ROWS = [  # file, content
-    ("partition.csv", b"client,split,0,1,2\n0,train,%s,1,1\n" % (b"9" * 30)),
-    ("partition.csv", b"client,split\n"),
-    ("partition.csv", b"client,split,0\n0,train,-3\n0,test,1\n"),
-    ("classes.json", b'{"a": NaN}'),
-    (CLIENTS, b"PK\3\4"),
+DEEP = b'{"round":' * 100_000
+CONTENTS = [  # file, content, words of what `load` says
+    ("config.json", b"[]", "it holds a list, no object"),
+    ("config.json", b"", "Expecting value"),
+    ("config.json", b'{"method": {"name": [1]}}', "method.name is '[1]'"),
+    ("config.json", b'{"seed": 0}', "it lacks method"),
+    ("config.json", DEEP, "it is nested too deep"),
+    ("config.json", b'{"\xff": 1}', "codec can't decode"),
+    ("summary.json", b"{}", "it lacks"),
+    ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
+    ("summary.json", b"[]", "it holds a list, no object"),
+    ("partition.csv", b"client,split,0,1,2\n0,train,%s,1,1\n" % (b"9" * 30), ""),
+    ("partition.csv", b"client,split\n", ""),
+    ("partition.csv", b"client,split,0\n0,train,-3\n0,test,1\n", ""),
+    ("classes.json", b'{"a": NaN}', ""),
+    (CLIENTS, b"PK\3\4", ""),
 ]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    with hostile_folders.two_runs(tmp_path_factory.mktemp("made")) as found:
+    with hostile.two_runs(tmp_path_factory.mktemp("made")) as found:
         yield found
-
-
-def with_json(folder: Path, name: str, path: str, sign: str):
-    text = (folder / name).read_text()
-    if name == "metrics.jsonl":
-        lines = text.splitlines()
-        lines[0] = hostile_folders.with_sign(lines[0], path, sign)
-        text = "\n".join(lines) + "\n"
-    else:
-        text = hostile_folders.with_sign(text, path, sign)
-    (folder / name).write_text(text)
 
 
 def endless_columns(file: Path):
@@ -95,10 +98,10 @@ def try_all(made, tmp_path, damages, commands):
     c, folders = made
 
     def one(i, name, damage, said):
-        runs = hostile_folders.copies(folders, tmp_path / str(i))
+        runs = hostile.copies(folders, tmp_path / str(i))
         damage(runs[0])
         for use in commands:
-            told = hostile_folders.check(use, c, runs, tmp_path / f"{i}/out")
+            told = hostile.check(use, c, runs, tmp_path / f"{i}/out")
             assert use is not loaded or said in told, f"{use.__name__}: {told}"
 
     check_every([(i, *row) for i, row in enumerate(damages)], one)
@@ -110,7 +113,11 @@ def irregular(name: str, kinds) -> list:
 
 def test_json_that_no_run_writes_is_refused_by_name_and_costs_one_row(made, tmp_path):
     rows = [
-        (f"{n} {p} {s:.20}", lambda d, r=(n, p, s): with_json(d, *r), said)
+        (
+            f"{n} {p} {s:.20}",
+            lambda d, r=(n, p, s): hostile.with_json(d / r[0], *r[1:]),
+            said,
+        )
         for n, p, s, said in JSON_ROWS
     ]
     try_all(made, tmp_path, rows, LIGHT)
@@ -123,40 +130,43 @@ def test_no_command_waits_for_a_pipe_or_reads_without_end(made, tmp_path, name):
 
 
 def test_damaged_tables_and_checkpoints_cost_a_note_or_a_line(made, tmp_path):
-    rows = [(n, lambda d, n=n, b=b: (d / n).write_bytes(b), "") for n, b in OTHER_ROWS]
+    rows = [
+        (f"{n} {b[:20]}", lambda d, n=n, b=b: (d / n).write_bytes(b), said)
+        for n, b, said in CONTENTS
+    ]
     rows.append(("10**12", lambda d: endless_columns(d / CLIENTS), ""))
     rows += irregular("partition.csv", ("pipe", "huge"))
     rows += irregular(CLIENTS, ("pipe", "huge"))
-    try_all(made, tmp_path, rows, [*LIGHT[:2], plotted("partition"), loaded])
+    try_all(made, tmp_path, rows, [*LIGHT[:2], hostile.plotted("partition"), loaded])
     rows = irregular("checkpoints", ("loop",))
     rows += irregular("checkpoints/3/manifest.json", ("pipe", "endless"))
     other = tmp_path / "other"
-    try_all(made, other, rows, [hostile_folders.opened, hostile_folders.resumed])
+    try_all(made, other, rows, [hostile.opened, hostile.resumed])
 
 
 def test_a_table_of_a_sweep_may_be_a_pipe_or_name_anything(made, tmp_path):
     c, folders = made
-    runs = hostile_folders.copies(folders, tmp_path / "sweep")
-    for put in (
-        IRREGULAR["pipe"],
-        IRREGULAR["huge"],
-        lambda f: hostile_folders.replace(f, lambda f: f.write_bytes(b"workdir\na\0b")),
-    ):
+    runs = hostile.copies(folders, tmp_path / "sweep")
+
+    def strange(file):
+        hostile.replace(file, lambda f: f.write_bytes(b"workdir\na\0b"))
+
+    for put in IRREGULAR["pipe"], IRREGULAR["huge"], strange:
         put(tmp_path / "sweep/sweep.csv")
         named = [runs[0].parent, runs[1]]
-        said = hostile_folders.check(hostile_folders.report, c, named, tmp_path / "out")
+        said = hostile.check(hostile.report, c, named, tmp_path / "out")
         assert not said
     with pytest.raises(UserError, match=r"sweep\.csv: it is a pipe"):
         IRREGULAR["pipe"](tmp_path / "sweep/sweep.csv")
-        hostile_folders.swept(c, runs, tmp_path / "out")
+        hostile.swept(c, runs, tmp_path / "out")
 
 
 def test_an_image_starts_no_program(tmp_path, monkeypatch):
     """A PostScript file named as a picture; Pillow would call the `gs` of the PATH."""
-    called = tmp_path / "called"
+    ran = tmp_path / "ran"
     gs = tmp_path / "bin/gs"
     gs.parent.mkdir()
-    gs.write_text(f"#!/bin/sh\ntouch {called}\nexit 1\n")
+    gs.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
     gs.chmod(0o755)
     monkeypatch.setenv("PATH", f"{gs.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("JAXPROTO_CACHE", "off")
@@ -166,11 +176,11 @@ def test_an_image_starts_no_program(tmp_path, monkeypatch):
         (tmp_path / "data" / name / "z.png").write_text(eps)
     with pytest.raises(UserError, match="2 of 2 images cannot be read"):
         image_folder.load(tmp_path / "data")
-    assert not called.exists()
+    assert not ran.exists()
 
 
-LONG = "a" * 300
-EDGES = [  # arguments that name too long a file
+LONG = "a" * 300  # too long for the name of a file
+NAMED = [
     ["compare", LONG],
     ["compare", "results", "--out", LONG],
     ["plot", "accuracy_over_rounds", f"{LONG}.png", "results"],
@@ -179,31 +189,20 @@ EDGES = [  # arguments that name too long a file
 ]
 
 
-@pytest.mark.parametrize("arguments", EDGES, ids=lambda a: a[0])
-def test_a_name_too_long_is_one_line(arguments, tmp_path, monkeypatch):
+def test_a_name_too_long_or_a_current_folder_that_is_gone_is_one_line(
+    tmp_path, monkeypatch
+):
+    def check(*arguments):
+        told = called(*arguments)
+        assert told.startswith("error: ") and "\n" not in told
+
     monkeypatch.chdir(tmp_path)
-    told = in_process_flags(arguments)
-    assert told.startswith("error: ") and "\n" not in told
-
-
-def in_process_flags(arguments) -> str:
-    """The line of a command that defines flags of absl, without keeping them."""
-    before = set(flags.FLAGS)
-    try:
-        return hostile_folders._ended(
-            lambda: cli.call(arguments[0], "x", arguments[1:])
-        )
-    finally:
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
-
-
-def test_a_current_folder_that_is_gone_is_one_line(tmp_path, monkeypatch):
+    check_every(map(tuple, NAMED), check)
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    said = hostile_folders._ended(lambda: cli.call("compare", "compare", ["run"]))
+    said = called("compare", "run")
     monkeypatch.chdir(tmp_path)
     assert "the current folder is gone" in said
 
@@ -221,3 +220,26 @@ def test_a_closed_or_full_output_is_no_traceback(monkeypatch, made):
                     cli.main(arguments)
                 monkeypatch.undo()
             assert str(e.value.code).startswith(str(end))
+
+
+BATCH = 20  # sequences of steps between two looks at the clock
+SETTINGS = settings(
+    max_examples=BATCH,
+    stateful_step_count=6,
+    deadline=None,
+    database=None,
+    derandomize=False,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_a_damaged_folder_ends_every_command_in_results_or_one_line(made, capsys):
+    done, until = Counter(), time.time() + float(os.environ.get("FUZZ_SECONDS", "60"))
+    try:
+        while time.time() < until:
+            run_state_machine_as_test(hostile.machine(made, done), settings=SETTINGS)
+    finally:
+        with capsys.disabled():
+            sys.stdout.write(f"\nfuzzed run folders: {dict(done)}\n")
+    assert done["commands"] > 10 and done["refused in one line"]

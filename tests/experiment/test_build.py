@@ -24,13 +24,10 @@ def small(**fields):
     return made
 
 
-def optimizer(**fields):
-    defaults = config.default().optimizer.to_dict()
-    return optimizers.build_optimizer(SimpleNamespace(**{**defaults, **fields}))
-
-
-def moved(opt, param, grad, steps=1):
+def moved(fields, param, grad, steps):
     """The parameter after some steps along one gradient."""
+    settings = {**config.default().optimizer.to_dict(), **fields}
+    opt = optimizers.build_optimizer(SimpleNamespace(**settings))
     state = opt.init(param)
     for _ in range(steps):
         move, state = opt.update(grad, state, param)
@@ -38,13 +35,12 @@ def moved(opt, param, grad, steps=1):
     return np.asarray(param)
 
 
-def schedule(**fields):
-    made = config.default().optimizer
-    made.update(fields)
-    return optimizers.build_schedule(made, rounds=10)
-
-
 def test_a_schedule_is_a_factor_for_each_round_and_an_unused_decay_is_refused():
+    def schedule(**fields):
+        made = config.default().optimizer
+        made.update(fields)
+        return optimizers.build_schedule(made, rounds=10)
+
     for fields, want in (
         ({}, [1, 1, 1]),
         ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
@@ -54,21 +50,19 @@ def test_a_schedule_is_a_factor_for_each_round_and_an_unused_decay_is_refused():
         assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
     with pytest.raises(UserError, match=r"decay is 0.9, but .* 'constant' does not"):
         schedule(decay=0.9)
-    with pytest.raises(UserError, match=r"unknown optimizer.schedule 'cosinus'"):
-        schedule(schedule="cosinus")
 
 
 def test_the_default_is_plain_sgd_and_clipping_comes_before_decay_before_momentum():
     """v <- m v + (g / max(1, |g|) + w p), p <- p - eta v, as PyTorch's SGD."""
-    p, g = jnp.array([1.0, -2.0]), jnp.array([3.0, 4.0])
-    assert np.allclose(moved(optimizer(), p, g), p - 0.01 * g)
-    opt = optimizer(momentum=0.9, weight_decay=0.1, clip_norm=1.0, learning_rate=0.5)
     p, g = np.array([1.0, -2.0], np.float32), np.array([3.0, 4.0], np.float32)
+    assert np.allclose(moved({}, p, g, 1), p - 0.01 * g)
     want, v = p.copy(), 0
     for _ in range(3):
         v = 0.9 * v + (g / 5 + 0.1 * want)
         want = want - 0.5 * v
-    assert np.allclose(moved(opt, jnp.asarray(p), jnp.asarray(g), 3), want, atol=1e-6)
+    fields = {"momentum": 0.9, "weight_decay": 0.1, "clip_norm": 1.0}
+    found = moved({**fields, "learning_rate": 0.5}, p, g, 3)
+    assert np.allclose(found, want, atol=1e-6)
 
 
 def test_clients_take_the_networks_of_a_group_in_turn_as_many_as_there_are():

@@ -1,50 +1,93 @@
-"""Files of a run are there whole or not at all, and only what is missing is written."""
+"""Files are there whole or not at all, since one writer makes them all atomically."""
 
+import ast
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
+from support import runs
+from support.refusal import refused
 
 from jaxproto import config
+from jaxproto.data import dataset, decoded_cache
+from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.io import atomic
+from jaxproto.storage import checkpoint
 from jaxproto.summary import run_summary
 
+PACKAGE = runs.ROOT / "jaxproto"
+ALLOWED = {  # file, call -> why it needs no rename
+    ("io/atomic.py", "open"): "the writer itself",
+    ("data/decoded_cache.py", "open"): "in a folder that is renamed when complete",
+    ("data/decoded_cache.py", "save"): "into memory",
+    ("data/readers/npz.py", "savez"): "into memory",
+    ("data/tfds_builders/archives.py", "save"): "into memory",
+    ("plots/style.py", "savefig"): "into memory",
+    ("saved_runs/export.py", "save"): "into memory",
+    ("storage/process_shards.py", "save"): "into memory",
+    ("saved_runs/export.py", "savez"): "into memory",
+}
+NAMES = {"write_text", "write_bytes", "savefig", "save", "savez", "savetxt", "imsave"}
+OURS = {"checkpoint", "checkpointer"}  # what saves in its own way, then renames
 
-def test_a_write_that_does_not_end_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "indices.csv"
+
+def writes(file: Path) -> set[str]:
+    """Calls in a file that make or cut off another file."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        modes = [*node.args, *[k.value for k in node.keywords if k.arg == "mode"]]
+        texts = {a.value for a in modes if isinstance(a, ast.Constant)}
+        if name in ("open", "fdopen") and texts & {"w", "wb", "x", "xb", "w+", "wb+"}:
+            found.add("open")
+        owner = getattr(getattr(node.func, "value", None), "id", "")
+        if name in NAMES and owner not in OURS and isinstance(node.func, ast.Attribute):
+            found.add(name)
+    return found
+
+
+def test_only_the_writer_makes_files(tmp_path):
+    found = {
+        (file.relative_to(PACKAGE).as_posix(), name)
+        for file in PACKAGE.rglob("*.py")
+        for name in writes(file)
+    }
+    assert found == set(ALLOWED)
+    (tmp_path / "a.py").write_text("p.open('w')\nnp.save(p, x)\nopen(p, mode='wb')\n")
+    assert writes(tmp_path / "a.py") == {"open", "save"}  # such a file is found
+
+
+def killed(_):
+    raise KeyboardInterrupt
+
+
+def full(_):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_write_that_does_not_end_leaves_the_old_file_or_nothing(
+    tmp_path, monkeypatch
+):
+    path, private = tmp_path / "indices.csv", tmp_path / "private"
     atomic.write(path, b"old")
-
-    def killed(_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", killed)
-        with pytest.raises(KeyboardInterrupt):
+    for stop, error in ((killed, KeyboardInterrupt), (full, UserError)):
+        with monkeypatch.context() as patch, pytest.raises(error):
+            patch.setattr(os, "fsync", stop)
             atomic.write(path, b"new and longer")
-    assert path.read_bytes() == b"old"
+        assert path.read_bytes() == b"old"
+    with monkeypatch.context() as patch, pytest.raises(atomic.Unwritable, match="No s"):
+        patch.setattr(os, "fsync", full)
+        atomic.write(private, b"new", private=True)
     atomic.write(path, b"new")
     assert path.read_bytes() == b"new" and [*tmp_path.iterdir()] == [path]
-
-
-def test_a_private_write_that_does_not_end_leaves_nothing(tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(atomic.Unwritable, match="No space"):
-            atomic.write(tmp_path / "a", b"new", private=True)
-    assert not [*tmp_path.iterdir()]
-    atomic.write(tmp_path / "a", b"new", private=True)
-    assert [*tmp_path.iterdir()] == [tmp_path / "a"]
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_file_that_has_the_content_is_left_alone(tmp_path):
-    path = tmp_path / "a"
-    atomic.write(path, b"same")
+    atomic.write(private, b"new", private=True)
+    assert private.stat().st_mode & 0o777 == 0o600
     os.utime(path, ns=(1, 1))
-    atomic.write(path, b"same")
+    atomic.write(path, b"new")  # it has the content already
     assert path.stat().st_mtime_ns == 1
 
 
@@ -61,3 +104,42 @@ def test_a_start_does_not_touch_the_partition_that_is_there(tmp_path):
     run_summary.save_partition(exp, tmp_path)
     assert [p.stat().st_mtime_ns for p in written] == [1, 1]
     run_summary.check_same(exp, tmp_path)
+
+
+def test_a_full_disk_leaves_no_half_file_and_a_cache_is_not_needed(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    file = tmp_path / "a.json"
+    with refused(f"cannot write {file}: No space left on device (3.0 MiB needed"):
+        atomic.write(file, bytes(3 << 20))
+    assert list(tmp_path.iterdir()) == []
+    made = dataset.Dataset("a", np.zeros((4, 2)), np.arange(4), 4, 4)
+
+    def read(begin):
+        sink = begin(made.x.shape, made.x.dtype)
+        sink.append(made.x)
+        return made._replace(x=sink.finish())
+
+    monkeypatch.setattr(decoded_cache, "folder", lambda: tmp_path / "cache")
+    (note,) = decoded_cache.load_or_decode("a", {"kind": "toy"}, read).notes
+    why = f"not be kept decoded in {tmp_path / 'cache'}: No space left on device"
+    assert note.endswith(why)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_checkpoint_larger_than_the_disk_is_not_begun(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, {"w": np.zeros(10)})
+    usage = checkpoint.shutil.disk_usage(tmp_path)._replace(free=79)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UserError, match=r"2: No space left .* \(80 bytes .* 79 bytes"):
+        checkpoint.save(tmp_path, 2, {"w": np.zeros(10)})
+    assert [p.name for p in tmp_path.iterdir()] == ["1"]
+
+
+def test_what_is_unfinished_is_taken_away_when_the_process_ends(tmp_path):
+    with atomic.in_progress(tmp_path / "a.new"), atomic.in_progress(tmp_path / "b"):
+        (tmp_path / "a.new").write_text("")
+        (tmp_path / "b" / "c").mkdir(parents=True)
+        atomic.remove_in_progress()
+    assert list(tmp_path.iterdir()) == []

@@ -1,14 +1,11 @@
 """Files of a run's numbers: whole or torn, and the summary made of them."""
 
 import json
-import os
-import re
-from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.every import check_every
 
 from jaxproto.errors import UserError
 from jaxproto.storage import records as metrics
@@ -41,55 +38,52 @@ def test_a_file_that_is_not_there_has_no_records(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_array_scalars_arrays_and_paths_become_json(tmp_path):
-    metrics.append(
-        tmp_path / "m.jsonl",
-        {
-            "round": 1,
-            "float": np.float32(0.5),
-            "half": jnp.bfloat16(1.5),
-            "int": jnp.int32(3),
-            "bool": np.bool_(True),
-            "array": jnp.arange(3),
-            "tuple": (1, np.uint8(2)),
-            "path": tmp_path,
-            7: None,
-        },
-    )
-    assert metrics.read(tmp_path / "m.jsonl") == [
-        {
-            "round": 1,
-            "float": 0.5,
-            "half": 1.5,
-            "int": 3,
-            "bool": True,
-            "array": [0, 1, 2],
-            "tuple": [1, 2],
-            "path": str(tmp_path),
-            "7": None,
-        }
-    ]
+def test_array_scalars_arrays_and_paths_become_json_and_what_is_not_finite_null(
+    tmp_path,
+):
+    pairs = {
+        "float": (np.float32(0.5), 0.5),
+        "half": (jnp.bfloat16(1.5), 1.5),
+        "int": (jnp.int32(3), 3),
+        "bool": (np.bool_(True), True),
+        "array": (jnp.arange(3), [0, 1, 2]),
+        "tuple": ((1, np.uint8(2)), [1, 2]),
+        "path": (tmp_path, str(tmp_path)),
+        "nan": ([np.nan, 1.0], [None, 1.0]),
+        "infinite": (float("inf"), None),
+        "minus": (jnp.float32(-np.inf), None),
+    }
+    given, want = ({k: pair[i] for k, pair in pairs.items()} for i in (0, 1))
+    metrics.append(tmp_path / "m.jsonl", {"round": 1, 7: None, **given})
+    assert metrics.read(tmp_path / "m.jsonl") == [{"round": 1, "7": None, **want}]
 
 
-@pytest.mark.parametrize("value", [np.nan, float("inf"), jnp.float32(-np.inf)])
-def test_numbers_that_are_not_finite_are_null(tmp_path, value):
-    metrics.write_json(tmp_path / "s.json", {"loss": value, "each": [value, 1.0]})
-    text = (tmp_path / "s.json").read_text()
-    assert json.loads(text) == {"loss": None, "each": [None, 1.0]}
-
-
-@pytest.mark.parametrize("cut", [1, 2, 20])
-def test_a_torn_last_line_is_ignored(path, cut):
-    path.write_bytes(path.read_bytes()[:-cut])
-    want = range(1, 5) if cut == 1 else range(1, 4)  # a newline alone loses nothing
-    assert [r["round"] for r in metrics.read(path)] == list(want)
-
-
-def test_a_broken_line_in_the_middle_is_named(path):
-    lines = path.read_text().splitlines()
+def test_a_torn_last_line_is_ignored_and_a_broken_one_before_it_named(path):
+    whole = path.read_bytes()
+    for cut, last in ((1, 4), (2, 3), (20, 3)):  # a newline alone loses nothing
+        path.write_bytes(whole[:-cut])
+        assert [r["round"] for r in metrics.read(path)] == [*range(1, last + 1)]
+    lines = whole.decode().splitlines()
     path.write_text("\n".join([lines[0], lines[1][:-3], *lines[2:]]) + "\n")
     with pytest.raises(UserError, match=r"line 2 of .*m\.jsonl"):
         metrics.read(path)
+    for line in ("3", "[]", '"a"', "{}", '{"round": "1"}', "null"):
+        path.write_text(f"{line}\n")
+        with pytest.raises(UserError, match=r"line 1 of .*m\.jsonl is no record of a"):
+            metrics.read(path)
+
+
+def test_the_newest_record_is_the_last_whole_one(tmp_path):
+    file, long = tmp_path / "metrics.jsonl", {"round": 2, "angles": [0.5] * 50_000}
+    assert metrics.read_last(file) is None
+    for text, want in (
+        ("", None),
+        ("no record\n", None),
+        ('{"round": 1}\n{"round": 2', {"round": 1}),
+        ('{"round": 1}\n' + json.dumps(long) + "\n", long),
+    ):
+        file.write_text(text)
+        assert metrics.read_last(file) == want
 
 
 def test_keep_until_drops_later_rounds_and_keeps_the_others_byte_for_byte(path):
@@ -106,19 +100,6 @@ def test_appending_after_a_torn_line_was_cut_gives_whole_lines(path):
     metrics.truncate_after(path, 4)
     metrics.append(path, record(5))
     assert [r["round"] for r in metrics.read(path)] == [1, 2, 3, 4, 5]
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "s.json"
-    metrics.write_json(path, {"a": 1})
-
-    def full(fd):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"cannot write .*s\.json: no space"):
-        metrics.write_json(path, {"a": 2})
-    assert json.loads(path.read_text()) == {"a": 1}
 
 
 def test_summary_of_a_rule_is_best_first_round_of_it_final_and_mean_of_the_last():
@@ -149,13 +130,10 @@ def test_validation_accuracy_chooses_the_round_whose_test_accuracy_is_reported()
     assert metrics.rule_summary(rows)["head"]["pooled"]["best_round"] == 3
 
 
-def test_a_mean_of_fewer_than_ten_evaluations_says_of_how_many():
+def test_a_mean_of_the_last_evaluations_says_of_how_many():
     got = metrics.rule_summary([record(r, r / 10) for r in (1, 2, 3)])["head"]
     assert metrics.mean_last(got["pooled"]) == (pytest.approx(0.2), 3)
-
-
-def test_the_mean_of_an_older_summary_is_of_a_number_that_nobody_knows():
-    assert metrics.mean_last({"mean_last_10": 0.5}) == (0.5, None)
+    assert metrics.mean_last({"mean_last_10": 0.5}) == (0.5, None)  # an older summary
 
 
 def test_summary_passes_over_accuracies_that_are_not_known():
@@ -166,49 +144,25 @@ def test_summary_passes_over_accuracies_that_are_not_known():
     nothing = metrics.rule_summary([record(1, None)])["head"]["pooled"]
     assert nothing.pop("last_n") == 0 and set(nothing.values()) == {None}
     assert metrics.rule_summary([]) == {}
+    whole = metrics.rule_summary(records)
+    assert json.loads(json.dumps(metrics.to_json_values(whole))) == whole
 
 
-def test_summary_survives_json():
-    summary = metrics.rule_summary([record(1)])
-    assert json.loads(json.dumps(metrics.to_json_values(summary))) == summary
+COVERED = [  # rounds with a record, rounds due, the first that is lost, why
+    ([2, 4, 5, 6], [2, 4, 6], float("inf"), ""),  # 5: where it first ended
+    ([], [2, 4], 1, "m.jsonl, which lacks round 2"),
+    ([2], [2, 4, 6], 3, "m.jsonl, which lacks round 4"),
+    ([2, 6], [2, 4, 6], 3, "m.jsonl, which lacks round 4"),
+    ([2, 4, 4], [2, 4], 3, "m.jsonl, which has round 4 in line 3, after round 4"),
+    ([4, 2], [2, 4], 1, "m.jsonl, which has round 2 in line 2, after round 4"),
+]
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
-def test_peak_memory_is_what_the_kernel_says_in_bytes():
-    (line,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
-    peak = metrics.peak_memory_bytes()
-    assert peak["host"] == pytest.approx(1024 * int(line), rel=0.05)
-    assert peak["device"] is None or peak["device"] > 0
+def test_records_cover_the_rounds_before_the_first_that_is_lost(tmp_path):
+    def check(rounds, due, until, why):
+        (tmp_path / "m.jsonl").unlink(missing_ok=True)
+        for r in rounds:
+            metrics.append(tmp_path / "m.jsonl", record(r))
+        assert metrics.coverage(tmp_path / "m.jsonl", due) == (until, why)
 
-
-def test_versions_name_all_that_results_depend_on():
-    found = metrics.versions()
-    assert list(found) == ["python", *metrics.PACKAGES]
-    assert {"jaxproto", "jax", "jaxlib", "flax", "optax"} < set(found)
-    assert found["jax"] == jax.__version__ and found["numpy"] == np.__version__
-
-
-@pytest.mark.parametrize(
-    ("rounds", "due", "until", "why"),
-    [
-        ([2, 4, 5, 6], [2, 4, 6], float("inf"), ""),  # 5: where it first ended
-        ([], [2, 4], 1, "m.jsonl, which lacks round 2"),
-        ([2], [2, 4, 6], 3, "m.jsonl, which lacks round 4"),
-        ([2, 6], [2, 4, 6], 3, "m.jsonl, which lacks round 4"),
-        ([2, 4, 4], [2, 4], 3, "m.jsonl, which has round 4 in line 3, after round 4"),
-        ([4, 2], [2, 4], 1, "m.jsonl, which has round 2 in line 2, after round 4"),
-    ],
-)
-def test_records_cover_the_rounds_before_the_first_that_is_lost(
-    tmp_path, rounds, due, until, why
-):
-    for r in rounds:
-        metrics.append(tmp_path / "m.jsonl", record(r))
-    assert metrics.coverage(tmp_path / "m.jsonl", due) == (until, why)
-
-
-@pytest.mark.parametrize("line", ["3", "[]", '"a"', "{}", '{"round": "1"}', "null"])
-def test_a_line_that_is_no_record_is_named(tmp_path, line):
-    (tmp_path / "m.jsonl").write_text(f"{line}\n")
-    with pytest.raises(UserError, match=r"line 1 of .*m\.jsonl is no record of a run"):
-        metrics.read(tmp_path / "m.jsonl")
+    check_every(COVERED, check)

@@ -1,18 +1,19 @@
 """The folder of a run as all that read it see it."""
 
 import json
+import shutil
 
 import pytest
 from support import reported
+from support.refusal import refused
 
 import jaxproto
-from jaxproto.errors import UserError
 from jaxproto.reporting import compare, html
 from jaxproto.reporting.html.run_view import progress
 from jaxproto.saved_runs import restore
 from jaxproto.storage import run_folder
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.storage.status import Status
+from jaxproto.storage.status import Status, status_of
 from jaxproto.sweeps.plan import Cell, cell_status
 
 ENDED = {  # status -> what the page says
@@ -53,12 +54,10 @@ def test_every_reader_says_how_a_run_has_ended(make, status):
     assert said(path) == (status, status, ENDED[status], status.ok)
 
 
-def test_every_reader_says_that_a_run_has_not_ended(make):
+def test_every_reader_says_that_a_run_has_not_ended_also_one_to_be_longer(make):
     path = make("")
     assert said(path) == (Status.RUNNING, "new", "not ended, round 3 of 4", False)
-
-
-def test_a_run_that_is_being_made_longer_has_not_ended_anywhere(make):
+    shutil.rmtree(path)
     path = make("finished")
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"rounds": 9}))
@@ -69,7 +68,7 @@ def test_a_run_that_is_being_made_longer_has_not_ended_anywhere(make):
 def test_a_folder_without_a_run_is_new(tmp_path):
     assert RunFolder.at(tmp_path).status() is Status.NEW
     assert not run_folder.is_run(tmp_path)
-    with pytest.raises(UserError, match=r"holds no config\.json"):
+    with refused("holds no config.json"):
         RunFolder.read(tmp_path)
 
 
@@ -81,7 +80,7 @@ def test_a_folder_is_a_snapshot(make):
     assert run.round == 3 and run.newest() is None
     again = RunFolder.read(path)
     assert again.round == 0 and again.last is None and again.records == []
-    with pytest.raises(UserError, match=r"holds no metrics\.jsonl"):
+    with refused("holds no metrics.jsonl"):
         again.evaluations()
 
 
@@ -93,12 +92,20 @@ def test_a_folder_of_runs_names_them_and_those_of_its_table(tmp_path):
     assert run_folder.run_folders(folder) == [inside, elsewhere]
     assert run_folder.run_folders(inside) == [inside]
     (inside / "config.json").rename(inside / "moved.json")
-    with pytest.raises(
-        UserError, match=r"holds no config\.json: give work directories"
-    ):
+    with refused("holds no config.json: give work directories"):
         jaxproto.load(inside)
-    told = (
-        rf"holds no config\.json: name one of the 2 runs in it: {inside}, {elsewhere}\."
-    )
-    with pytest.raises(UserError, match=told):
+    told = f"name one of the 2 runs in it: {inside}, {elsewhere}."
+    with refused(f"holds no config.json: {told}"):
         jaxproto.load(folder)
+
+
+def test_a_status_follows_from_summary_and_rounds():
+    ended = {
+        status: status_of({"status": status, "rounds": 4}, 4)
+        for status in ("finished", "stopped early", "diverged")
+    }
+    assert [*ended] == [*ended.values()]  # as they are written
+    assert status_of(None) is Status.RUNNING
+    assert status_of(None, begun=False) is Status.NEW
+    assert status_of({"status": "finished", "rounds": 4}, 5) is Status.EXTENDED
+    assert status_of({"status": "of another version", "rounds": 4}) is Status.RUNNING

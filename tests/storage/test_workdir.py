@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-import pytest
+from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import config
@@ -23,35 +23,33 @@ def default(file, **fields):
     return str(default_workdir.default_workdir(made, config.unmodified_config(file)))
 
 
-@pytest.mark.parametrize(
-    ("file", "fields", "want"),
-    [
-        ("protonorm", {}, PLAIN),
-        ("protonorm:digits", {}, PLAIN),
-        ("protonorm", {"method__upscale": 20.0}, f"{PLAIN}-method.upscale=20"),
-        ("protonorm", {"method__upscale": 0.25}, f"{PLAIN}-method.upscale=0.25"),
-        ("protonorm", {"method__upscale": 50.0}, PLAIN),  # as it is
-        ("protonorm", {"model__group": "mlp,cnn4"}, f"{PLAIN}-model.group=mlp,cnn4"),
-        ("protonorm", {"data__data_dir": "/data"}, PLAIN),
-        ("protonorm", {"rounds": 500}, PLAIN),  # goes on with what is there
-        ("protonorm", {"rounds": 4}, f"{PLAIN}-rounds=4"),
-        ("fedkd", {"rounds": 500}, "runs/fedkd-digits-seed0-rounds=500"),
-        ("protonorm:spiral,paper", {}, "runs/protonorm-spiral-seed0-paper"),
-        ("protonorm:spiral,code", {}, "runs/protonorm-spiral-seed0-code"),
-        (
-            "protonorm:spiral,code",
-            {"seed": 3, "method__lam": 2.0},
-            "runs/protonorm-spiral-seed3-code-method.lam=2",
-        ),
-        (
-            "tinyproto:digits,ft",
-            {},
-            "runs/tinyproto-digits-seed0-method.base=fedtgp",
-        ),
-    ],
-)
-def test_changes_are_in_the_name(file, fields, want):
-    assert default(file, **fields) == want
+CODE = {"seed": 3, "method__lam": 2.0}
+NAMES = [
+    ("protonorm", {}, PLAIN),
+    ("protonorm:digits", {}, PLAIN),
+    ("protonorm", {"method__upscale": 20.0}, f"{PLAIN}-method.upscale=20"),
+    ("protonorm", {"method__upscale": 0.25}, f"{PLAIN}-method.upscale=0.25"),
+    ("protonorm", {"method__upscale": 50.0}, PLAIN),  # as it is
+    ("protonorm", {"model__group": "mlp,cnn4"}, f"{PLAIN}-model.group=mlp,cnn4"),
+    ("protonorm", {"data__data_dir": "/data"}, PLAIN),
+    ("protonorm", {"rounds": 500}, PLAIN),  # goes on with what is there
+    ("protonorm", {"rounds": 4}, f"{PLAIN}-rounds=4"),
+    ("fedkd", {"rounds": 500}, "runs/fedkd-digits-seed0-rounds=500"),
+    ("protonorm:spiral,paper", {}, "runs/protonorm-spiral-seed0-paper"),
+    ("protonorm:spiral,code", {}, "runs/protonorm-spiral-seed0-code"),
+    ("protonorm:spiral,code", CODE, "runs/protonorm-spiral-seed3-code-method.lam=2"),
+    ("tinyproto:digits,ft", {}, "runs/tinyproto-digits-seed0-method.base=fedtgp"),
+]
+
+
+def test_changes_are_in_the_name():
+    def check(file, fields, want):
+        assert default(file, **fields) == want
+
+    check_every(NAMES, check)
+    # A cell of another kind of file is its own plain one.
+    for file in ("comparison:tinyproto_ft,paper", "table"):
+        assert default(file) == str(default_workdir.default_workdir(config.load(file)))
 
 
 def test_long_or_odd_changes_are_a_digest_of_their_own():
@@ -65,23 +63,14 @@ def test_long_or_odd_changes_are_a_digest_of_their_own():
     assert len({*ends}) == 3 and default("protonorm", **many) == names[1]
 
 
-def test_a_cell_of_another_kind_of_file_is_its_own_plain_one():
-    for file in ("comparison:tinyproto_ft,paper", "table"):
-        assert default(file) == str(default_workdir.default_workdir(config.load(file)))
-
-
 def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = config.unmodified_config("protonorm")
     changed = config.load("protonorm")
     changed.method.upscale = 20.0
     named = default_workdir.default_workdir(changed, plain)
-    assert (
-        default_workdir.resolve_workdir(changed, plain)
-        == named
-        != default_workdir.default_workdir(plain)
-    )
     old = default_workdir.default_workdir(plain)
+    assert default_workdir.resolve_workdir(changed, plain) == named != old
     old.mkdir(parents=True)
     workdir.save_config(old, changed)
     assert default_workdir.resolve_workdir(changed, plain) == old
@@ -104,13 +93,17 @@ FOREIGN = [  # what is in a folder without a configuration -> what is said
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), FOREIGN)
-def test_files_and_runs_of_others_are_refused_and_left_alone(tmp_path, make, said):
-    make(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
-    with refused(f"the work directory {tmp_path} {said}"):
-        workdir.lock_workdir(tmp_path).__enter__()
-    assert sorted(tmp_path.rglob("*")) == before
+def test_files_and_runs_of_others_are_refused_and_left_alone(tmp_path):
+    def check(make, said):
+        path = tmp_path / str(FOREIGN.index((make, said)))
+        path.mkdir()
+        make(path)
+        before = sorted(path.rglob("*"))
+        with refused(f"the work directory {path} {said}"):
+            workdir.lock_workdir(path).__enter__()
+        assert sorted(path.rglob("*")) == before
+
+    check_every(FOREIGN, check)
     with refused("/ is the root"):
         workdir.lock_workdir(Path("/")).__enter__()
 
@@ -160,3 +153,15 @@ def test_who_waits_for_a_lock_says_for_whom_and_goes_on_after_a_while(
     assert (tmp_path / ".lock").read_bytes() == b""
     with (tmp_path / ".lock").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_rounds_that_depend_on_their_number_are_not_added_to(tmp_path):
+    cosine = config.experiment("local", "spiral")
+    cosine.optimizer.schedule = "cosine"
+    for c in cosine, config.experiment("fedkd", "digits"):
+        rounds = c.rounds
+        workdir.save_config(tmp_path, c)
+        workdir.check_config(tmp_path, c)
+        c.rounds += 1
+        with refused(f"rounds: {rounds} there, {rounds + 1} here"):
+            workdir.check_config(tmp_path, c)

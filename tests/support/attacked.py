@@ -1,23 +1,32 @@
 """Tiny runs for attacks: made in moments, with all that a run writes.
 
-What is attacked is the writing: programs can be compiled once per method, and pictures
-left unrendered (`quick`, in a process of its own).
+What is attacked is the writing: equal programs can be compiled once, and pictures
+left unrendered (`quick`, in a process of its own; the fixture `quick_programs`).
 """
 
+import contextlib
 import io
 import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
 from jaxproto import config
+from jaxproto.experiment import traced
+from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import compiler, runner
 
 ROUNDS = 3
 METHODS = ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
+SAMPLED = {  # so few participate that clients can be off the device
+    "data__clients": 4,
+    "participation__law": "uniform",
+    "participation__fraction": 0.5,
+}
 
 
 def data(path: Path) -> Path:
@@ -52,13 +61,19 @@ def small(method: str, file: Path, **changes):
 
 def run(c, path: Path) -> str:
     """Runs or resumes; what was printed."""
-    now.append(c.method.name)
+    begins(c)
     console = Console(file=io.StringIO(), width=80)
     runner.run(c, path, console)
     return console.file.getvalue()
 
 
-now: list[str] = []  # methods of the runs so far
+now: list[str] = []  # settings of the programs of the last run
+
+
+def begins(c):
+    """Names the configuration whose programs are compiled next."""
+    settings = {**traced.program_settings(c), "clients.store": ""}
+    now[:] = [repr(sorted(settings.items()))]
 
 
 def quick():
@@ -67,13 +82,29 @@ def quick():
 
     def compile_to_fit(exp, *args):
         parts = [[tuple(map(int, rows)) for rows in part] for part in exp.partition]
-        key = now[-1], exp.store, repr(parts)
+        key = now[0], exp.store in OFF_DEVICE, repr(parts)
         if key not in made:
-            made[key] = fit(exp, *args)
-        return made[key]
+            made[key] = fit(exp, *args)[1:]
+        return exp, *made[key]
 
     compiler.compile_to_fit = compile_to_fit
     unrendered()
+
+
+@contextlib.contextmanager
+def quickly():
+    """`quick` inside the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((compiler, "compile_to_fit"), (Figure, "savefig")):
+            patch.setattr(owner, name, getattr(owner, name))  # undone at the end
+        quick()
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_programs():
+    with quickly():
+        yield
 
 
 def unrendered():

@@ -1,4 +1,4 @@
-"""Damage to the files of a run's folder, and every command that reads such a folder."""
+"""Damage to the files of a run's folder, every command that reads it, and a fuzzer."""
 
 import contextlib
 import io
@@ -8,15 +8,17 @@ import re
 import resource
 import shutil
 import signal
+import tempfile
+from collections import Counter
 from pathlib import Path
 
-import pytest
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import jaxproto
 from jaxproto import cli, sweeps
 from jaxproto.errors import UserError
 from jaxproto.storage.default_workdir import default_workdir
-from jaxproto.training import compiler
 from support import attacked
 
 HUGE = 20 * 2**30  # bytes of a sparse file
@@ -34,10 +36,7 @@ def two_runs(root: Path):
     """Makes finished runs of two seeds; yields their configuration and folders."""
     file = attacked.data(root / "toy.npz")
     c = attacked.small("fedproto", file, eval__per_client=True)
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((compiler, "compile_to_fit"), (attacked.Figure, "savefig")):
-            patch.setattr(owner, name, getattr(owner, name))  # undone at the end
-        attacked.quick()
+    with attacked.quickly():
         folders = []
         for seed in (0, 1):
             one = attacked.small("fedproto", file, eval__per_client=True, seed=seed)
@@ -81,13 +80,21 @@ def with_sign(text: str, place: int | str, sign: str) -> str:
     """A JSON text in which a value is another: of a place, or of a dotted path."""
     root = {"": json.loads(text)}
     spots = dict(_spots(root))
-    container, key = (
-        [*spots.values()][place % len(spots)]
-        if isinstance(place, int)
-        else spots[f"..{place}"]
-    )
+    numbered = isinstance(place, int)
+    at = [*spots][place % len(spots)] if numbered else f"..{place}"
+    container, key = spots[at]
     container[key] = "A SIGN"
     return json.dumps(root[""]).replace('"A SIGN"', sign)
+
+
+def with_json(file: Path, place: str | int, sign: str, line: int = 0):
+    """Puts a sign in the place of a value, of a record in one of its lines."""
+    lines = file.read_text().splitlines()
+    lines = lines if file.suffix == ".jsonl" else ["\n".join(lines)]
+    at = line % len(lines)
+    lines[at] = with_sign(lines[at], place, sign)
+    text = "\n".join(lines) + "\n"
+    replace(file, lambda f: f.write_text(text))
 
 
 def _spots(value, above=""):
@@ -158,7 +165,7 @@ def resumed(c, runs, out):
 
 
 def swept(c, runs, out):
-    attacked.now.append("fedproto")
+    attacked.begins(c)
     how = sweeps.SweepOptions("one")
     axes = {"seed": [0, 1]}
     sweeps.sweep(c, axes, runs[0].parent, attacked.Console(file=io.StringIO()), how)
@@ -173,8 +180,6 @@ TABLES = [  # of several runs, without checkpoints: one bad run costs its row
 SEVERAL = [*TABLES, pages, leaked]
 READERS = [*SEVERAL, plotted("partition"), loaded, opened]
 WRITERS = [resumed, swept]
-LINE = r"(error: [^\n]{1,3000})?"
-DIFFERENT = "holds a run of a different configuration"  # a line for each field
 EXCUSED = r"are the same run|share no"  # with a bad one among several, too
 
 
@@ -219,11 +224,78 @@ def check(use, c, runs, out: Path) -> str:
     text = io.StringIO()
     with bounded(), contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         said = _ended(lambda: use(c, runs, out))
-    assert re.fullmatch(r"(error: [^\n]{1,3000})?", said) or "different conf" in said, (
-        said
-    )
+    one_line = re.fullmatch(r"(error: [^\n]{1,3000})?", said)
+    assert one_line or "different conf" in said, said
     if use in SEVERAL:
         assert not said or re.search(EXCUSED, said), said
     if use not in WRITERS:
         assert [stamps(run) for run in runs] == before
     return said
+
+
+PLACE = st.integers(0, 2**16)
+
+
+def machine(made, done: Counter):
+    """The machine over copies of the runs; counts what it does."""
+    config, folders = made
+
+    class RunFolders(RuleBasedStateMachine):
+        def __init__(self):
+            super().__init__()
+            self.root = Path(tempfile.mkdtemp())
+            self.runs = copies(folders, self.root)
+            done["sequences"] += 1
+
+        def teardown(self):
+            shutil.rmtree(self.root)
+
+        def file(self, place) -> Path:
+            """A file or folder of the run; the ones that every command reads often."""
+            found = sorted(self.runs[0].rglob("*"))
+            top = [p for p in found if p.parent == self.runs[0]] * 3
+            every = top + found or [self.runs[0] / "config.json"]
+            return every[place % len(every)]
+
+        @rule(place=PLACE, kind=st.sampled_from(sorted(IRREGULAR)))
+        def irregular(self, place, kind):
+            IRREGULAR[kind](self.file(place))
+            done["damages"] += 1
+
+        @rule(place=PLACE, at=PLACE, how=st.sampled_from(["flip", "cut", "foreign"]))
+        def bytes(self, place, at, how):
+            file = self.file(place)
+            if not file.is_file() or file.stat().st_size > 2**24:
+                return
+            content = bytearray(file.read_bytes())
+            if how == "foreign":
+                content = self.file(at).read_bytes() if self.file(at).is_file() else b""
+            elif content:
+                at %= len(content)
+                content[at] ^= 1 << place % 8
+                content = content[:at] if how == "cut" else content
+            replace(file, lambda f: f.write_bytes(content))
+            done["damages"] += 1
+
+        @rule(
+            name=st.sampled_from(["config.json", "summary.json", "metrics.jsonl"]),
+            place=PLACE,
+            sign=st.sampled_from(SIGNS),
+        )
+        def sign(self, name, place, sign):
+            file = self.runs[0] / name
+            if not file.is_file() or file.stat().st_size > 2**24:
+                return
+            try:
+                with_json(file, place, sign, place)
+            except (ValueError, ZeroDivisionError):  # damaged already
+                return
+            done["damages"] += 1
+
+        @rule(use=st.sampled_from([*READERS, *WRITERS]))
+        def use(self, use):
+            said = check(use, config, self.runs, self.root / "out")
+            done["commands"] += 1
+            done["refused in one line"] += bool(said)
+
+    return RunFolders

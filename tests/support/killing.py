@@ -106,36 +106,38 @@ def main(how: str, folder: Path, each: int):
     kill = kill_really if how == "really" else kill_here
     begun = []
     attacked.quick() if how == "here" else attacked.unrendered()
-    for i, method in enumerate(attacked.METHODS):
-        c = attacked.small(method, file)
+    cases = {method: attacked.small(method, file) for method in attacked.METHODS}
+    off = {**attacked.SAMPLED, "clients__store": "disk"}
+    cases["disk"] = attacked.small("fedproto", file, **off)
+    for i, (name, c) in enumerate(cases.items()):
         total = 0
         if how == "here":
-            attacked.run(c, folder / f"{method}-warm")
+            attacked.run(c, folder / f"{name}-warm")
             shim.arm(0)
-            attacked.run(c, folder / method)
+            attacked.run(c, folder / name)
             shim.on, total = False, shim.count
             assert total >= LEAST, total
         for k in range(each):
-            path = folder / f"{method}-{k}"
-            at = 1 + (k * (total or LEAST) + i * (total or LEAST) // 5) // each
+            path = folder / f"{name}-{k}"
+            at = 1 + (k * (total or LEAST) + i * (total or LEAST) // 6) // each
             shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)
             where = kill(shim, c, path, at)
-            begun.append((method, c, path, f"{method} at {at} ({where})"))
+            begun.append((name, c, path, f"{name} at {at} ({where})"))
             if how == "here":
                 check(folder, begun.pop(), failed)
             tried += 1
     if how == "really":
         attacked.quick()
-        for method in attacked.METHODS:
-            attacked.run(attacked.small(method, file), folder / method)
+        for name, c in cases.items():
+            attacked.run(c, folder / name)
         for one in begun:
             check(folder, one, failed)
     sys.stdout.write(json.dumps({"tried": tried, "failed": failed}) + "\n")
 
 
 def check(folder, one, failed):
-    method, c, path, where = one
-    wrong = wrong_after(c, path, attacked.end(folder / method))
+    name, c, path, where = one
+    wrong = wrong_after(c, path, attacked.end(folder / name))
     if wrong:
         failed[where] = wrong
     else:

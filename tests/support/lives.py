@@ -84,9 +84,8 @@ class Life:
         self.rounds, self.steps = self.rng.randint(2, 4), []
 
     def config(self, rounds, seed=0):
-        few = {"data__clients": 4, "participation__law": "uniform"}
-        few |= {"participation__fraction": 0.5, "clients__store": self.store}
-        extra = few if self.store != "device" else {}
+        off = attacked.SAMPLED | {"clients__store": self.store}
+        extra = off if self.store != "device" else {}
         file = self.folder / "toy.npz"
         return attacked.small(self.method, file, rounds=rounds, seed=seed, **extra)
 
@@ -100,8 +99,8 @@ class Life:
         self.shim.arm(at)
         try:
             if self.sweeps:
-                attacked.now.append(self.method)
                 c, how = self.config(self.rounds), SweepOptions("one")
+                attacked.begins(c)
                 jaxproto.sweep(c, {"seed": [*SEEDS]}, self.path, QUIET, how)
             else:
                 attacked.run(self.config(self.rounds), self.path)

@@ -20,7 +20,7 @@ from jaxproto.training import runner
 
 FIELDS = {"data.clients": 3, "model.group": "mlp"}
 FIELDS |= {"eval_every": 1, "checkpoint_every": 3}
-AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
+AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}  # see `words`
 LIMIT = 240.0  # seconds, on a busy machine
 
 pytestmark = pytest.mark.long
@@ -35,9 +35,9 @@ def words(folder, rounds, *more):
     """The command of a sweep of four cells."""
     fields = {**FIELDS, "rounds": rounds}
     changes = [f"--config.{k}={v}" for k, v in fields.items()]
-    given = [f"--sweep={k}={','.join(map(str, v))}" for k, v in AXES.items()]
+    axes = "--sweep=seed=0,1", "--sweep=method.lam=1,10"
     file = "--config=configs/fedproto.py:digits"
-    start = [sys.executable, "-m", "jaxproto", "sweep", file, *changes, *given]
+    start = [sys.executable, "-m", "jaxproto", "sweep", file, *changes, *axes]
     return [*start, f"--workdir={folder}", *more]
 
 
@@ -110,12 +110,10 @@ cli.main(sys.argv[3:])
 def test_two_processes_on_one_sweep_train_each_cell_once(tmp_path):
     log, folder = tmp_path / "log", tmp_path / "sweep"
     command = [sys.executable, "-c", COUNTED, str(log), *words(folder, 3)[2:]]
-    both = [begun(command) for _ in range(2)]
-    out = [finished(process) for process in both]
+    for text in map(finished, [begun(command) for _ in range(2)]):
+        assert text.count(": finished, best") == 4 and "sweep.csv" in text
     there = cells(folder, 3)
     assert sorted(log.read_text().split()) == sorted(c.path.name for c in there)
-    for text in out:
-        assert text.count(": finished, best") == 4 and "sweep.csv" in text
     check_alone(there, tmp_path)
 
 
@@ -159,14 +157,10 @@ def test_a_killed_worker_of_ray_loses_nothing(tmp_path):
     check_alone(there, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(signal.SIGKILL, marks=pytest.mark.landing),
-        signal.SIGTERM,
-        signal.SIGINT,
-    ],
-)
+LANDING = pytest.param(signal.SIGKILL, marks=pytest.mark.landing)
+
+
+@pytest.mark.parametrize("sent", [LANDING, signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_sweep_goes_on_to_the_same_bits(tmp_path, sent):
     folder, rounds = tmp_path / "sweep", 30
     command = words(folder, rounds, "--cells_at_once=threads")

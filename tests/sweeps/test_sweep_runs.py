@@ -5,9 +5,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from support import attacked
 from support.attacked import end
 from support.refusal import refused
-from support.sweeping import console, tiny
+from support.sweeping import console
 
 from jaxproto.summary import pictures
 from jaxproto.sweeps import SweepOptions, batched, outputs, sweep
@@ -17,8 +18,11 @@ from jaxproto.training.programs import build_programs
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
 
 
-def small(rounds=3, **changes):
-    return tiny(rounds, eval_every=1, checkpoint_every=1, **changes)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Makes configurations of two clients that are evaluated and saved each round."""
+    file = attacked.data(tmp_path_factory.mktemp("data") / "toy.npz")
+    return lambda **fields: attacked.small("fedproto", file, **fields)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +34,7 @@ def no_pictures():
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def swept(small, tmp_path_factory):
     """A sweep of four cells in threads, its folder and what was compiled for it."""
     folder, programs = tmp_path_factory.mktemp("sweep"), []
 
@@ -59,10 +63,6 @@ def trained(monkeypatch):
     return found
 
 
-def losses(path):
-    return [row["loss"] for row in end(path)[0]]
-
-
 def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
     done, folder, programs = swept
     assert [s["status"] for s in done.summaries.values()] == ["finished"] * 4
@@ -75,34 +75,24 @@ def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
 
 
 def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(
-    swept, tmp_path, trained, monkeypatch
+    small, swept, tmp_path, trained, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     cell = swept[0].plan.cells[3]
-    alone = Path("runs/fedproto-digits-seed1")
+    alone = Path("runs/fedproto-toy-seed1")
     c = small(seed=1, method__lam=10.0)
     runner.run(c, console=console())
     assert end(tmp_path / alone) == end(cell.path)
     assert trained == [alone]
     done = sweep(c, {"seed": [1]}, console=console())
     assert trained == [alone] and list(done.summaries) == ["seed=1"]
-    assert {str(p.parent) for p in done.files} == {"sweeps/fedproto-digits-seed"}
+    assert {str(p.parent) for p in done.files} == {"sweeps/fedproto-toy-seed"}
 
 
 @pytest.mark.long
-def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
-    done, *_ = swept
-    again = sweep(small(), AXES, tmp_path, console(), SweepOptions("all"))
-    for mine, theirs in zip(again.plan.cells, done.plan.cells, strict=True):
-        (rows, _), (want, _) = end(mine.path), end(theirs.path)
-        assert [r["bytes_up"] for r in rows] == [r["bytes_up"] for r in want]
-        np.testing.assert_allclose(losses(mine.path), losses(theirs.path), rtol=1e-3)
-        names = {p.name for p in mine.path.iterdir()}
-        assert names == {p.name for p in theirs.path.iterdir()}
-
-
-@pytest.mark.long
-def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch):
+def test_cells_in_one_program_agree_to_rounding_also_where_the_last_is_filled_up(
+    small, swept, tmp_path, monkeypatch
+):
     counts, real = [], batched.train
 
     def train(many, programs, number, *rest):
@@ -110,14 +100,21 @@ def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch
         return real(many, programs, number, *rest)
 
     monkeypatch.setattr(batched, "train", train)
-    axes = {"seed": [0, 1, 2], "method.lam": [10.0]}
-    done = sweep(small(), axes, tmp_path, console(), SweepOptions("2"))
-    assert counts == [(2, 2), (1, 2)]
-    same = swept[0].plan.cells[1].path  # seed 0, lam 10: the same configuration
-    np.testing.assert_allclose(losses(done.plan.cells[0].path), losses(same), rtol=1e-3)
+    for at_once, want in (("all", [(4, 4)]), ("3", [(3, 3), (1, 3)])):
+        counts.clear()
+        folder, how = tmp_path / at_once, SweepOptions(at_once)
+        again = sweep(small(), AXES, folder, console(), how)
+        assert counts == want
+        for mine, theirs in zip(again.plan.cells, swept[0].plan.cells, strict=True):
+            (rows, _), (wanted, _) = end(mine.path), end(theirs.path)
+            for row, one in zip(rows, wanted, strict=True):
+                assert row["bytes_up"] == one["bytes_up"]
+                np.testing.assert_allclose(row["loss"], one["loss"], rtol=1e-3)
+            names = {p.name for p in mine.path.iterdir()}
+            assert names == {p.name for p in theirs.path.iterdir()}
 
 
-def test_values_that_are_added_run_alone(swept, trained):
+def test_values_that_are_added_run_alone(small, swept, trained):
     done, folder, _ = swept
     files = [c.path / "summary.json" for c in done.plan.cells]
     before = [file.stat().st_mtime_ns for file in files]
@@ -128,7 +125,7 @@ def test_values_that_are_added_run_alone(swept, trained):
 
 
 @pytest.mark.long
-def test_a_diverged_cell_stops_alone(tmp_path):
+def test_a_diverged_cell_stops_alone(small, tmp_path):
     for form in ("one", "all"):
         axes, told = {"optimizer.learning_rate": [1e30, 0.1]}, console()
         done = sweep(small(rounds=2), axes, tmp_path / form, told, SweepOptions(form))
@@ -140,7 +137,7 @@ def test_a_diverged_cell_stops_alone(tmp_path):
         assert "diverged" in (tmp_path / form / "sweep.csv").read_text()
 
 
-def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(tmp_path):
+def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(small, tmp_path):
     folder, axes = tmp_path / "none", {"seed": [0], "data.clients": [3, 10**6]}
     with refused("data.clients=1000000 cannot run"):
         sweep(small(), axes, folder, console())

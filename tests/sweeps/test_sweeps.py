@@ -52,32 +52,28 @@ def test_what_there_is_of_a_cell_also_of_one_that_ran_alone(tmp_path, monkeypatc
     assert [cell_status(cell) for cell in whole.cells] == ["new", "finished"]
 
 
+APART = {  # field -> value, and one of another program
+    "optimizer.momentum": (0.9, 0.0),  # 0 is off by default
+    "local.epochs": (1, 2),
+    "method.collect": ("after_training", "before_training"),
+    "data.alpha": (0.5, 1.0),  # who has what
+    "data.seed": (1, 2),
+}
+
+
 def test_seeds_and_floats_share_programs_shapes_and_branches_do_not():
-    shared = {
-        "seed": (0, 1),
-        "method.lam": (0.5, 1.0),
-        "optimizer.learning_rate": (0.1, 0.2),
-        "optimizer.momentum": (0.5, 0.9),
-    }
-    apart = {
-        "optimizer.momentum": (0.9, 0.0),  # 0 is off by default
-        "local.epochs": (1, 2),
-        "method.collect": ("after_training", "before_training"),
-        "data.alpha": (0.5, 1.0),  # who has what
-        "data.seed": (1, 2),
-    }
-    alone = [{k: two[k == other] for k, two in apart.items()} for other in apart]
-    rows = [{k: first for k, (first, _) in apart.items()}, *alone]
-    one = planned({tuple(shared): list(zip(*shared.values(), strict=True))})
-    six = planned({tuple(apart): [tuple(row.values()) for row in rows]})
+    fields = "seed", "method.lam", "optimizer.learning_rate", "optimizer.momentum"
+    one = planned({fields: [(0, 0.5, 0.1, 0.5), (1, 1.0, 0.2, 0.9)]})
     assert [g.cells for g in one.groups] == [one.cells]
+    first, second = (traced.program_settings(c.config) for c in one.cells)
+    assert first == second
+    alone = [{k: two[k == other] for k, two in APART.items()} for other in APART]
+    rows = [{k: first for k, (first, _) in APART.items()}, *alone]
+    six = planned({tuple(APART): [tuple(row.values()) for row in rows]})
     assert [g.cells for g in six.groups] == [(cell,) for cell in six.cells]
     both = planned(["seed=0,1", "local.epochs=1,2"])
     epochs = [[c.config.local.epochs for c in g.cells] for g in both.groups]
     assert epochs == [[1, 1], [2, 2]]
-    for group in (*one.groups, *both.groups):
-        first, second = (traced.program_settings(c.config) for c in group.cells)
-        assert first == second
 
 
 NONE = "cannot run, so none of the sweep was started: "

@@ -24,14 +24,10 @@ def whole():
     return exp, state, examples, compiled, need
 
 
-def test_the_estimate_covers_what_the_programs_hold(whole):
-    _, state, examples, _, need = whole
-    held = sum(a.nbytes for a in jax.tree.leaves((state, examples)))
-    assert need >= held
-
-
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
     exp, state, examples, compiled, need = whole
+    held = sum(a.nbytes for a in jax.tree.leaves((state, examples)))
+    assert need >= held and cohorts.device_memory() is None
     smaller, fewer, _, less = compiler.compile_to_fit(exp, examples, need - 1)
     assert less < need
     assert smaller.cohorts[0].mode != exp.cohorts[0].mode
@@ -58,7 +54,3 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
     )
     compiler.compile_to_fit(exp, examples, 1)
     assert asked == [4, 2, 1]
-
-
-def test_the_cpu_does_not_tell_its_memory():
-    assert cohorts.device_memory() is None

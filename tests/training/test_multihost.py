@@ -6,17 +6,17 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from support import runs
+from support.refusal import refused
 
 from jaxproto.errors import UserError
-from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards, records
+from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards
 from jaxproto.training import multihost, stderr_filter
 
-ROOT = Path(__file__).parents[2]
 RUN = (
     "--config=configs/fedproto.py",
     "--config.data.clients=7",
@@ -44,7 +44,8 @@ def begin(folder, number, rounds, *more):
         each = [[at, f"--processes={number}", f"--process={i}"] for i in range(number)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return [
-        subprocess.Popen([*command, *own], cwd=ROOT, env=env, **pipes) for own in each
+        subprocess.Popen([*command, *own], cwd=runs.ROOT, env=env, **pipes)
+        for own in each
     ]
 
 
@@ -58,11 +59,6 @@ def run(folder, number, rounds, *more):
     said = ended(processes)
     assert [p.returncode for p in processes] == [0] * number, said
     return said
-
-
-def told(folder):
-    rows = records.read(folder / "metrics.jsonl")
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
 def state(folder):
@@ -94,7 +90,7 @@ def alone(tmp_path_factory):
 @pytest.mark.long
 def test_two_processes_have_the_bits_of_one(alone, tmp_path):
     said = run(tmp_path / "run", 2, ROUNDS)
-    assert told(tmp_path / "run") == told(alone)
+    assert runs.records(tmp_path / "run") == runs.records(alone)
     assert same(state(tmp_path / "run"), state(alone))
     parts = tmp_path / "run" / "checkpoints" / str(ROUNDS) / process_shards.FOLDER
     assert sorted(p.name for p in parts.iterdir()) == ["0.safetensors", "1.safetensors"]
@@ -118,7 +114,7 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(
             assert len(lines) == 1 and multihost.LOST in lines[0], text
     assert checkpoint.rounds(folder / "checkpoints")[-1] < ROUNDS
     run(folder, 2, ROUNDS)
-    assert told(folder) == told(alone)
+    assert runs.records(folder) == runs.records(alone)
     assert same(state(folder), state(alone))
 
 
@@ -131,25 +127,17 @@ def test_what_one_process_cannot_do_all_say(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("processes", "process"), [(0, -1), (2, 2), (2, -1), (-1, 0), (0, 0)]
-)
-def test_numbers_of_processes_that_do_not_fit_are_refused(processes, process):
-    with pytest.raises(UserError, match=f"--processes={processes} and "):
-        multihost.initialize("127.0.0.1:1", processes, process)
+ADDRESSES = ("nonsense", "127.0.0.1", ":", ":1", "a:", "127.0.0.1:99999", "h:\u0663")
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["nonsense", "127.0.0.1", ":", ":1", "a:", "127.0.0.1:99999", "127.0.0.1:0", "h:٣"],
-)
-def test_what_is_no_address_is_refused_before_connecting(address):
-    with pytest.raises(UserError, match="it is HOST:PORT with a port from 1 to 65535"):
-        multihost.initialize(address, 2, 0)
-
-
-def test_an_unknown_host_is_refused_before_connecting():
-    with pytest.raises(UserError, match=r"host nosuch\.invalid is not known here"):
+def test_numbers_addresses_and_hosts_that_cannot_work_are_refused_before_connecting():
+    for processes, process in ((0, -1), (2, 2), (2, -1), (-1, 0), (0, 0)):
+        with refused(f"--processes={processes} and "):
+            multihost.initialize("127.0.0.1:1", processes, process)
+    for address in ("127.0.0.1:0", *ADDRESSES):
+        with refused("it is HOST:PORT with a port from 1 to 65535"):
+            multihost.initialize(address, 2, 0)
+    with refused("host nosuch.invalid is not known here"):
         multihost.initialize("nosuch.invalid:1234", 2, 1)
 
 
@@ -162,14 +150,12 @@ F1125 03:56:02.9 31073 client.h:80] Terminating process because
 """
 
 
-@pytest.mark.parametrize(
-    ("end", "last"),
-    [("", ""), (PAGES, "lost\n"), ("error: GRPC error\n", "error: GRPC error\n")],
-)
-def test_an_abort_of_jax_is_one_line(end, last):
+def test_an_abort_of_jax_is_one_line():
     command = [sys.executable, "-I", "-S", stderr_filter.__file__, "lost"]
-    done = subprocess.run(command, input=end, capture_output=True, text=True)
-    assert done.stderr == ("warned\n" if end == PAGES else "") + last
+    error = "error: GRPC error\n"
+    for end, last in ("", ""), (PAGES, "warned\nlost\n"), (error, error):
+        done = subprocess.run(command, input=end, capture_output=True, text=True)
+        assert done.stderr == last
 
 
 def trained(folder, processes, least):
@@ -220,13 +206,3 @@ def test_processes_that_do_not_meet_say_so(monkeypatch):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with pytest.raises(UserError, match=r"=auto: .* did not meet .* Say HOST:PORT"):
         multihost.initialize("auto")
-
-
-def test_one_process_agrees_with_itself():
-    assert multihost.broadcast_result(lambda: [1, None]) == [1, None]
-    assert multihost.raise_everywhere(lambda: 3) == 3
-    assert (
-        multihost.is_primary()
-        and not multihost.is_multihost()
-        and multihost.any_process(True)
-    )

@@ -1,6 +1,8 @@
 """What a person sees: on a terminal, in a log file, at the end."""
 
 import io
+import time
+import warnings
 
 import pytest
 from rich.console import Console
@@ -37,42 +39,27 @@ def a_real_terminal(monkeypatch):
 
 
 def test_a_log_gets_one_plain_line_per_evaluation_with_everything():
-    lines = shown(terminal=False).splitlines()
-    assert len(lines) == 2
-    assert lines[1] == (
-        "round  4/20  head 50.40%  local 60.40%  global 70.40%  global_own 80.40%  "
-        "loss 0.2500  0.5 s/round  0:00:08 left"
-    )
-
-
-def test_log_lines_are_never_wrapped():
-    assert len(shown(terminal=False, width=30).splitlines()) == 2
+    """Whatever the width; the time left does not count compilation in round 1."""
+    for width in (30, 100):
+        lines = shown(terminal=False, width=width).splitlines()
+        assert len(lines) == 2
+        assert lines[1] == (
+            "round  4/20  head 50.40%  local 60.40%  global 70.40%  global_own 80.40%  "
+            "loss 0.2500  0.5 s/round  0:00:08 left"
+        )
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over():
+    """A narrow one loses the bar before the numbers."""
     text = shown(terminal=True)
     assert text.count("\n") == 1 and text.count("\x1b[2K") >= 4
-    last = text.split("\x1b[2K")[-1]
-    assert "round  4/20" in last and "━" in last
-    assert "head 50.40%" in last and "local" not in last
-    assert "0.5 s/round" in last and "0:00:08 left" in last
-
-
-def test_the_live_line_shows_the_rule_that_was_asked_for():
+    for width, bar in ((100, True), (60, True), (52, False)):
+        last = shown(terminal=True, width=width).split("\x1b[2K")[-1]
+        for number in ("round  4/20", "head 50.40%", "0.5 s/round", "0:00:08 left"):
+            assert number in last
+        assert "local" not in last and ("━" in last) == bar
     last = shown(terminal=True, rule="global").split("\x1b[2K")[-1]
     assert "global 70.40%" in last and "head" not in last and "own" not in last
-
-
-@pytest.mark.parametrize(("width", "bar"), [(60, True), (52, False)])
-def test_a_narrow_terminal_loses_the_bar_before_the_numbers(width, bar):
-    last = shown(terminal=True, width=width).split("\x1b[2K")[-1]
-    for number in ("round  4/20", "head 50.40%", "0.5 s/round", "0:00:08 left"):
-        assert number in last
-    assert ("━" in last) == bar
-
-
-def test_compilation_in_the_first_round_does_not_spoil_the_time_left():
-    assert "0.5 s/round  0:00:08 left" in shown(terminal=False, rounds=4)
 
 
 def test_a_resumed_run_starts_where_it_stopped():
@@ -82,13 +69,13 @@ def test_a_resumed_run_starts_where_it_stopped():
     assert "round 15/20" in console.file.getvalue()
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_notes_stay_and_brackets_in_them_are_text(terminal):
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-    with progress(20, 0, console) as bar:
-        progress_lines.say(console, "the checkpoint in /runs/[red]x is damaged")
-        bar.round(1, 1.0)
-    assert "the checkpoint in /runs/[red]x is damaged\n" in console.file.getvalue()
+def test_notes_stay_and_brackets_in_them_are_text():
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+        with progress(20, 0, console) as bar:
+            progress_lines.say(console, "the checkpoint in /runs/[red]x is damaged")
+            bar.round(1, 1.0)
+        assert "the checkpoint in /runs/[red]x is damaged\n" in console.file.getvalue()
 
 
 def test_an_evaluation_without_loss_or_accuracy_is_shown_too():
@@ -118,14 +105,37 @@ def test_the_table_has_a_row_per_rule_in_percent_and_fits_80_columns():
     assert "mean of last 3 evaluations" in text and text.count("last3") == 2
 
 
-def test_the_table_of_an_older_summary_says_that_ten_is_the_most():
+def test_the_table_of_an_older_summary_and_of_one_without_numbers():
     old = dict.fromkeys(("best", "best_round", "final", "mean_last_10"), 0.5)
     text = table_text({"rules": {"head": {"pooled": old, "client_mean": old}}})
     assert "mean of last ≤10 evaluations" in text and text.count("50.00") == 6
+    none = {"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}
+    assert table_text(records.rule_summary([none])).count(" - ") == 6
 
 
-def test_the_table_of_a_run_without_numbers_shows_dashes():
-    rules = records.rule_summary(
-        [{"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}]
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_takes_time_says_what_it_is(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+    with progress_lines.progress_line(console, "compiling", "programs", 12) as done:
+        for name in ("train [a]", "update"):
+            done(name)
+        time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
+    text = console.file.getvalue()
+    if terminal:
+        assert "compiling: 2 of 12 programs (update)" in text
+    else:
+        assert text == "compiling 12 programs\n"
+
+
+def test_programs_that_cannot_be_kept_are_said_once():
+    console = Console(file=io.StringIO(), width=80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with progress_lines.warn_uncached_once(console):
+            for name in ("a", "b"):
+                error = "OSError: No space left on device"
+                text = f"{progress_lines.UNKEPT} for '{name}': {error}"
+                warnings.warn(text, stacklevel=1)
+    assert console.file.getvalue() == (
+        "compiled programs cannot be kept for other runs (No space left on device)\n"
     )
-    assert table_text(rules).count(" - ") == 6

@@ -27,13 +27,8 @@ def run(tmp_path, script, **settings):
     """A script in a process with its own cache folder."""
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     env = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", **home, **settings}
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    options = {"env": env, "capture_output": True, "text": True, "check": True}
+    return subprocess.run([sys.executable, "-c", script], **options)
 
 
 def chosen(tmp_path, **settings):
@@ -41,8 +36,12 @@ def chosen(tmp_path, **settings):
     return run(tmp_path, SCRIPT, **settings).stdout.split()[-1]
 
 
-def test_programs_are_kept_in_the_users_cache_folder(tmp_path):
+def test_programs_are_kept_in_the_users_cache_folder_unless_another_is_chosen(tmp_path):
+    mine = str(tmp_path / "mine")
+    assert chosen(tmp_path, JAX_COMPILATION_CACHE_DIR=mine) == mine
+    assert chosen(tmp_path, JAXPROTO_CACHE="off") == "None"
     folder = tmp_path / "cache" / "jaxproto" / "compiled"
+    assert not folder.exists()
     assert chosen(tmp_path) == str(folder)
     assert any(folder.iterdir())
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -81,8 +80,7 @@ assert len(read) <= 1  # the last file may have the time of the check
 
 def test_a_damaged_file_of_jax_is_removed_and_compiled_anew_at_the_next_start(tmp_path):
     """JAX never writes a file that is there: it would warn at every start."""
-    done = run(tmp_path, DAMAGE)
-    assert not done.stderr
+    assert not run(tmp_path, DAMAGE).stderr
 
 
 def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
@@ -96,13 +94,6 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     (tmp_path / "compiled").chmod(0o775)
     assert xla_cache.enable_xla_cache() is None
     assert "can be written by others (mode 775)" in said[0] and "chmod 700" in said[0]
-
-
-def test_a_chosen_folder_stays_and_off_is_off(tmp_path):
-    mine = str(tmp_path / "mine")
-    assert chosen(tmp_path, JAX_COMPILATION_CACHE_DIR=mine) == mine
-    assert chosen(tmp_path, JAXPROTO_CACHE="off") == "None"
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("on", [True, False])
