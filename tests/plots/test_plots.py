@@ -23,37 +23,24 @@ def texts(axes):
     return [t.get_text() for t in axes.texts]
 
 
-def around(*degrees):
-    """Vectors of the plane in these directions."""
-    turns = np.radians(degrees)
-    return np.stack([np.cos(turns), np.sin(turns)], 1)
-
-
-def test_a_partition_has_a_number_in_every_cell_with_examples(drawn):
+def test_a_partition_is_legible_at_every_size(drawn):
     counts_KC = np.array([[5, 0, 1000], [0, 1, 0]])
-    figure = drawn(plots.partition_heatmap, counts_KC, [4, 7], [0, 1, 2])
-    axes = figure.axes[0]
+    axes = drawn(plots.partition_heatmap, counts_KC, [4, 7], [0, 1, 2]).axes[0]
     assert sorted(texts(axes)) == ["1", "1000", "5"]
     assert axes.get_title() == "2 clients, 3 classes, 1,006 examples"
     assert (pixels(axes).mask == (counts_KC == 0)).all()
     assert ticks(axes, "y") == ["4", "7"]
-
-
-def test_a_partition_is_legible_at_every_size(drawn):
-    def check(num_K, num_C):
-        counts_KC = RNG.integers(0, 600, (num_K, num_C))
+    for num_K, num_C, numbered in ((20, 10, True), (100, 100, False)):
+        counts_KC = RNG.integers(1, 600, (num_K, num_C))
         figure = drawn(plots.partition_heatmap, counts_KC)
         axes = figure.axes[0]
         box = axes.get_window_extent()
-        points = min(box.width / num_C, box.height / num_K) * 72 / figure.dpi
-        assert points > 3.5
-        numbers = np.count_nonzero(counts_KC) if num_K * num_C <= 400 else 0
-        assert len(axes.texts) == numbers
+        cell = box.width / num_C, box.height / num_K
+        assert min(cell) * 72 / figure.dpi > 3.5  # points
+        assert len(axes.texts) == num_K * num_C * numbered
         renderer = FigureCanvasAgg(figure).get_renderer()
         widths = [t.get_window_extent(renderer).width for t in axes.texts]
-        assert max(widths, default=0) < box.width / num_C
-
-    check_every([(20, 10), (100, 100), (1, 2)], check)
+        assert max(widths, default=0) < cell[0]
 
 
 def record(r):
@@ -80,17 +67,14 @@ def test_accuracy_has_a_panel_per_rule_in_percent(drawn):
 
 
 def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
-    mean_CD = RNG.normal(size=(4, 7))
-    for i, j in np.ndindex(4, 4):
-        a, b = mean_CD[i], mean_CD[j]
-        cosine = a @ b / np.sqrt((a @ a) * (b @ b))
-        assert plots.cosines(mean_CD)[i, j] == pytest.approx(cosine)
-        want = np.degrees(np.arccos(min(cosine, 1.0)))
-        assert plots.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
-    mean_CD = 7 * around(0, 30, 90, 95, 200)
+    a, b = mean_CD = RNG.normal(size=(2, 7))
+    cosine = a @ b / np.sqrt((a @ a) * (b @ b))
+    assert plots.cosines(mean_CD)[0, 1] == pytest.approx(cosine)
+    assert plots.angles(mean_CD)[1, 0] == pytest.approx(np.degrees(np.arccos(cosine)))
+    turns = np.radians([0, 30, 90, 95, 200])
+    mean_CD = 7 * np.stack([np.cos(turns), np.sin(turns)], 1)
     mean_CD[4] = 0  # no direction: as good as absent
-    classes = [2, 5, 6, 7, 9]
-    given = mean_CD, np.array([1, 1, 5, 0, 1]), classes, "ProtoNorm"
+    given = mean_CD, np.array([1, 1, 5, 0, 1]), [2, 5, 6, 7, 9], "ProtoNorm"
     axes = drawn(plots.prototype_angles, *given).axes[0]
     told = "mean 60.0° (all equal: 120.0°)\nsmallest 30.0°: classes 2 and 5"
     assert axes.get_title() == f"ProtoNorm\n{told}"
@@ -100,10 +84,6 @@ def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
     # All alike: rounding shall not look like a pattern.
     image = drawn(plots.prototype_angles, np.eye(4), np.ones(4)).axes[0].images[0]
     assert image.get_clim() == pytest.approx((85, 95))
-    axes = drawn(plots.prototype_angles, RNG.normal(size=(100, 512)), np.ones(100))
-    title = axes.axes[0].get_title()
-    assert texts(axes.axes[0]) == [] and "smallest" in title
-    assert "all equal: 90.6°" in title
     assert drawn(plots.prototype_angles, np.ones((3, 2)), np.array([0, 1, 0])).axes
 
 
@@ -120,48 +100,33 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
     np.testing.assert_allclose(second, local_KCD[2:, 1])
     assert axes.get_aspect() == 1 and legend(figure) == ["class 0", "class 1"]
     assert axes.get_title() == "ProtoNorm"
-    # Many classes have a scale in place of a legend.
-    local_KCD, count_KC = RNG.normal(size=(2, 30, 2)), RNG.integers(0, 2, (2, 30))
-    runs = [plots.PrototypePlane("a", RNG.normal(size=(30, 2)), local_KCD, count_KC)]
-    figure = drawn(plots.prototypes_2d, runs)
-    assert not figure.legends
-    assert figure.axes[1].get_ylabel() == "class"
 
 
-def test_features_have_a_panel_per_client_with_lines_of_its_own_classes(drawn):
-    names, y_M = [f"client {i}" for i in range(3)], np.arange(9) % 3
-    local = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
-    planes = [
-        plots.FeaturePlane(k, RNG.normal(size=(9, 2)), y_M, *local) for k in names
-    ]
-    figure = drawn(plots.features_grid, planes)
-    assert titles(figure) == names
-    assert legend(figure) == ["class 0", "class 1", "class 2"]
-    assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 9
-    shown = [line.get_xydata().tolist() for line in figure.axes[0].lines]
-    assert [[0, 0], [1, 2]] in shown and [[0, 0], [3, 4]] not in shown
-    figure = drawn(plots.features_grid, planes[:1], [0, 2])
-    assert legend(figure) == ["class 0", "class 2"]
+def test_features_have_lines_of_the_classes_of_their_client(drawn):
+    y_M, count_C = np.arange(9) % 3, np.array([3, 0, 0])
+    local_CD = np.array([[1.0, 2], [3, 4], [5, 6]])
+    plane = plots.FeaturePlane("a", RNG.normal(size=(9, 2)), y_M, local_CD, count_C)
+    figure = drawn(plots.features_grid, [plane, plane], [0, 2])
+    assert titles(figure) == ["a", "a"] and legend(figure) == ["class 0", "class 2"]
     assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 6
+    shown = [line.get_xydata().tolist() for line in figure.axes[0].lines]
+    assert [[0, 0], [1, 2]] in shown and [[0, 0], [5, 6]] not in shown
 
 
 def test_prototypes_with_and_without_cps_share_one_scale(drawn):
     proto_KD = np.array([[1.0, 0, 3, 4], [0, 0, 0, 0], [2, 2, 0, 9]])
     mask_D = np.array([True, False, True, False])
     figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", mask_D=mask_D)
-    dense, sparse, bar = figure.axes
+    dense, sparse, _ = figure.axes
     assert titles(figure)[:2] == ["without CPS", "with CPS: 2 of 4 dimensions"]
-    assert figure.get_suptitle() == "class 2" and bar.get_ylabel() == "value"
     there = [0, 2]  # client 1 has no prototype, and no row
     np.testing.assert_array_equal(pixels(dense), proto_KD[there])
     np.testing.assert_array_equal(pixels(sparse), (proto_KD * mask_D)[there])
     assert ticks(dense, "y") == ["0", "2"]
     assert dense.images[0].get_clim() == sparse.images[0].get_clim()
-    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])  # beside what is above 0
+    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])
     named = {"rows": ["L3", "G"], "what": "p", "binary": True}
-    figure = drawn(plots.prototype_heatmap, proto_KD, "t", **named)
-    dense, above, bar = figure.axes
-    assert above.get_title() == "above 0"
+    dense, above, _ = drawn(plots.prototype_heatmap, proto_KD, "t", **named).axes
     np.testing.assert_array_equal(pixels(above), proto_KD > 0)
     assert ticks(dense, "y") == ["L3", "G"]
 
@@ -173,12 +138,9 @@ def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
     for part in (shown[:, :kept], shown[:, kept:]):
         assert (np.diff(part.mean(0)) <= 0).all()
     assert not np.any(pixels(figure.axes[1])[:, kept:])
-    assert figure.axes[1].get_xlabel() == "feature dimension, largest mean first"
-    figure = drawn(plots.prototype_heatmap, proto_KD, "t", in_order=True)
-    np.testing.assert_array_equal(pixels(figure.axes[0]), proto_KD)
-    assert figure.axes[0].get_xlabel() == "feature dimension"
-    assert len(figure.axes) == 2  # without CPS: the matrix and its scale
-    low, high = figure.axes[0].images[0].get_clim()
+    axes = drawn(plots.prototype_heatmap, proto_KD, "t", in_order=True).axes[0]
+    np.testing.assert_array_equal(pixels(axes), proto_KD)
+    low, high = axes.images[0].get_clim()
     assert low == -high and high == pytest.approx(np.percentile(abs(proto_KD), 99))
     order_D = prototype_values.dimension_order(proto_KD, np.ones(512, bool), "class")
     assert (np.diff(proto_KD.argmax(0)[order_D]) >= 0).all()  # a block for each class
@@ -197,29 +159,11 @@ def test_every_dimension_of_a_prototype_has_a_pixel(drawn):
     assert box.height / 100 * 72 / figure.dpi > 3.5  # points of a client
 
 
-def loop_frobenius(norm_KC, count_KC):
-    """Each client scaled by itself, then the root of the sum of squares."""
-    total = 0.0
-    for norm_C, count_C in zip(norm_KC, count_KC, strict=True):
-        a = (norm_C - min(norm_C)) / (max(norm_C) - min(norm_C))
-        b = (count_C - min(count_C)) / (max(count_C) - min(count_C))
-        total += sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
-    return total**0.5
-
-
-def test_frobenius_is_that_of_a_loop_and_zero_where_norms_follow_the_data():
-    norm_KC, count_KC = RNG.random((20, 10)), RNG.integers(0, 500, (20, 10))
-    want = loop_frobenius(norm_KC, count_KC)
-    assert plots.frobenius(norm_KC, count_KC) == pytest.approx(want)
-    want = loop_frobenius(norm_KC.T, count_KC.T)
-    assert plots.frobenius(norm_KC, count_KC, axis=0) == pytest.approx(want)
+def test_head_norms_are_scaled_as_the_data_and_their_distance_is_frobenius(drawn):
     count_KC = np.array([[0, 30, 10], [7, 7, 7], [500, 0, 0]])
     norm_KC = 0.2 + count_KC * np.array([[0.01], [0.2], [0.003]])  # whatever the scale
     assert plots.frobenius(norm_KC, count_KC) == pytest.approx(0, abs=1e-12)
     assert plots.frobenius(norm_KC[::-1], count_KC) > 1
-
-
-def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     count_KC = np.array([[0, 30, 15], [8, 0, 8]])
     norm_KC = np.array([[1.0, 2.0, 1.0], [0.5, 0.5, 0.75]])
     figure = drawn(plots.head_norms, {"a": norm_KC}, count_KC)
@@ -227,7 +171,6 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     np.testing.assert_allclose(data.get_array(), [[0, 1, 0.5], [1, 0, 1]])
     np.testing.assert_allclose(norms.get_array(), [[0, 1, 0], [0, 0, 1]])
     assert data.get_clim() == norms.get_clim() == (0, 1)
-    assert titles(figure)[:2] == ["training examples", "norm of class weights"]
     told = "Frobenius distance to the data: a"
     assert figure.get_suptitle() == f"{told} 1.12"  # root of 0.25 + 1
     # Two runs have their difference; chosen heads change no scale and no distance.
@@ -242,8 +185,7 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     np.testing.assert_allclose(first.get_array(), one)
     np.testing.assert_allclose(gap.get_array(), two - one)
     assert gap.get_clim() == (-1, 1) and second.get_clim() == (0, 1)
-    told = [f"{k} {plots.frobenius(runs[k], count_KC, 0):.2f}" for k in "ab"]
-    assert all(text in figure.get_suptitle() for text in told)
+    assert f"b {plots.frobenius(runs['b'], count_KC, 0):.2f}" in figure.get_suptitle()
 
 
 def test_classes_have_no_line_between_them_and_runs_are_side_by_side(drawn):
@@ -352,17 +294,6 @@ def test_no_text_is_cut_off_or_covers_another(drawn):
         assert drawing.faults(figure) == []
 
     check_every([(name, size) for name in DRAWN for size in plots.SIZES], check)
-
-
-def test_faults_are_found(tmp_path):
-    with style.new_figure(tmp_path / "x.png", (2, 2)) as figure:
-        axes = figure.add_subplot(title="short")
-        axes.plot(range(50))
-    figure.legend(axes.lines, ["upon the axes"], loc="lower left")
-    axes.set_title("far too long for a figure of two inches, so that it is cut off")
-    found = drawing.faults(figure)
-    assert any(fault.startswith("cut: far too long") for fault in found)
-    assert any(fault.startswith("legend on") for fault in found)
 
 
 def test_the_suffix_is_the_format_letters_stay_text_and_files_are_reproducible(

@@ -35,9 +35,14 @@ def test_seeds_share_a_row_with_mean_and_deviation(tmp_path):
     sample = made(*paths, ddof=1)
     assert cells_of(sample)["head final %"] == "55.00 ± 7.07"
     assert "(ddof 1)" in compare.render(sample, "latex").split("{tabular}")[0]
-    table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1))
+    few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
+    rules = {"rules": {"head": {"pooled": few, "client_mean": few}}}
+    table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1, more=rules))
     assert "1 or 2 seeds" in table.notes[0]
     assert "Seeds: 0, 1 in FedProto; 1 in FedTGP." in table.notes
+    table = made(*paths, tmp_path / "b", statistics=["last10"])
+    assert cells_of(table)["head %"] == "60.00 ± 5.00"
+    assert "Last evaluations: 10 in FedProto; 3 in FedTGP." in table.notes
 
 
 def test_an_unregistered_method_is_a_row_under_its_own_name(tmp_path, monkeypatch):
@@ -180,7 +185,7 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     assert "reading differs: code in FedProto; unknown in FedTGP." in notes
 
 
-def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
+def test_unfinished_diverged_and_damaged_runs_are_named(tmp_path):
     good = folder(tmp_path / "good")
     bad = folder(tmp_path / "bad", seed=1, status="diverged", accuracy=0.0)
     open_ = folder(tmp_path / "open", seed=2, status="")
@@ -194,29 +199,12 @@ def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
         made(good, folder(tmp_path / "again"))
     with refused("no run has rule 'local'; there are: head"):
         made(good, rules=["local"])
-
-
-def test_a_mean_of_fewer_than_10_last_evaluations_states_their_number(tmp_path):
-    """Older summaries lack the number: the evaluations that are there count."""
-    few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
-    old = {"best": 0.5, "final": 0.5, "mean_last_10": 0.5}
-    runs = [
-        folder(
-            tmp_path / method,
-            method,
-            more={"rules": {"head": {"pooled": digest, "client_mean": digest}}},
-            history=history,
-        )
-        for method, digest, history in (
-            ("fedproto", few, ()),
-            ("fedtgp", old, [record(1, 0.5), record(2, 0.5)]),
-            ("local", old, ()),
-        )
-    ]
-    table = made(*runs, statistics=["last10"])
-    assert {row[1] for row in table.rows} == {"50.00"}
-    last = "10 at most in Local (reference); 3 in FedProto; 2 in FedTGP"
-    assert f"Last evaluations: {last}." in table.notes
+    (good / "config.json").write_text("{}")
+    with refused("config.json cannot be read (it"):
+        made(good)
+    (bad / "summary.json").write_text("{")
+    with refused("summary.json cannot be read"):
+        made(bad)
 
 
 def test_references_and_collapsed_runs_are_named(tmp_path):
@@ -254,16 +242,12 @@ def test_references_and_collapsed_runs_are_named(tmp_path):
 
 def test_formats_for_readers_have_every_cell_and_note(tmp_path):
     table = made(folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp"))
+    cells = [cell for row in table.rows for cell in row]
     for form in ("text", "markdown", "latex"):
-        text = compare.render(table, form)
-        written = latex.escaped if form == "latex" else str
-        assert all(written(cell) in text for row in table.rows for cell in row), form
-        assert written(table.notes[0]) in text, form
-        assert all(note in text for note in table.notes[1:]), form
-    for form in ("text", "markdown"):  # methods are columns
-        lines = compare.render(table, form, transpose=True).splitlines()
-        (head,) = (line for line in lines if "method" in line)
-        assert "FedProto" in head and "FedTGP" in head
+        for turned in (False, True):  # methods are columns
+            text = compare.render(table, form, transpose=turned)
+            for part in (*cells, *table.notes):
+                assert part in text or latex.escaped(part) in text, form
 
 
 def test_csv_and_json_have_one_number_per_field(tmp_path):
@@ -350,21 +334,6 @@ def test_a_sweep_is_compared_by_its_folder_in_the_width_of_the_terminal(
         drawn = [line for line in said if line.startswith(("│", "╭"))]
         assert max(map(len, drawn)) <= columns
         assert {*" ".join(head).split()} <= {*" ".join(said).split()}
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    run = folder(tmp_path / "a")
-
-    def check(name, text, why):
-        whole = (run / name).read_text()
-        (run / name).write_text(text)
-        with refused(f"{name} cannot be read{why}"):
-            compare.load(run)
-        (run / name).write_text(whole)
-
-    texts = ("[]", "{}", '{"status": "finished"}')
-    others = [(f"{n}.json", t, " (it") for n in ("summary", "config") for t in texts]
-    check_every([("summary.json", "{", ""), *others], check)
 
 
 def test_the_numbers_of_each_seed_are_a_tidy_csv(tmp_path, capsys):

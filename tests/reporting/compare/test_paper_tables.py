@@ -1,6 +1,7 @@
 """Printed numbers of the papers: beside our own, and as configurations of runs."""
 
 import inspect
+import itertools
 import json
 import re
 import runpy
@@ -103,14 +104,16 @@ def test_every_printed_accuracy_has_a_cell_and_a_rule_that_its_method_has():
 
 def test_the_average_over_all_cells_of_a_method_is_beside_the_printed_one(tmp_path):
     sets = ("mnist", "fashion_mnist", "cifar10", "cifar100")
-    each = [(name, alpha) for name in sets for alpha in (0.5, 100.0)]
+    each = itertools.product(sets, (0.5, 100.0))
     paths = [
         folder(tmp_path / f"{n}", "fedavg", accuracy=n / 10, **protocol(*one))
         for n, one in enumerate(each)
     ]
-    line = "Average over the 8 cells of FedAvg in RefProtoFL, Table 2: 45.00 (best by "
-    full = f"{line}head, mean over clients); published 59.01."
-    assert [n for n in made(*paths).notes if n.startswith("Average")] == [full]
+    full = (
+        "Average over the 8 cells of FedAvg in RefProtoFL, Table 2: 45.00 (best by "
+        "head, mean over clients); published 59.01."
+    )
+    assert full in made(*paths).notes
     assert not any(n.startswith("Average") for n in made(*paths[:-1]).notes)
 
 
