@@ -125,20 +125,12 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     trained, path = finished(tmp_path, method)
     pictures.draw_all(trained, path, QUIET)
     down = method.broadcast(trained.server)
-    assert down.mean.shape == (5, 3)
-    _, mean_CD, _, _, title, _ = calls["prototype_angles"]
-    index_CS = masks.random_masks(*toys.SPEC, 3, 0)
     want_CD = np.zeros((5, 8), np.float32)
-    for c, row_S in enumerate(index_CS):
+    for c, row_S in enumerate(masks.random_masks(*toys.SPEC, 3, 0)):
         want_CD[c, row_S] = down.mean[c]
-    np.testing.assert_array_equal(mean_CD, want_CD)
-    assert title == "a-run" and np.any(want_CD)
-    assert calls["prototype_heatmap"][1].shape == (7, 8)
+    np.testing.assert_array_equal(calls["prototype_angles"][1], want_CD)
+    assert np.any(want_CD) and calls["prototype_heatmap"][1].shape == (7, 8)
     assert calls["prototype_heatmap"][-1]["mask_D"].sum() == 3
-    found = host_prototypes.learnt_prototypes(
-        trained.exp, trained.server, trained.clients
-    )
-    np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
     # Those of another dimension are compared as sent.
     protos = host_prototypes.HostProtos(np.ones((5, 4)), np.ones(5))
     protos = host_prototypes.expand_masked(protos, None)
@@ -201,7 +193,7 @@ def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeyp
     assert said == [told] and runs.snapshot(tmp_path) == before
 
 
-def test_iterations_are_drawn_of_the_rounds_that_were_watched(tmp_path):
+def test_iterations_are_those_of_the_rounds_that_were_watched():
     records = [
         {"round": 2, "rules": {}},  # of an older version
         {"round": 4, "every_round": {"alignment_iterations": [None, 30.0]}},
@@ -209,8 +201,3 @@ def test_iterations_are_drawn_of_the_rounds_that_were_watched(tmp_path):
     ]
     rounds, values = pictures.every_round(records, "alignment_iterations")
     assert rounds == [3, 4, 5] and np.isnan(values[0]) and values[1:] == [30, 20]
-    exp, _ = finished(tmp_path, make("fedproto"))
-    assert "iterations" not in pictures._of_records(exp.exp, records[:1], "a-run")
-    drawn = pictures._of_records(exp.exp, records, "a-run")
-    drawn["iterations"](tmp_path / "yes.png")
-    assert (tmp_path / "yes.png").stat().st_size > 1000

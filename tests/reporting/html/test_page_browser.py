@@ -125,14 +125,11 @@ def test_rule_axis_average_and_data_set_can_be_chosen(opened):
     last = "d => d.data.findLast((t) => t.visible).x.at(-1)"
     assert page.locator("#plot-curves").evaluate(last) in (6000, 8000)
     assert page.locator("#plot-curves .xtitle").text_content() == "bytes sent"
+    page.select_option("select[name=against]", "round")
+    page.select_option("select[name=average]", "pooled")
+    page.select_option("select[name=rule]", "global")
     page.select_option("select[name=dataset]", "cifar10")
     assert not any("digits" in name for name in curves(page))
-
-
-def test_published_numbers_are_lines_that_can_be_hidden(opened):
-    page = opened()
-    page.select_option("select[name=dataset]", "cifar10")
-    page.select_option("select[name=rule]", "global")
     assert any("published" in name for name in curves(page))
     end = "document.getElementById('plot-curves').data.findLast((t) => t.visible).x"
     assert page.evaluate(end) == [0, 4]  # over all rounds
@@ -158,19 +155,6 @@ def test_methods_are_switched_by_the_keyboard(opened):
     assert nothing.text_content() == "Nothing to show for these choices"
     page.click("button[value=all]")
     assert len(curves(page)) == 3
-
-
-def test_hovering_says_the_numbers(opened):
-    page = opened()
-    page.select_option("select[name=dataset]", "digits")
-    drawn = page.locator("#plot-curves .nsewdrag")
-    size = drawn.bounding_box()
-    for share in (0.7, 0.75):  # a pointer that moves
-        at = {"x": size["width"] * share, "y": size["height"] / 2}
-        drawn.hover(position=at, force=True)
-    told = page.locator("#plot-curves .hoverlayer")
-    driver.expect(told).to_contain_text("round 3")
-    driver.expect(told).to_contain_text("FedProto, digits: 52.50 % (2 seeds, 45.00")
 
 
 def test_names_of_users_do_nothing_and_partitions_can_be_chosen(opened):
