@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -58,11 +59,11 @@ class Heard(Callback):
 
     def __init__(self):
         self.events = []
+        for event in EVENTS:
+            setattr(self, event, partial(self.note, event))
 
-    def __getattribute__(self, name):
-        if name not in EVENTS:
-            return super().__getattribute__(name)
-        return lambda *what: self.events.append((name, *what))
+    def note(self, *event):
+        self.events.append(event)
 
     def names(self):
         return [name for name, *_ in self.events]
@@ -81,14 +82,11 @@ class Failing(Callback):
         setattr(self, event, fail)
 
 
-class StopAt(Callback):
-    """Stops in a round."""
-
-    def __init__(self, r, answer="stop"):
-        self.r, self.answer = r, answer
+class StopAt2(Callback):
+    """Stops after two rounds."""
 
     def on_evaluation(self, record):
-        return self.answer if record["round"] == self.r else None
+        return {2: Stop("enough")}.get(record["round"])
 
 
 def several(**changes):
@@ -98,7 +96,7 @@ def several(**changes):
 
 def each_round(**changes):
     """Evaluated and saved in each round."""
-    return several(eval_every=1, checkpoint_every=1, **changes)
+    return several(**{"eval_every": 1, "checkpoint_every": 1, **changes})
 
 
 def run(c, path, *callbacks):
@@ -301,25 +299,6 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
 # The end of a run by a callback
 
 
-def test_a_callback_ends_a_run_with_checkpoint_and_summary(plain, tmp_path):
-    c = several(eval_every=1, checkpoint_every=100)
-    summary, text = run(c, tmp_path, StopAt(2, Stop("enough")))
-    assert summary["status"] == "stopped early"
-    assert summary["reason"] == "round 2: enough" and summary["rounds"] == 2
-    assert "stopped early: round 2: enough" in text
-    assert checkpoint.rounds(tmp_path / "checkpoints") == [2]
-    assert runs.records(tmp_path) == runs.records(plain)[:2]
-    before = runs.snapshot(tmp_path)
-    for rounds in (9, 4):
-        c.rounds = rounds
-        assert "is stopped early: nothing to do" in run(c, tmp_path)[1]
-    assert runs.snapshot(tmp_path) == before
-    (tmp_path / "summary.json").unlink()
-    summary, _ = run(c, tmp_path, StopAt(4))  # in the last round
-    assert summary["status"] == "finished"
-    assert runs.records(tmp_path) == runs.records(plain)
-
-
 def test_early_stopping_counts_evaluations_since_the_best():
     def fed(values, test=None, **options):
         callback = EarlyStopping(**{"patience": 2, **options})
@@ -359,18 +338,24 @@ def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
     programs = traced.program_settings
     assert programs(early()) == programs(each_round())
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    summary, _ = run(early(), whole)
+    rare = {"checkpoint_every": 100}
+    summary, text = run(early(**rare), whole)
     assert summary["status"] == "stopped early" and summary["rounds"] == 3
+    assert f"stopped early: {summary['reason']}" in text
+    assert checkpoint.rounds(whole / "checkpoints") == [3]
     assert runs.records(whole) == runs.records(plain)[:3]
     for after in (2, 3):  # before the last evaluation; after it, without a summary
-        killed(whole, parts, after)
+        killed(plain, parts, after)
         assert run(early(), parts)[0]["reason"] == summary["reason"]
         assert runs.records(parts) == runs.records(whole)
-    assert "nothing to do" in run(early(rounds=9), whole)[1]
+        shutil.rmtree(parts)
+    before = runs.snapshot(whole)
+    assert "is stopped early: nothing to do" in run(early(rounds=9, **rare), whole)[1]
+    assert runs.snapshot(whole) == before
     with pytest.raises(UserError, match="different configuration"):
-        run(early(early_stopping__patience=0, seed=3), whole)
+        run(early(early_stopping__patience=0, seed=3, **rare), whole)
     heard = Heard()
-    summary, _ = run(early(early_stopping__patience=0), whole, heard)
+    summary, _ = run(early(early_stopping__patience=0, **rare), whole, heard)
     assert summary["status"] == "finished" and summary["rounds"] == 4
     assert [r["round"] for (r,) in heard.of("on_round")] == [4]
     assert runs.records(whole) == runs.records(plain)
@@ -391,10 +376,11 @@ def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
             heard.append(self)
 
     c, quiet = several(eval_every=1), Console(quiet=True)
-    given = {"callbacks": ["csv", OfCell, lambda: StopAt(2)], "how": SweepOptions(form)}
+    given = {"callbacks": ["csv", OfCell, StopAt2], "how": SweepOptions(form)}
     done = jaxproto.sweep(c, {"seed": [0, 1]}, tmp_path, quiet, **given)
-    ends = {(s["status"], s["rounds"]) for s in done.summaries.values()}
-    assert ends == {("stopped early", 2)} and len(heard) == 2
+    keys = ("status", "rounds", "reason")
+    ends = {tuple(s[k] for k in keys) for s in done.summaries.values()}
+    assert ends == {("stopped early", 2, "round 2: enough")} and len(heard) == 2
     for one in heard:
         assert one.names().count("on_evaluation") == 2
         assert one.names()[-2:] == ["on_checkpoint", "on_end"]
