@@ -30,8 +30,7 @@ from jaxproto.sweeps import SweepOptions
 from jaxproto.training import callback_list, runner
 from jaxproto.training.callback_list import CallbackList
 
-cache = runs.cache
-pytestmark = pytest.mark.usefixtures("cache", "quick")
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def run(c, path, *callbacks):
 
 
 @pytest.fixture(scope="module")
-def plain(cache, quick, tmp_path_factory):
+def plain(quick, tmp_path_factory):
     """A run of four rounds without callbacks, evaluated each round."""
     path = tmp_path_factory.mktemp("plain")
     run(each_round(), path)
