@@ -172,8 +172,11 @@ def test_the_calculator_prints_what_a_run_would_count(command):
     assert f"{got['bytes up']:,}" in text
     fields = rows_of(command("fields", config_file, "--format=csv"))
     assert all(row["bytes"].isdigit() for row in fields)
-    text = command("fields", config_file)
-    assert text.count("class presence") == text.count("class means") == 2  # both ways
+    assert [(row["way"], row["name"], row["reveals"]) for row in fields] == [
+        (way, *field)
+        for way in ("up", "down")
+        for field in (("presence", "class presence"), ("mean", "class means"))
+    ]
     for name in ("cost", "fields"):
         error = called(name, "--config=configs/protonorm.py:digts")
         assert re.fullmatch(r"error: unknown preset 'digts'[^\n]*", error)

@@ -153,19 +153,6 @@ def test_masks_are_read_in_both_forms_that_are_sent():
     assert host_prototypes.masks(make("fedproto"), 8) is None
 
 
-def test_features_are_drawn_of_the_clients_with_most_classes():
-    held_KC = np.array([[1, 0, 0], [1, 1, 1], [0, 1, 1], [2, 2, 2]])
-    assert pictures.default_clients(held_KC) == [1, 3]
-    assert pictures.default_clients(held_KC[:1]) == [0]
-
-
-def test_prototypes_are_found_inside_a_message():
-    protos = Protos(np.ones((5, 4)), np.ones(5))
-    tree = ((np.zeros(3), None), {"a": np.zeros(2), "b": protos})
-    assert host_prototypes.find_prototypes(tree).mean.shape == (5, 4)
-    assert host_prototypes.find_prototypes({"a": np.zeros(2)}) is None
-
-
 def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
     kernel = np.ones((6, 4, 5))
     net = {"head": {"kernel": 7 * kernel}}

@@ -242,7 +242,7 @@ def test_csv_and_json_have_one_number_per_field(tmp_path):
     assert row["published % source"].startswith("TinyProto, Table")
     texts = ("method", "published by")
     numbers = [k for k in row if k not in texts and not k.endswith("source")]
-    assert all(float(row[k]) >= 0 for k in numbers)
+    assert all(float(row[k]) >= 0 for k in numbers if row[k])
     json = compare.render(table, "json")
     assert '"head final % std": 5.0' in json and table.notes[0][:20] in json
 

@@ -13,7 +13,7 @@ from jaxproto import kernels
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
-from jaxproto.reporting.figures import class_geometry, confusion, derived, tsne
+from jaxproto.reporting.figures import class_geometry, confusion, derived
 from jaxproto.saved_runs import restore
 from jaxproto.storage import records
 from jaxproto.summary import pictures
@@ -75,7 +75,7 @@ def test_the_prototypes_before_the_last_alignment_are_reconstructed(path, run):
         assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
 
 
-def test_a_run_without_alignment_or_without_checkpoints_is_named(path, run, tmp_path):
+def test_runs_without_alignment_or_checkpoints_are_named(path, run, tmp_path):
     other = run._replace(config=run.config.copy_and_resolve_references())
     other.config.method.alignment = "none"
     with pytest.raises(UserError, match="has no alignment to trace"):
@@ -189,12 +189,6 @@ def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
     assert "at most 4 of each class and client" in note
     local, server = one.axes[0].collections[1:3]
     assert len(server.get_offsets()) == 6 and 0 < len(local.get_offsets()) <= 12
-
-
-def test_samples_are_at_most_so_many_of_each_chosen_class():
-    y_M = np.arange(90) % 3
-    at_M = tsne.sample(y_M, [0, 2], 7, client=5)
-    assert np.bincount(y_M[at_M]).tolist() == [7, 0, 7] and len(set(at_M)) == 14
 
 
 def test_margins_and_similarities_by_hand():

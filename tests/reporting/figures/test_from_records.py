@@ -328,6 +328,7 @@ def test_costs_are_the_nominal_formulas_and_need_no_run(draw, monkeypatch):
     monkeypatch.setattr(plots, "communication_cost", lambda *a: seen.append(a))
     arguments = ["--methods", "fedproto,tinyproto", "--num_classes", "10,100"]
     arguments += ["--at_dim", "500", "--feat_dims", "32,512"]
+    arguments += ["--network", "mlp", "--image", "8,8,1"]
     draw("communication_cost", *arguments)
     by_K, by_d = seen[0][1]
     assert by_K[0] == "500 dimensions" and by_K[2][0].x == [10, 100]
