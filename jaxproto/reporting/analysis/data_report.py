@@ -188,7 +188,8 @@ def costs(
 ) -> dict[str, str]:
     """Returns scalars of a round by the papers' formula, for one method or all."""
     classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
-    names, texts = sorted(METHODS) if every else [config.method.name], {}
+    names = sorted(METHODS) if every else [config.method.name]
+    texts: dict[str, str] = {}
     for name, method in cost.build_methods(config, exp, names).items():
         if isinstance(method, str):
             texts[name] = method
