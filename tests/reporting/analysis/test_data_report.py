@@ -131,6 +131,17 @@ def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
 # ------------------------------------------------------------------ parts
 
 
+def test_distances_of_labels_by_hand():
+    """All labels: 1/2, 1/2. Both clients have a total variation of 1/2."""
+    skew = partition_stats.skew(np.array([[4, 0], [0, 4]]))
+    half_way = np.array([0.75, 0.25])
+    to_all = 0.5 * np.log2(0.5 / half_way).sum()
+    np.testing.assert_allclose(skew.variation, [0.5, 0.5])
+    np.testing.assert_allclose(skew.shannon, np.sqrt((np.log2(4 / 3) + to_all) / 2))
+    uniform = partition_stats.skew(np.array([[1, 2, 3], [10, 20, 30]]))
+    np.testing.assert_allclose(uniform, 0, atol=1e-7)
+
+
 def test_samples_are_the_clients_own_sorted_by_class_and_reproducible():
     exp = build.experiment(configured(), "cpu")
     for client, rows in enumerate(exp.partition.train):
