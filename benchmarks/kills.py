@@ -76,7 +76,8 @@ def start(kind: str, path: Path) -> list[subprocess.Popen]:
 
 def rounds_done(path: Path) -> int:
     """Counts the rounds on record, of all runs below a folder."""
-    return sum(p.read_bytes().count(b"\n") for p in path.rglob("metrics.jsonl"))
+    files = [path / "metrics.jsonl", *path.glob("*/metrics.jsonl")]
+    return sum(p.read_bytes().count(b"\n") for p in files if p.exists())
 
 
 def killed(kind: str, path: Path, after: int, rng: random.Random) -> bool:

@@ -201,10 +201,7 @@ def grid_heatmap(
         turn = {"rotation": 90 * upright}
         axes.set_xticks(range(len(columns)), columns, fontsize=8, **turn)
         axes.set_yticks(range(len(rows)), rows, fontsize=8)
-        shade = image.norm(values_RC)
-        for r, c in np.ndindex(values_RC.shape):
-            missing = np.ma.getmaskarray(values_RC)[r, c]
-            color = "white" if not missing and shade[r, c] > _DARK else "black"
-            text = _MISSING if missing else f"{values_RC[r, c]:.2f}"
-            style = {"ha": "center", "va": "center", "fontsize": 8}
-            axes.text(c, r, text, color=color, **style)
+        known = ~np.ma.getmaskarray(values_RC)
+        dark = known & (np.ma.getdata(image.norm(values_RC)) > _DARK)
+        matrix_axes.cells(axes, values_RC.data, known, dark, "{:.2f}")
+        matrix_axes.cells(axes, values_RC.data, ~known, dark, _MISSING)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxproto.plots import layout
 from jaxproto.plots.style import new_figure
 from jaxproto.plots.two_dimensional import class_colours, class_legend
 
@@ -84,19 +85,13 @@ def scatter_grid(
       classes: Names of all classes.
       axis_names: Names of both coordinates.
     """
-    columns = min(len(panels), 5)
-    lines = -(-len(panels) // columns)
     colours = np.array(list(class_colours(len(classes))))
-    with new_figure(path, (1.4 + 1.9 * columns, 0.8 + 1.9 * lines)) as figure:
-        grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        for axes, (name, point_M2, y_M) in zip(grid.flat, panels, strict=False):
+    with new_figure(path, layout.figure_size(len(panels), (1.9, 1.9))) as figure:
+        grid = layout.panels(figure, [name for name, *_ in panels])
+        for axes, (_, point_M2, y_M) in zip(grid, panels, strict=True):
             axes.scatter(*behind_N2.T, color="0.87", s=2, lw=0, rasterized=True)
             axes.scatter(*point_M2.T, c=colours[y_M], s=5, lw=0, rasterized=True)
-            axes.set_title(name)
-            axes.spines[["top", "right"]].set_visible(False)
         figure.supxlabel(axis_names[0])
         figure.supylabel(axis_names[1])
         shown = list(range(len(classes)))
-        class_legend(figure, list(grid.flat), len(classes), shown, classes)
+        class_legend(figure, list(grid), len(classes), shown, classes)

@@ -81,7 +81,10 @@ def _width(columns: Sequence[Sequence[Value]]) -> int:
 
 
 def _draw(view: TableView, form: str) -> str:
-    numbers = [any(isinstance(v, int | float) for v in c) for c in _columns(view)]
+    numbers = [
+        any(isinstance(row[k], int | float) for row in view.rows)
+        for k in range(len(view.head))
+    ]
     body = tabulate.tabulate(
         [[format_value(value) for value in row] for row in view.rows],
         view.head,
@@ -101,10 +104,6 @@ def format_value(value: Value) -> str:
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _columns(view: TableView) -> list[Sequence[Value]]:
-    return [[row[k] for row in view.rows] for k in range(len(view.head))]
 
 
 def _csv(view: TableView) -> str:

@@ -17,29 +17,24 @@ def records(*accuracies, rule="head"):
     ]
 
 
-def test_a_rule_that_ends_at_the_share_collapsed_when_it_came_there():
-    seen = records(0.7647, 0.9, 0.7648, 0.7646, 0.7647, 0.7647)
-    assert reference_accuracy.collapsed_rules(seen, ALONE) == {"head": 30}
-    few = MajorityShare(pooled=0.5, client_mean=0.5, examples=50)
-    # Half an example is near enough and a whole one is not.
-    assert reference_accuracy.collapsed_rules(records(*[0.509] * 3), few) == {
-        "head": 10
-    }
-    assert reference_accuracy.collapsed_rules(records(*[0.52] * 3), few) == {}
+FEW, WHOLE = MajorityShare(0.5, 0.5, 50), MajorityShare(1.0, 1.0, 50)
 
 
 @every(
     [
-        (ALONE, (0.9, 0.7647, 0.7647)),  # too short
-        (ALONE, (0.9, 0.7647, 0.7647, 0.77)),  # left again
-        (ALONE, (0.9, 0.76, 0.7647, 0.7647)),  # twice
-        (ALONE, (0.9, None, None, None)),  # unknown
-        (ALONE, ()),
-        (MajorityShare(1.0, 1.0, 50), (1.0, 1.0, 1.0)),  # one class is all there is
+        (ALONE, (0.7647, 0.9, 0.7648, 0.7646, 0.7647, 0.7647), {"head": 30}),
+        (FEW, (0.509,) * 3, {"head": 10}),  # half an example is near enough
+        (FEW, (0.52,) * 3, {}),  # a whole one is not
+        (ALONE, (0.9, 0.7647, 0.7647), {}),  # too short
+        (ALONE, (0.9, 0.7647, 0.7647, 0.77), {}),  # left again
+        (ALONE, (0.9, 0.76, 0.7647, 0.7647), {}),  # twice
+        (ALONE, (0.9, None, None, None), {}),  # unknown
+        (ALONE, (), {}),
+        (WHOLE, (1.0, 1.0, 1.0), {}),  # one class is all there is
     ]
 )
-def test_a_rule_that_does_not_stay_there_has_not(share, accuracies):
-    assert reference_accuracy.collapsed_rules(records(*accuracies), share) == {}
+def test_a_rule_collapsed_when_it_came_to_the_share_and_stayed(share, accuracies, want):
+    assert reference_accuracy.collapsed_rules(records(*accuracies), share) == want
 
 
 def test_a_run_is_told_its_reference_and_its_collapse_in_a_line_each():

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 
-def draw(path, plot, *args, **more):
+def draw(path, plot, *args, dpi=None, **more):
     """Calls a plot; returns its figure after a look at the file it wrote."""
     figures, save = [], Figure.savefig
 
     def keep(figure, *args, **kwargs):
         figures.append(figure)
-        save(figure, *args, **kwargs)
+        save(figure, *args, **{**kwargs, **({"dpi": dpi} if dpi else {})})
 
     with mock.patch.object(Figure, "savefig", keep):
         plot(path, *args, **more)
@@ -28,8 +28,8 @@ def draw(path, plot, *args, **more):
 
 @pytest.fixture
 def drawn(tmp_path):
-    """Draws a plot into a file and returns its figure."""
-    return partial(draw, tmp_path / "x.png")
+    """Draws a plot into a file of few pixels and returns its figure."""
+    return partial(draw, tmp_path / "x.png", dpi=100)
 
 
 def ticks(axes, of="x") -> list[str]:

@@ -10,7 +10,7 @@ so there the numbers are upper bounds. How many singular values FedKD sends depe
 its auxiliary network: here a fresh one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -188,21 +188,36 @@ def public_classes(exp: Experiment) -> list[int]:
     return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
 
 
-def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
-    """Returns the experiment under every method, or why it does not fit.
+def build_methods(
+    config: ml_collections.ConfigDict, exp: Experiment, names: Iterable[str] = METHODS
+) -> dict[str, Method | str]:
+    """Returns methods by name, or why one does not fit.
 
     Methods other than the configured one have the defaults of their fields.
     """
-    experiments: dict[str, Experiment | str] = {}
+    methods: dict[str, Method | str] = {}
     examples = sum(map(len, exp.partition.train))
     network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
-    for name in METHODS:
+    for name in names:
         configured = name == config.method.name
         fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
             given = examples, config, network, build.public_inputs(exp.dataset)
-            method = build.build_method(fields, exp.spec, *given)
+            methods[name] = build.build_method(fields, exp.spec, *given)
+        except UserError as e:
+            methods[name] = str(e)
+    return methods
+
+
+def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
+    """Returns the experiment under every method, or why it does not fit."""
+    experiments: dict[str, Experiment | str] = {}
+    for name, method in build_methods(config, exp).items():
+        if isinstance(method, str):
+            experiments[name] = method
+            continue
+        try:
             experiments[name] = changed = exp._replace(method=method)
             build.check_experiment(changed)
         except UserError as e:

@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from jaxproto import plots
-from jaxproto.config import check, method_fields
+from jaxproto.config import check
 from jaxproto.data import partition_stats
 from jaxproto.data.dataset import empty_classes
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.methods import METHODS
-from jaxproto.reporting.analysis import data_samples
+from jaxproto.reporting.analysis import cost, data_samples
 from jaxproto.storage import default_workdir
 from jaxproto.summary import nominal_cost, run_summary
 
@@ -186,26 +186,17 @@ def in_batches(exp: Experiment) -> int:
 def costs(
     config: ml_collections.ConfigDict, exp: Experiment, every: bool
 ) -> dict[str, str]:
-    """Returns scalars of a round by the papers' formula, for one method or all.
-
-    Methods other than the configured one have the defaults of their fields.
-    """
+    """Returns scalars of a round by the papers' formula, for one method or all."""
     classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
-    network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
-    examples, texts = sum(map(len, exp.partition.train)), {}
-    for name in sorted(METHODS) if every else [config.method.name]:
-        configured = name == config.method.name
-        fields = config.method if configured else method_fields(name)
-        fields = ml_collections.ConfigDict(fields)
-        try:
-            given = examples, config, network, build.public_inputs(exp.dataset)
-            method = build.build_method(fields, exp.spec, *given)
-        except UserError as e:
-            texts[name] = str(e)
+    names = sorted(METHODS) if every else [config.method.name]
+    texts: dict[str, str] = {}
+    for name, method in cost.build_methods(config, exp, names).items():
+        if isinstance(method, str):
+            texts[name] = method
             continue
         scalars = nominal_cost.nominal(method, net, classes_K)
         number = "-" if scalars is None else f"{scalars:,}"
-        texts[name] = number + " (as configured)" * configured
+        texts[name] = number + " (as configured)" * (name == config.method.name)
     return texts
 
 

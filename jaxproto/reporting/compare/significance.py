@@ -8,6 +8,7 @@ default. It takes the differences for normal, which few seeds cannot show.
 
 import itertools
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 from scipy import stats
@@ -109,7 +110,9 @@ def _tested(
     entries = column.entries
     known = [i for i, e in enumerate(entries) if e.values]
     if reference is None and known:
-        reference = max(known, key=lambda i: column.better * _mean(entries[i]))
+        reference = max(
+            known, key=lambda i: column.better * fmean(entries[i].values.values())
+        )
     by_row: dict[int, float] = {}
     counts = []
     for i in known:
@@ -125,10 +128,6 @@ def _tested(
         for i in range(len(entries))
     )
     return Column(f"{column.title} p", column.dataset, TEST, cells), counts
-
-
-def _mean(entry: CellValue) -> float:
-    return float(np.mean([*entry.values.values()]))
 
 
 def _differences(entry: CellValue, other: CellValue) -> np.ndarray:

@@ -149,13 +149,17 @@ def _values(group: SeedGroup, rule: str, options) -> list[float]:
     return [100 * v for v in values if v is not None]
 
 
+def _rest(group: SeedGroup, field: str | None) -> dict:
+    """Returns the configuration without a field."""
+    return {k: v for k, v in group.config.items() if k != field}
+
+
 def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
     """Returns groups that differ in their field alone, by a name."""
     by_rest: dict[str, list[SeedGroup]] = {}
     for group in groups:
         field = _field(group, fields)
-        rest = {k: v for k, v in group.config.items() if k != field}
-        key = json.dumps(rest, sort_keys=True, default=str)
+        key = json.dumps(_rest(group, field), sort_keys=True, default=str)
         by_rest.setdefault(key, []).append(group)
     several = len({_field(g, fields) for g in groups} - {None}) > 1
     series = list(by_rest.values())
@@ -168,7 +172,8 @@ def _labels(series, fields, several: bool) -> list[str]:
     for members in series:
         first, field = members[0], _field(members[0], fields)
         name = display_name(first.config)
-        rest = [_rest(m[0], fields) for m in series if m[0].method == first.method]
+        alike = [m[0] for m in series if m[0].method == first.method]
+        rest = [_rest(group, _field(group, fields)) for group in alike]
         details = [
             f"{k.split('.')[-1]} {arguments.tick_text(first.config.get(k))}"
             for k in differing_fields(rest)
@@ -176,10 +181,6 @@ def _labels(series, fields, several: bool) -> list[str]:
         details += [field.split(".")[-1]] if several and field else []
         names.append(f"{name} ({', '.join(details)})" if details else name)
     return names
-
-
-def _rest(group: SeedGroup, fields) -> Mapping:
-    return {k: v for k, v in group.config.items() if k != _field(group, fields)}
 
 
 def _against(label: str, rows) -> plots.Band:

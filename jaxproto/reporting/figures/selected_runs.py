@@ -27,20 +27,12 @@ class SelectedRun(NamedTuple):
 
     @property
     def protos(self) -> HostProtos:
-        """The global prototypes.
-
-        Raises:
-          UserError: there are none.
-        """
+        """The global prototypes; UserError if there are none."""
         return _require(self.learnt.protos, self.run, "global prototypes")
 
     @property
     def local(self) -> HostProtos:
-        """The local prototypes.
-
-        Raises:
-          UserError: there are none.
-        """
+        """The local prototypes; UserError if there are none."""
         return _require(self.learnt.local, self.run, "local prototypes")
 
 

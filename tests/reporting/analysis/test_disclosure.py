@@ -83,19 +83,17 @@ def private(method, unit):
 SPENT = {"epsilon": 4.983, "delta": 1e-5}
 
 
-@pytest.mark.parametrize("unit", ["client", "example"])
-def test_under_privacy_an_upload_of_means_is_said_to_have_noise(unit, monkeypatch):
+def test_under_privacy_an_upload_of_means_has_noise(monkeypatch):
     monkeypatch.setattr(accounting, "check_installed", lambda: None)
-    c = private("fedproto", unit)
-    found = disclosure.view(c, False, lambda config, exp: SPENT)
-    up = {reveals for way, *_, reveals in found.rows if way == "up"}
-    assert up == {disclosure.EVERY, "class means with noise"}
-    (said,) = [n for n in found.notes if n.startswith("class means with noise: ")]
-    assert f"(epsilon 4.98, delta 1e-05) after {c.rounds} rounds" in said
-    assert disclosure.GUARANTEE[unit] in said
-    assert not any("class means, measured" in note for note in found.notes)
-    cited = f"class means without noise, measured: {disclosure.MEASURED['class means']}"
-    assert cited in found.notes
+    for unit in ("client", "example"):
+        c = private("fedproto", unit)
+        found = disclosure.view(c, False, lambda config, exp: SPENT)
+        up = {reveals for way, *_, reveals in found.rows if way == "up"}
+        assert up == {disclosure.EVERY, "class means with noise"}
+        (said,) = (n for n in found.notes if n.startswith("class means with noise: "))
+        assert f"(epsilon 4.98, delta 1e-05) after {c.rounds} rounds" in said
+        assert disclosure.GUARANTEE[unit] in said
+        assert not any("class means, measured" in note for note in found.notes)
 
 
 def test_under_privacy_of_clients_everyone_weighs_the_same(monkeypatch):

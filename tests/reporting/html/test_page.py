@@ -1,4 +1,4 @@
-"""The page of runs: what it says, what it leaves out, and where it is written."""
+"""The HTML page of runs: its content, runs that it leaves out, its file."""
 
 import importlib.util
 import json
@@ -13,10 +13,9 @@ from support.refusal import refused
 from support.reported import figures_of, run, traces
 
 from jaxproto.cli import report as command
-from jaxproto.errors import UserError
 from jaxproto.reporting import html as page
 from jaxproto.reporting.compare import paper_tables
-from jaxproto.reporting.html import document, prototypes, table
+from jaxproto.reporting.html import document, prototypes
 from jaxproto.summary.pictures import HostProtos
 
 OLD = Path(__file__).parents[2] / "fixtures" / "run_of_03d3868"
@@ -71,22 +70,19 @@ def test_other_measures_of_the_records_can_be_chosen(tmp_path):
     path = run(tmp_path / "a", rounds=1)
     file = path / "metrics.jsonl"
     one = json.loads(file.read_text())
-    kinds = {"pooled": 0.25, "mean": 0.5, "std": 0.1}
-    per_class = {"pooled": [0.1, 0.2], "mean": [0.1, 0.2]}
-    one["metrics"] = {"head": {"macro_f1": kinds, "per_class": per_class}}
+    f1, per_class = {"pooled": 0.25, "mean": 0.5}, {"pooled": [0.1, 0.2]}
+    one["metrics"] = {"head": {"macro_f1": f1, "per_class": per_class}}
     file.write_text(json.dumps(one) + "\n")
     html = html_of(path)
-    every = {t["meta"]["when"][0]["measure"] for t in traces(html, "plot-curves")}
-    assert every == {"accuracy", "macro_f1"}
-    found = [
-        traces(html, "plot-curves", measure="macro_f1", rule="head", average=average)
-        for average in ("pooled", "client_mean")
-    ]
-    assert [[t["y"] for t in each] for each in found] == [[[0.25]], [[0.5]]]
+    shown = {t["meta"]["when"][0]["measure"] for t in traces(html, "plot-curves")}
+    assert shown == {"accuracy", "macro_f1"}
+    for average, y in (("pooled", 0.25), ("client_mean", 0.5)):
+        choice = {"measure": "macro_f1", "rule": "head", "average": average}
+        assert [t["y"] for t in traces(html, "plot-curves", **choice)] == [[y]]
     assert re.search(r'<option value="macro_f1"[^>]*>macro_f1</option>', html)
 
 
-def test_a_run_that_goes_on_shows_what_is_there(tmp_path):
+def test_the_status_of_every_run_is_shown(tmp_path):
     begun = run(tmp_path / "begun", status="")
     empty = run(tmp_path / "empty", seed=1, status="")
     (empty / "metrics.jsonl").unlink()
@@ -98,19 +94,16 @@ def test_a_run_that_goes_on_shows_what_is_there(tmp_path):
     (line,) = traces(html, "plot-curves", rule="head", average="pooled")
     assert line["x"] == [1, 2, 3] and None not in line["y"]
     assert "No run has an evaluation yet." in texts(html_of(empty))
-
-
-def test_a_run_that_was_made_longer_is_not_finished_one_that_stopped_early_is(tmp_path):
-    path = run(tmp_path / "a")
-    config = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps(config | {"rounds": 9}))
-    assert "not ended, round 4 of 9" in texts(html_of(path))
+    longer = run(tmp_path / "longer")
+    config = json.loads((longer / "config.json").read_text())
+    (longer / "config.json").write_text(json.dumps(config | {"rounds": 9}))
+    assert "not ended, round 4 of 9" in texts(html_of(longer))
     said = texts(html_of(run(tmp_path / "early", rounds=6, status="stopped early")))
     assert "stopped early, 5 rounds" in said
     assert "diverged" not in said and "Not ended" not in said
 
 
-def test_diverged_and_collapsed_runs_are_said_first(tmp_path):
+def test_diverged_and_collapsed_runs_come_first(tmp_path):
     lost = {"reason": "round 3: the loss of client 2 is nan"}
     run(tmp_path / "lost", status="diverged", summary=lost)
     run(tmp_path / "flat", "protonorm", summary={"collapsed": {"global": 2}})
@@ -125,87 +118,76 @@ def test_diverged_and_collapsed_runs_are_said_first(tmp_path):
     assert said.index("flat collapsed") < said.index("Runs: last evaluation")
 
 
-def test_printed_numbers_are_beside_ours(tmp_path):
-    cell = next(iter(paper_tables.cells_of_table("tinyproto1")))
-    made = paper_tables.configuration("tinyproto1", cell)
+def test_published_numbers_are_beside_ours(tmp_path):
+    name, row = next(iter(paper_tables.cells_of_table("tinyproto1").items()))
+    made = paper_tables.configuration("tinyproto1", name)
     html = html_of(run(tmp_path / "a", configuration=made, rules=("received",)))
-    row = paper_tables.cells_of_table("tinyproto1")[cell]
     levels = traces(html, "plot-curves", published="yes")
     assert [float(row.mean)] * 2 in [level["y"] for level in levels]
     told = f"{row.mean} ± {row.std} (TinyProto, Table 1)"
-    assert told in [level["text"] for level in levels]
-    assert f"{row.mean} ± {row.std} (TinyProto, Table 1)" in texts(html)
+    assert told in [level["text"] for level in levels] and told in texts(html)
 
 
 def test_a_damaged_run_is_named_and_left_out(tmp_path):
-    good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=1)
+    good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=1, per_client=True)
+    whole = (bad / "metrics.jsonl").read_text()
 
-    def check(file, content):
-        whole = (bad / file).read_text()
+    def check(file, content, why=""):
+        before = (bad / file).read_text()
         (bad / file).write_text(content)
         made = page.render_page([good, bad], NOW)
         assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
         assert f"Left out: {bad}: " in texts(made.html)
-        with pytest.raises(UserError, match="there is no run to report"):
+        assert why in texts(made.html)
+        with refused("there is no run to report"):
             page.render_page([bad], NOW)
-        (bad / file).write_text(whole)
+        (bad / file).write_text(before)
 
     cases = [
         ("config.json", "{"),
         ("config.json", "[]"),
         ("summary.json", '{"status": "finished"}'),
         ("metrics.jsonl", "no record\nno record\n"),
-        ("metrics.jsonl", '{"round": 1, "rules": {"head": 3}}\n'),
         ("metrics.jsonl", '{"round": 1, "rules": {"head": {"pooled": "much"}}}\n'),
         ("metrics.jsonl", '{"round": 1}\n'),
     ]
+    for entry in ("bytes_total", "seconds", "metrics", "by_client"):
+        rows = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
+        odd = "".join(f"{json.dumps(row)}\n" for row in rows)
+        cases.append(("metrics.jsonl", odd, f"{entry} is"))
     check_every(cases, check)
-
-
-def test_odd_entries_of_records_are_named_and_damage_of_a_part_is_said(tmp_path):
-    path = run(tmp_path / "a", per_client=True)
-    whole = (path / "metrics.jsonl").read_text()
-    for entry in ("bytes_total", "seconds", "bytes_up", "metrics", "by_client"):
-        odd = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
-        (path / "metrics.jsonl").write_text("".join(f"{json.dumps(o)}\n" for o in odd))
-        with pytest.raises(UserError, match=f"record of a run: {entry} is 'odd'"):
-            html_of(path)
-    (path / "metrics.jsonl").write_text(whole)
-    for part, damage in (
+    for part, damage in (  # damage of a part is reported in its place
         ("partition.csv", "PK damaged"),
         ("metrics.jsonl", whole.replace('"id": [0, 1, 2]', '"id": [0, 1, 7]')),
     ):
-        before = (path / part).read_bytes()
-        (path / part).write_text(damage)
-        html = html_of(path)
+        before = (bad / part).read_bytes()
+        (bad / part).write_text(damage)
+        html = html_of(bad)
         assert "plot-clients" not in figures_of(html)
-        assert traces(html, "plot-curves"), part
-        assert "a: " in texts(html), part  # where the part would be
-        (path / part).write_bytes(before)
+        assert traces(html, "plot-curves") and "bad: " in texts(html), part
+        (bad / part).write_bytes(before)
 
 
-def test_a_run_counts_once_and_what_names_no_run_is_an_error_or_left_out(tmp_path):
+def test_a_run_counts_once_and_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
+    """Its cells, and those that its table names, also from elsewhere."""
     path, copy = run(tmp_path / "a"), run(tmp_path / "copy")
     made = page.render_page([path, path, tmp_path / "." / "a", copy], NOW)
     assert made.runs == 1
     assert "same run as a: settings and seed agree" in texts(made.html)
     (tmp_path / "empty").mkdir()
     for given in ("empty", "nothing"):
-        with pytest.raises(UserError, match="holds no run"):
+        with refused("holds no run"):
             page.render_page([tmp_path / given], NOW)
     made = page.render_page([path, tmp_path / "empty"], NOW)
     assert made.runs == 1 and len(made.left_out) == 1
-
-
-def test_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
-    """Cells within it, and those that its table names, also from elsewhere."""
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()
+    monkeypatch.chdir(tmp_path / "base")
     run("runs/x", seed=0)
     run("sweeps/of/y", seed=1)
-    Path("sweeps/of/sweep.csv").write_text(
-        "seed,workdir\r\n0,runs/x\r\n0,runs/x\r\n5,runs/gone\r\n"
-    )
-    for folder, start in (("sweeps/of", tmp_path), (".", tmp_path / "sweeps/of")):
+    table = "seed,workdir\r\n0,runs/x\r\n0,runs/x\r\n5,runs/gone\r\n"
+    Path("sweeps/of/sweep.csv").write_text(table)
+    base = Path.cwd()
+    for folder, start in (("sweeps/of", base), (".", base / "sweeps/of")):
         monkeypatch.chdir(start)
         made = page.render_page([folder], NOW)
         assert made.runs == 2
@@ -277,14 +259,11 @@ def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
     assert "FedProto 1.50 kB 500 B 8.00 kB 250 0.5 2 3.0" in said
 
 
-def test_angles_leave_out_absent_classes_and_two_dimensions_stay_as_they_are(
-    monkeypatch,
-):
+def test_angles_leave_out_absent_classes_and_planes_keep_two_dimensions(monkeypatch):
     mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
     found = prototypes.prototype_angles(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
-    nan = np.nan
-    want = [[nan, 90, 45, nan], [90, nan, 45, nan], [45, 45, nan, nan], [nan] * 4]
-    assert np.allclose(found, want, equal_nan=True)
+    assert np.allclose(found[0], [np.nan, 90, 45, np.nan], equal_nan=True)
+    assert np.isnan(found[3]).all()
     monkeypatch.setattr(prototypes, "MAX_LOCAL_PROTOTYPES", 3)
     mean_CD = np.array([[1.0, 2], [3, 4]])
     local = HostProtos(np.arange(20.0).reshape(5, 2, 2), np.ones((5, 2)))
@@ -294,18 +273,7 @@ def test_angles_leave_out_absent_classes_and_two_dimensions_stay_as_they_are(
     assert how == "their two dimensions, 3 of 10 local ones at random"
 
 
-@pytest.mark.long  # where cores are shared, scikit-learn is slow
-def test_prototypes_of_more_dimensions_are_placed_by_tsne():
-    rng = np.random.default_rng(0)
-    local = HostProtos(rng.normal(size=(4, 3, 8)), np.ones((4, 3)))
-    points, how = prototypes.plane(HostProtos(local.mean[0], np.ones(3)), local)
-    assert points.place.shape == (15, 2) and np.isfinite(points.place).all()
-    assert how.startswith("t-SNE (scikit-learn) of 8 dimensions, perplexity 4.67")
-    few = HostProtos(rng.normal(size=(2, 8)), np.ones(2))
-    assert prototypes.plane(few, None)[0] is None
-
-
-def test_a_run_without_a_checkpoint_says_so(tmp_path):
+def test_a_run_without_a_checkpoint_is_named(tmp_path):
     path = run(tmp_path / "a")
     assert "No checkpoint in a." in texts(html_of(path))
     assert "--prototypes=none" in texts(html_of(path, which="none"))
@@ -315,7 +283,7 @@ def test_a_run_without_a_checkpoint_says_so(tmp_path):
 
 
 @pytest.mark.long
-def test_the_checkpoint_of_an_old_run_is_drawn():
+def test_the_checkpoint_of_an_old_run_is_drawn_and_more_dimensions_by_tsne():
     html = html_of(OLD)
     (heatmap,) = traces(html, "plot-angles", run="0")
     local, all_of = traces(html, "plot-plane", run="0")
@@ -323,6 +291,13 @@ def test_the_checkpoint_of_an_old_run_is_drawn():
     assert len(all_of["x"]) == len(heatmap["z"]) == len(heatmap["z"][0])
     assert all_of["name"] == "global prototype" and "client" in local["customdata"][0]
     assert len(local["x"]) > 0
+    mean = np.random.default_rng(0).normal(size=(4, 3, 8))
+    local = HostProtos(mean, np.ones((4, 3)))
+    points, how = prototypes.plane(HostProtos(mean[0], np.ones(3)), local)
+    assert points.place.shape == (15, 2) and np.isfinite(points.place).all()
+    assert how.startswith("t-SNE (scikit-learn) of 8 dimensions, perplexity 4.67")
+    few = HostProtos(mean[0, :2], np.ones(2))
+    assert prototypes.plane(few, None)[0] is None
 
 
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
@@ -338,7 +313,7 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
     assert len(figures) == 4 and html.count("</script>") == len(figures) + 2
 
 
-def test_the_command_writes_a_page_and_then_a_newer_one(tmp_path, capsys):
+def test_the_command_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     path, out = run(tmp_path / "a"), tmp_path / "r.html"
     for _ in range(2):
         command.main("report", [str(path), str(tmp_path / "none"), f"--out={out}"])
@@ -347,31 +322,21 @@ def test_the_command_writes_a_page_and_then_a_newer_one(tmp_path, capsys):
         assert said.err.startswith(f"left out: {tmp_path / 'none'}: ")
     assert out.read_text().startswith("<!DOCTYPE html>")
     assert not list(tmp_path.glob("*.new"))
-    out.write_text("my own")  # what is no page is not written over
-    with pytest.raises(UserError, match="--overwrite"):
+    out.write_text("my own")  # a file that is no page stays
+    with refused("--overwrite"):
         command.main("report", [str(path), f"--out={out}"])
     assert out.read_text() == "my own"
     command.main("report", [str(path), f"--out={out}", "--overwrite"])
     assert out.read_text().startswith("<!DOCTYPE html>")
-
-
-def test_places_where_no_page_can_be(tmp_path, monkeypatch):
     (tmp_path / "folder.html").mkdir()
-    path = run(tmp_path / "a")
     for name, message in (
         ("r.txt", "does not end in .html"),
         ("none/r.html", "its folder does not exist"),
         ("folder.html", "it is a folder"),
     ):
-        asked = [str(path), f"--out={tmp_path / name}", "--overwrite"]
         with refused(message):
+            asked = [str(path), f"--out={tmp_path / name}", "--overwrite"]
             command.main("report", asked)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with refused("jaxproto[report]"):
         page.render_page([path], NOW)
-
-
-def test_columns_of_numbers_stand_on_the_right():
-    rows = [("a", "1.50 kB", "x", "-"), ("b", "-", "2", "-"), ("c", "3 ± 1", "3", "-")]
-    made = table.Table("", ("", "", "", ""), rows)
-    assert made.right == [False, True, False, False]
