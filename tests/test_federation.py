@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import runs
+from support import quick, runs
 
 from jaxproto import federation
 from jaxproto.experiment import build
@@ -22,6 +22,8 @@ PART = {
     "participation__fraction": 0.5,
     "participation__dropout": 0.25,
 }
+LONG = ("refprotofl", "fedavg")
+quick_runs = quick.quick_runs  # a fixture of all tests here
 
 
 def difference(a: Tree, b: Tree) -> float:
@@ -44,40 +46,26 @@ def by_function(exp, seed):
     return jax.lax.scan(step, start, jnp.arange(ROUNDS))
 
 
-def by_programs(c, path):
-    """The last state of a run, and the mean loss of each round."""
-    runs.run(c, path)
-    like = programs.shapes(build.experiment(c, "cpu"), c.seed)
-    state = runs.last_state(path, like)[1]
-    return state, [record["loss"] for record in runs.records(path)]
-
-
-LONG = [pytest.param(m, marks=pytest.mark.long) for m in ("refprotofl", "fedavg")]
-
-
-@pytest.mark.parametrize("method", ["protonorm", *LONG])
-def test_a_round_as_one_function_has_the_numbers_of_a_run(tmp_path, method):
-    c = runs.small(
-        method, "digits", data__clients=4, rounds=ROUNDS, eval_every=1, **PART
-    )
+@pytest.mark.parametrize(
+    "method",
+    ["protonorm", *(pytest.param(m, marks=pytest.mark.long) for m in LONG)],
+)
+def test_a_round_as_one_function_has_the_numbers_of_a_run_also_mapped_over_seeds(
+    tmp_path, method
+):
+    fields = {"data__clients": 4, "rounds": ROUNDS, "eval_every": 1, **PART}
+    c = runs.small(method, "digits", seed=1, **fields)
     c.model.group, c.clients.store = "mlp", "device"
     exp = build.experiment(c, "cpu")
-    model, losses = jax.jit(lambda seed: by_function(exp, seed))(c.seed)
-    state, records = by_programs(c, tmp_path)
+    both = jax.jit(jax.vmap(lambda seed: by_function(exp, seed)))(jnp.arange(2))
+    model, losses = jax.tree.map(lambda a: a[c.seed], both)
+    runs.run(c, tmp_path)
+    state = runs.last_state(tmp_path, programs.shapes(exp, c.seed))[1]
     assert difference(model.server, state.server) < 1e-5
     assert difference(model.clients, state.clients) < 1e-5
-    for r, loss in enumerate(records):
+    for r, record in enumerate(runs.records(tmp_path)):
         each = np.concatenate([np.asarray(of[r]) for of in losses])
-        assert each[each > 0].mean() == pytest.approx(loss, rel=1e-5)
-
-
-def test_seeds_are_mapped_over():
-    c = runs.small("fedproto", "digits", data__clients=3)
-    c.model.group = "mlp"
-    exp = build.experiment(c, "cpu")
-    both, _ = jax.jit(jax.vmap(lambda seed: by_function(exp, seed)))(jnp.arange(2))
-    one, _ = jax.jit(lambda seed: by_function(exp, seed))(1)
-    assert difference(jax.tree.map(lambda a: a[1], both), one) < 1e-4
+        assert each[each > 0].mean() == pytest.approx(record["loss"], rel=1e-5)
 
 
 def test_six_functions_lie_between_a_program_and_the_network():

@@ -9,13 +9,12 @@ import numpy as np
 import optax
 import pytest
 from rich.console import Console
-from support import toys
+from support import quick, toys
+from support.refusal import refused
 
 import jaxproto
 from jaxproto import client as clients_
 from jaxproto import config, execution, gather, participation
-from jaxproto.client import LocalTraining
-from jaxproto.errors import UserError
 from jaxproto.evaluation import hits_of
 from jaxproto.experiment import build, cohorts, statelessness
 from jaxproto.methods import METHODS
@@ -26,18 +25,13 @@ from jaxproto.training.programs import State
 from jaxproto.types import Client, Net, Shard
 
 QUIET = Console(quiet=True)
+quick_runs = quick.quick_runs  # a fixture of all tests here
 HALF = participation.uniform(0.5)
 MODES = {
     "one": execution.one_by_one(),
     "chunks": execution.in_chunks(2),
     "all": execution.all_at_once(),
 }
-NAMES = ("local", "fedavg", "fedgh", "fedtgp", "lg_fedavg", "refprotofl")
-
-
-def long(name):
-    """A parameter that `.ci/run` knows."""
-    return pytest.param(name, marks=pytest.mark.long)
 
 
 def there(*ids, clients=6):
@@ -45,45 +39,57 @@ def there(*ids, clients=6):
     return Participation(on_K, on_K)
 
 
-def test_rows_are_the_participants_in_the_order_of_the_cohort():
-    ((place, ids),) = gather.participant_places(
-        there(0, 2, 3), jnp.asarray([4, 0, 5, 2]), 3
-    )
+def test_rows_are_the_participants_in_the_order_of_the_cohort_and_go_back_alone():
+    """Rows of all clients are not moved."""
+    cohort = jnp.asarray([4, 0, 5, 2])
+    ((place, ids),) = gather.participant_places(there(0, 2, 3), cohort, 3)
     assert place.tolist() == [1, 3, 4] and ids.tolist() == [0, 2, 6]
     lost = there(0, 2)._replace(reports=there(2).reports)
-    assert gather.participation_flags(lost, ids).trains.tolist() == [True, True, False]
-    assert gather.participation_flags(lost, ids).reports.tolist() == [
-        False,
-        True,
-        False,
-    ]
-
-
-def test_rows_of_all_are_not_moved():
-    ids, a = jnp.arange(6), jnp.arange(12.0).reshape(6, 2)
-    ((place, same),) = gather.participant_places(there(1), ids, 6)
-    assert place is None and same is ids and gather.take_rows(a, place) is a
-    assert gather.scatter(a, [place], [a + 1]).tolist() == (a + 1).tolist()
-
-
-def test_rows_that_are_scattered_change_no_other():
+    flags = gather.participation_flags(lost, ids)
+    assert flags.trains.tolist() == [True, True, False]
+    assert flags.reports.tolist() == [False, True, False]
     ((place, _),) = gather.participant_places(there(1, 4), jnp.arange(6), 3)
     a = jnp.arange(6.0)
     assert gather.take_rows(a, place)[:2].tolist() == [1, 4]
     new = gather.scatter(a, [place], [jnp.asarray([7.0, 8.0, 9.0])])
     assert new.tolist() == [0, 7, 2, 3, 8, 5]
+    ids = jnp.arange(6)
+    ((place, same),) = gather.participant_places(there(1), ids, 6)
+    assert place is None and same is ids and gather.take_rows(a, place) is a
+    assert gather.scatter(a, [place], [a + 1]).tolist() == (a + 1).tolist()
 
 
-def test_parts_are_joined_in_the_order_of_ids():
+def test_every_participant_is_in_one_lane_and_parts_are_joined_in_the_order_of_ids():
+    ids = jnp.arange(10) + 3
+    for clients, number in ((1, 2), (6, 2), (7, 3)):
+        here = there(*range(3, 3 + clients), clients=20)
+        lanes = [own for _, own in gather.participant_places(here, ids, 7, number)]
+        used = [[i for i in own.tolist() if i < 20] for own in lanes]
+        assert sorted(itertools.chain(*used)) == list(range(3, 3 + clients))
+        assert np.ptp([len(own) for own in used]) <= 1
+        assert len({len(own) for own in lanes}) == 1
+    for count in (1, 4, 5, 6):
+        a = np.arange(count * 2).reshape(count, 2)
+        lanes = client_store._in_lanes(Shard(a, a[:, 0]), 3)
+        assert np.array_equal(run_evaluation.in_order_of_places(lanes).index, a)
     ids = [jnp.asarray([4, 9]), (1, 2, 9)]
     parts = [jnp.asarray([40, -1]), jnp.asarray([10, 20, -1])]
     assert gather.join_by_id(ids, parts)[:3].tolist() == [10, 20, 40]
 
 
-@pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
-@pytest.mark.parametrize("name", ["fedproto", *map(long, NAMES)])
-def test_a_round_of_participants_is_that_of_all_clients(name, mode):
+def cases(first, others):
+    """Methods and forms of execution, of which all but the first are long."""
+    long = [pytest.param(case, marks=pytest.mark.long) for case in others.split(", ")]
+    return pytest.mark.parametrize("case", [first, *long])
+
+
+OTHERS = "fedproto chunks, local all, fedavg chunks, fedgh one, fedtgp all"
+
+
+@cases("fedproto one", f"{OTHERS}, lg_fedavg one, refprotofl chunks")
+def test_a_round_of_participants_is_that_of_all_clients(case):
     """Server and clients agree; who sits out keeps every bit."""
+    name, mode = case.split()
     method = METHODS[name](toys.SPEC)
     layout = toys.HOM if method.homogeneous else toys.HET
     most = 3 if method.homogeneous else 2
@@ -99,11 +105,9 @@ def test_a_round_of_participants_is_that_of_all_clients(name, mode):
     assert away and all(toys.gap(start.clients[i], part.clients[i]) == 0 for i in away)
 
 
-@pytest.mark.parametrize(
-    "name", ["fedavg", *map(long, ["fednova", "fast", "lg_fedavg", "fedper"])]
-)
-@pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
-def test_a_sum_as_clients_end_is_the_update_of_all_uploads(name, mode):
+@cases("fedavg one", "fedavg all, fednova chunks, fast one, fedper all")
+def test_a_sum_as_clients_end_is_the_update_of_all_uploads(case):
+    name, mode = case.split()
     method = METHODS[name](toys.SPEC)
     assert method.aggregation.summand is not None
     given = {"mode": MODES[mode], "rounds": 2, "sampler": HALF}
@@ -113,10 +117,10 @@ def test_a_sum_as_clients_end_is_the_update_of_all_uploads(name, mode):
     assert not jax.tree.leaves([r.up for r in summed.report])
 
 
-def small(**fields):
-    """Eight clients, of which three take part in a round."""
-    c = config.experiment("fedavg", "digits")
-    c.rounds, c.data.clients, c.model.group = 3, 8, "mlp"
+def small(method="fedavg", **fields):
+    """Five clients, of which two take part in a round."""
+    c = config.experiment(method, "digits")
+    c.rounds, c.data.clients, c.model.group = 2, 5, "mlp"
     c.participation.law, c.participation.fraction = "uniform", 0.4
     c.update_from_flattened_dict(fields)
     return c
@@ -125,7 +129,7 @@ def small(**fields):
 def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
     runs = {}
     for store in ("auto", "device"):
-        c = small(**{"clients.store": store, "rounds": 2, "data.clients": 5})
+        c = small(**{"clients.store": store})
         jaxproto.run(c, tmp_path / store, QUIET)
         runs[store] = records.read(tmp_path / store / "metrics.jsonl")
     for kept, free in zip(runs["device"], runs["auto"], strict=True):
@@ -169,177 +173,108 @@ def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
     found = checkpoint.restore_latest(tmp_path, like)
     assert found.state.clients[0].params == ()
     other = state._replace(clients=(client.replace(params={"v": np.ones(1)}),))
-    with pytest.raises(UserError, match="is not of this run"):
+    with refused("is not of this run"):
         checkpoint.restore_latest(tmp_path, other)
 
 
-def test_none_is_refused_where_clients_have_networks_of_their_own(tmp_path):
-    c = config.experiment("fedproto", "digits")
-    c.clients.store = "none"
-    with pytest.raises(UserError, match="store is none, but with method"):
-        jaxproto.run(c, tmp_path, QUIET)
+def test_a_store_or_a_sample_that_cannot_be_is_refused(tmp_path):
+    with refused("store is none, but with method"):
+        jaxproto.run(small("fedproto", **{"clients.store": "none"}), tmp_path, QUIET)
+    for given in ("0", "some", "2.5"):
+        with refused("it is all, or a number of clients"):
+            config.check(small(**{"eval.clients": given}))
 
 
 @pytest.mark.long
-def test_a_sample_of_the_clients_is_evaluated(tmp_path):
-    """Always the same ones; and said in the record."""
-    c = config.experiment("fedproto", "digits")
-    c.rounds, c.data.clients, c.model.group, c.eval.clients = 1, 5, "mlp", "3"
+def test_a_sample_of_the_clients_is_evaluated_always_that_of_the_record(tmp_path):
+    c = small("fedproto", rounds=1, **{"eval.clients": "3"})
     jaxproto.run(c, tmp_path / "3", QUIET)
     exp = build.experiment(c, "cpu")
     ids = [i for cohort in exp.cohorts for i in cohorts.evaluated_ids(cohort)]
     assert len(ids) == 3 and sum(len(s.size) for s in exp.test) == 3
-    sizes = [len(exp.partition.test[i]) for i in ids]
+    examples = sum(len(exp.partition.test[i]) for i in ids)
     c.eval.clients = "all"
     jaxproto.run(c, tmp_path / "all", QUIET)
     some, every = (records.read(tmp_path / n / "metrics.jsonl") for n in ("3", "all"))
     for one, whole in zip(some, every, strict=True):
         assert one["evaluated_clients"] == 3 and "evaluated_clients" not in whole
         assert one["loss"] == whole["loss"]
-        right = one["rules"]["head"]["pooled"] * sum(sizes)
+        right = one["rules"]["head"]["pooled"] * examples
         assert right == pytest.approx(round(right)) and right > 0
 
 
-def test_what_an_evaluation_says_of_each_client_is_a_table(tmp_path):
-    c = small(**{"clients.store": "device", "eval.per_client": True, "eval_every": 2})
-    jaxproto.run(c, tmp_path, QUIET)
-    there = sorted(p.name for p in (tmp_path / "per_client").iterdir())
-    assert there == ["000002.npz", "000003.npz"]
-    for record in records.read(tmp_path / "metrics.jsonl"):
-        table = np.load(tmp_path / "per_client" / f"{record['round']:06}.npz")
-        assert table["id"].tolist() == list(range(8))
-        assert table["bytes_up"].tolist() == record["bytes_by_client"]["up"]
-        for rule, told in record["rules"].items():
-            right = table[f"correct_{rule}"].sum() / table["test_examples"].sum()
-            assert right == pytest.approx(told["pooled"])
-
-
-@pytest.mark.parametrize("asked", ["0", "some", "-3", "2.5"])
-def test_a_sample_that_is_no_number_is_refused(asked):
-    c = small(**{"eval.clients": asked})
-    with pytest.raises(UserError, match="it is all, or a number of clients"):
-        config.check(c)
-
-
-def asks(name, keep=False, net=None):
+def asks(name, stateful=True, opt=clients_.reset_opt_state):
     """Whether uploads follow from what clients had, and the rules that do not."""
-    method, net = METHODS[name](toys.SPEC), net or toys.net(8)
-    local = toys.LOCAL if not keep else with_kept_optimiser()
-    examples, _ = toys.pool_and_rows()
-    args = method, net, local
-    given = statelessness.client_shapes(
-        *args, toys.SPEC.num_classes, jax.eval_shape(lambda: examples), 2
-    )
-    return statelessness.upload_depends_on_state(
-        *args, given
-    ), statelessness.client_independent_rules(method, net, given)
-
-
-def plain() -> Net:
-    """A network without statistics."""
-    net = toys.net(8)
+    method, net = METHODS[name](toys.SPEC), toys.net(8)
     norm = net.init(jax.random.key(0))[1]
-
-    def apply(params, nothing, *rest):
-        return net.apply(params, norm, *rest)._replace(norm=nothing)
-
-    return Net(lambda key: (net.init(key)[0], {}), apply, net.head)
-
-
-def with_kept_optimiser() -> LocalTraining:
-    opt = optax.sgd(0.1, momentum=0.9)
-    return dataclasses.replace(
-        toys.LOCAL, opt=opt, init_opt_state=clients_.keep_opt_state
+    plain = Net(  # a network without statistics
+        lambda key: (net.init(key)[0], {}),
+        lambda params, own, *rest: net.apply(params, norm, *rest)._replace(norm=own),
+        net.head,
     )
+    local = dataclasses.replace(
+        toys.LOCAL, opt=optax.sgd(0.1, momentum=0.9), init_opt_state=opt
+    )
+    args = method, net if stateful else plain, local
+    examples = jax.eval_shape(lambda: toys.pool_and_rows()[0])
+    given = statelessness.client_shapes(*args, toys.SPEC.num_classes, examples, 2)
+    kept = statelessness.upload_depends_on_state(*args, given)
+    return kept, statelessness.client_independent_rules(*args[:2], given)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedprox", "fednova", "fast"])
-def test_clients_that_begin_with_what_they_receive_need_not_be_kept(name):
-    assert asks(name, net=plain()) == (False, ("received",))
+def test_clients_are_kept_unless_they_begin_with_what_they_receive():
+    """Networks of their own, BatchNorm statistics and optimisers go on."""
+    for name in ("fedavg", "fednova", "fast"):
+        assert asks(name, stateful=False) == (False, ("received",)), name
+    for name in ("local", "fedproto", "lg_fedavg", "fedper"):
+        assert asks(name, stateful=False)[0], name
+    assert asks("fedavg")[0]
+    assert asks("fedavg", stateful=False, opt=clients_.keep_opt_state)[0]
 
 
-@pytest.mark.parametrize("name", ["local", "fedproto", "lg_fedavg", "fedper"])
-def test_clients_with_a_network_of_their_own_are_kept(name):
-    assert asks(name, net=plain())[0]
-
-
-def test_statistics_and_optimisers_that_go_on_are_kept():
-    assert asks("fedavg")[0]  # BatchNorm statistics stay with the client
-    assert asks("fedavg", keep=True, net=plain())[0]
-
-
-@pytest.mark.parametrize("clients", [7, *map(long, [1, 8, 40, 1000])])
-def test_there_is_room_for_whom_a_sampler_draws(clients):
-    for make in (
+def test_there_is_room_for_whom_a_sampler_draws_and_it_is_that_of_nearby_shares():
+    """A sampler of one's own may draw everybody."""
+    few, many = participation.uniform(0.2), participation.uniform(0.6)
+    samplers = (
         participation.all_clients(),
         participation.uniform(0.13),
         participation.beta(0.3),
         participation.cyclic(0.4, 3),
         participation.circular(6),
         participation.random_count(),
-        participation.mixture(
-            participation.uniform(0.2), participation.uniform(0.6), 0.5
-        ),
-        participation.with_dropouts(participation.uniform(0.2), 0.5),
-    ):
+        participation.mixture(few, many, 0.5),
+        participation.with_dropouts(few, 0.5),
+    )
+    for make, clients in itertools.product(samplers, (1, 7)):
         most = participation.max_clients(make, clients)
-        drawn = [
-            int(make(jax.random.key(r), clients, r).trains.sum()) for r in range(8)
-        ]
+        drawn = [make(jax.random.key(r), clients, r).trains.sum() for r in range(4)]
         assert max(drawn) <= most <= participation.row_count(most)
         assert participation.row_count(most) <= max(most * 1.13, most + 1)
-
-
-def test_the_share_is_the_same_on_host_and_device():
-    for clients in (3, 20, 25, 1000, 99_999):
-        for fraction in np.linspace(0.001, 1, 157):
-            share = participation.count_of_fraction(float(fraction), clients)
-            assert participation.max_of_fraction(float(fraction))(clients) == int(share)
-
-
-def test_a_sampler_of_ones_own_may_draw_everybody():
     assert participation.max_clients(lambda key, n, r: there(0, clients=n), 9) == 9
-
-
-def test_room_is_the_same_for_nearby_shares():
     assert {participation.row_count(n) for n in (97, 100, 104)} == {104}
     assert [participation.row_count(n) for n in (1, 5, 16, 17)] == [1, 5, 16, 18]
     assert np.all(np.diff([participation.row_count(n) for n in range(1, 2000)]) >= 0)
 
 
-# ------------------------------------------------------------------------------- lanes
+def test_the_share_is_the_same_on_host_and_device():
+    for clients in (3, 20, 1000, 99_999):
+        for fraction in np.linspace(0.001, 1, 29):
+            share = participation.count_of_fraction(float(fraction), clients)
+            assert participation.max_of_fraction(float(fraction))(clients) == int(share)
 
 
-def test_every_participant_is_in_one_lane():
-    ids = jnp.arange(10) + 3
-    for clients, number in itertools.product([1, 5, 6, 7], [2, 3]):
-        here = there(*range(3, 3 + clients), clients=20)
-        lanes = [own for _, own in gather.participant_places(here, ids, 7, number)]
-        used = [[i for i in own.tolist() if i < 20] for own in lanes]
-        assert sorted(itertools.chain(*used)) == list(range(3, 3 + clients))
-        assert np.ptp([len(own) for own in used]) <= 1
-        assert len({len(own) for own in lanes}) == 1
-
-
-def test_evaluations_of_lanes_are_joined_in_order():
-    for count in (1, 4, 5, 6):
-        a = np.arange(count * 2).reshape(count, 2)
-        lanes = client_store._in_lanes(Shard(a, a[:, 0]), 3)
-        assert np.array_equal(run_evaluation.in_order_of_places(lanes).index, a)
-
-
-@pytest.mark.parametrize("name", ["fedavg", "protonorm", "refprotofl"])
-@pytest.mark.parametrize("share", [1.0, 0.4])
+@pytest.mark.parametrize(
+    ("name", "share"), [("fedavg", 1.0), ("protonorm", 0.4), ("refprotofl", 0.4)]
+)
 @pytest.mark.long
 def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
     """Nor one of the server, but where it adds uploads up: to rounding."""
     told = {}
     for cores in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        c = config.experiment(name, "digits")
-        c.rounds, c.data.clients, c.model.group, c.eval_every = 2, 8, "mlp", 1
-        if share < 1:
-            c.participation.law, c.participation.fraction = "uniform", share
+        half = {} if share < 1 else {"participation.law": "all"}
+        fields = {"data.clients": 8, "eval_every": 1} | half
+        c = small(name, **fields, **{"participation.fraction": share})
         assert {g.num_lanes for g in build.experiment(c, "cpu").cohorts} == {cores}
         jaxproto.run(c, tmp_path / str(cores), QUIET)
         told[cores] = records.read(tmp_path / str(cores) / "metrics.jsonl")

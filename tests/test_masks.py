@@ -66,8 +66,7 @@ def test_masks_depend_on_the_seed_alone_and_give_back_the_masked_part():
 
 
 S_EFF = [(500, 10, 50), (500, 100, 50), (500, 43, 44), (500, 102, 40), (500, 200, 40)]
-S_EFF += [(1000, 10, 100), (1000, 100, 100), (1000, 43, 92), (1000, 102, 90)]
-S_EFF += [(1000, 200, 100)]
+S_EFF += [(1000, 43, 92), (1000, 102, 90), (1000, 200, 100)]
 
 
 @every(S_EFF)
@@ -114,44 +113,41 @@ def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
     assert use_D.max() - use_D.min() <= (2 if s % length else 1)
 
 
-def test_exact_blocks_are_the_released_codes_and_too_few_coordinates_have_a_way_out():
+def test_exact_blocks_are_the_released_codes():
     for case in ((10, 500, 50), (100, 500, 250), (5, 10, 10)):
         exact, block = masks.exact_block_masks(*case, 3), masks.block_masks(*case, 3)
         np.testing.assert_array_equal(exact, block)
-    np.testing.assert_array_equal(
-        masks.block_masks(5, 10, 10, 0), masks.full_masks(5, 10, 10, 0)
-    )
+    full = masks.full_masks(5, 10, 10, 0)
+    np.testing.assert_array_equal(masks.block_masks(5, 10, 10, 0), full)
+
+
+def test_s_is_at_most_the_coordinates_a_tenth_if_zero_and_fits_whole_blocks():
+    """T 5.1: 50 of 500, a compression rate of 90%."""
+    for s, spec, words in (
+        (70, Spec(10, 64), "s is 70, but prototypes have 64 coordinates"),
+        (-1, Spec(10, 64), "s is -1"),
+    ):
+        with refused(words):
+            masks.mask_indices(masks.random_masks, spec, s, 0)
+    assert masks.mask_indices(masks.random_masks, Spec(10, 500), 0, 0).shape == (10, 50)
+    assert masks.mask_indices(masks.random_masks, Spec(5, 8), 0, 0).shape == (5, 1)
     for k, d, s, way in (
-        (4, 500, 50, "at least 125 or use free"),  # AG News
-        (4, 500, 124, "use free"),
+        (4, 500, 124, "at least 125 or use free"),  # AG News
         (102, 100, 10, "coordinates each; use free"),  # Flowers-102 in 100 dimensions
     ):
         with refused(way) as e:
             masks.block_masks(k, d, s, 0)
-        said = str(e.value)
-        assert f"s = {s} coordinates out of {d}" in said and f"{k}" in said
-        assert free(k, d, s, 0).shape == (k, s)
+        assert f"s = {s} coordinates out of {d}" in str(e.value)
     assert masks.block_masks(4, 500, 125, 0).shape == (4, 125)
 
 
-def test_s_is_at_most_the_coordinates_and_a_tenth_if_zero():
-    """T 5.1: 50 of 500, a compression rate of 90%."""
-    with refused("s is 70, but prototypes have 64 coordinates"):
-        masks.mask_indices(masks.random_masks, Spec(10, 64), 70, 0)
-    with refused("s is -1"):
-        masks.mask_indices(masks.random_masks, Spec(10, 64), -1, 0)
-    assert masks.mask_indices(masks.random_masks, Spec(10, 500), 0, 0).shape == (10, 50)
-    assert masks.mask_indices(masks.random_masks, Spec(5, 8), 0, 0).shape == (5, 1)
-
-
 def test_masks_are_sent_in_the_form_of_fewer_bytes():
-    few, many = masks.random_masks(10, 500, 5, 0), masks.random_masks(10, 500, 50, 0)
-    table, bits = masks.mask_message(few, 500), masks.mask_message(many, 500)
-    assert table.masks.dtype == np.uint16 and bits.masks.dtype == bool
-    np.testing.assert_array_equal(table.masks, few)
-    np.testing.assert_array_equal(bits.masks, masks.bitmap(many, 500))
-    assert (
-        int(wire.message_bytes(wire.pack(table, "float32"))) == wire.HEADER + 10 * 5 * 2
-    )
-    assert int(wire.message_bytes(wire.pack(bits, "float32"))) == wire.HEADER + 625
+    for s, dtype, size in ((5, np.uint16, 10 * 5 * 2), (50, bool, 625)):
+        index_CS = free(10, 500, s, 0)
+        message = masks.mask_message(index_CS, 500)
+        want = index_CS if dtype is np.uint16 else masks.bitmap(index_CS, 500)
+        assert message.masks.dtype == dtype
+        np.testing.assert_array_equal(message.masks, want)
+        packed = wire.pack(message, "float32")
+        assert int(wire.message_bytes(packed)) == wire.HEADER + size
     assert masks.mask_message(masks.full_masks(10, 500, 0, 0), 500) == ()

@@ -56,6 +56,5 @@ def test_an_alignment_says_how_many_iterations_it_took_and_what_it_gained():
     assert 0.49 < seen["alignment_force"] < 0.53  # two points face to face: 1 / 2
     before = transforms.diagnostics_of(start)
     assert list(before) == list(seen) and np.isnan(list(before.values())).all()
-    assert (
-        transforms.diagnostics_of(transforms.CARRY_OVER.init(P)) == {}
-    )  # nothing of others
+    kept = transforms.CARRY_OVER.init(P)
+    assert transforms.diagnostics_of(kept) == {}  # nothing of others

@@ -1,7 +1,6 @@
 """LG-FedAvg, FedPer, FedDistill, FedGH; costs and configurations of FML and FedKD."""
 
 import dataclasses
-import functools
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +13,9 @@ from support import toys
 from support.every import every
 from support.exchange import KEY, X, Y, client, on_batch
 
-from jaxproto import config, federation, losses, models, transforms
+from jaxproto import config, losses, models, transforms
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, shape_checks
+from jaxproto.experiment import build
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
 from jaxproto.methods.fedkd import fedkd
@@ -35,18 +34,12 @@ pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 RNG = np.random.default_rng(3)
-DISTANCES = [fd.softmax_ce, fd.mse, fd.raw_ce]
 FEDPER = fedper(toys.SPEC)
 
 
-def golden(name):
-    return jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{name}"])
-
-
-def like(tree, *lead, seed=0):
+def like(tree, *lead):
     """Random numbers in the shape of a tree, with more axes in front."""
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda a: np.float32(rng.normal(size=(*lead, *a.shape))), tree)
+    return jax.tree.map(lambda a: np.float32(RNG.normal(size=(*lead, *a.shape))), tree)
 
 
 def outputs():
@@ -58,7 +51,7 @@ def outputs():
 SHARED = {"lg_fedavg": (lg_fedavg(toys.SPEC), "head"), "fedper": (FEDPER, "body")}
 
 
-@pytest.mark.parametrize("name", SHARED)
+@every(SHARED)
 def test_of_one_client_it_is_local_training_from_its_own_state(name):
     """With the part that the server drew."""
     method, part = SHARED[name]
@@ -80,12 +73,16 @@ def test_lg_fedavg_shares_the_head_the_mean_weighted_by_examples():
     method, net = lg_fedavg(toys.SPEC), toys.net(8)
     server = method.init_server(net, KEY)
     heads, size_K = like(server, 3), np.asarray([5, 0, 15])  # the second is not there
-    got = method.update(net, server, method_up(method, heads, size_K), KEY)
+
+    def after(size_K):
+        one = client({"net": {"head": heads}}, (), ())
+        data = SimpleNamespace(shard=SimpleNamespace(size=size_K))
+        up, _ = method.upload(None, one, one, data, None, ())
+        return method.update(net, server, up, KEY)
+
     want = jax.tree.map(lambda a: (5 * a[0] + 15 * a[2]) / 20, heads)
-    assert toys.gap(got, want) < 1e-6
-    nobody = method_up(method, heads, 0 * size_K)
-    assert toys.gap(method.update(net, server, nobody, KEY), server) == 0
-    method, net = lg_fedavg(toys.SPEC), toys.net(8)
+    assert toys.gap(after(size_K), want) < 1e-6
+    assert toys.gap(after(0 * size_K), server) == 0
     params, norm, _ = method.init_client(net, KEY)
     head = like(params["net"]["head"])
     got = method.receive(params, head)["net"]
@@ -96,40 +93,9 @@ def test_lg_fedavg_shares_the_head_the_mean_weighted_by_examples():
     assert toys.gap(scores["head"], scores["received"]) > 0.1
 
 
-def method_up(method, heads, size_K):
-    """Uploads of LG-FedAvg; what is not there is zero."""
-    one = client({"net": {"head": heads}}, (), ())
-    data = SimpleNamespace(shard=SimpleNamespace(size=size_K))
-    return method.upload(None, one, one, data, None, ())[0]
-
-
-def test_heads_of_different_shapes_are_refused_with_both_shapes():
-    bare = toys.net(16)
-
-    def without_bias(key):
-        params, norm = bare.init(key)
-        return {**params, "head": {"kernel": params["head"]["kernel"]}}, norm
-
-    def apply(params, *rest):
-        head = {**params["head"], "bias": jnp.zeros(5)}
-        return bare.apply({**params, "head": head}, *rest)
-
-    nets = {"plain": toys.net(8), "bare": bare._replace(init=without_bias, apply=apply)}
-    cohorts = [
-        federation.Cohort(n, net, (i,)) for i, (n, net) in enumerate(nets.items())
-    ]
-    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
-    with pytest.raises(UserError, match=r"'bare'.*'bias'.* from nothing into \(5,\)"):
-        shape_checks.check_cohorts(lg_fedavg(toys.SPEC), cohorts, toys.SPEC, x)
-
-
-@functools.cache
-def fedper_after_two_rounds():
-    return toys.run(FEDPER, rounds=2)
-
-
 def test_the_body_of_fedper_is_the_mean_weighted_by_examples_or_stays():
-    r, size_K = fedper_after_two_rounds(), 5 + 2 * np.arange(6)
+    """Heads never leave and stay apart."""
+    r, size_K = toys.run(FEDPER, rounds=2), 5 + 2 * np.arange(6)
     bodies = [r.params[i]["net"]["body"] for i in range(6)]
     want = jax.tree.map(lambda *a: np.average(a, axis=0, weights=size_K), *bodies)
     assert toys.gap(want, r.server) < 1e-6
@@ -138,26 +104,19 @@ def test_the_body_of_fedper_is_the_mean_weighted_by_examples_or_stays():
     nothing = jax.tree.map(lambda a: np.zeros((3, *a.shape), np.float32), r.server)
     up = FedPerUpload(nothing, jnp.zeros(3, jnp.int32))
     assert toys.gap(FEDPER.update(None, r.server, up, None), r.server) == 0
-
-
-def test_heads_of_fedper_never_leave_and_stay_apart():
-    r = fedper_after_two_rounds()
     assert r.report.up._fields == ("body", "size")
-    assert r.report.up.body.keys() == r.server.keys() == {"in", "out"}
     heads = [r.params[i]["net"]["head"] for i in range(6)]
-    for i in range(5):
-        assert toys.gap(heads[i], heads[i + 1]) > 1e-2
+    assert all(toys.gap(heads[i], heads[i + 1]) > 1e-2 for i in range(5))
     mine = FEDPER.receive(r.params[0], r.server)["net"]
     assert toys.gap(mine, {"body": r.server, "head": heads[0]}) == 0
-    # 6 x 8 + 8 x 8 weights of a toy's body, in both directions
-    assert nominal_cost.nominal(FEDPER, toys.net(8), [1, 2, 3]) == 2 * 3 * 112
 
 
 def test_distances_are_their_formulas_and_the_default_is_pytorchs():
     """Golden `loss_b8_k10_d32`: targets softmax(prototypes[:, :K][labels])."""
-    z_BC = golden("prototypes")[:, :10][golden("labels")]
-    got = fd.softmax_ce(golden("logits"), z_BC, jnp.ones(8))
-    np.testing.assert_allclose(got, golden("feddistill_softmax_ce"), atol=1e-6)
+    given = "logits", "prototypes", "labels", "feddistill_softmax_ce"
+    logits, z, y, want = (jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{k}"]) for k in given)
+    got = fd.softmax_ce(logits, z[:, :10][y], jnp.ones(8))
+    np.testing.assert_allclose(got, want, atol=1e-6)
     logits, z = np.float32(RNG.normal(size=(2, 3, 4)))
     log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     soft = np.exp(z) / np.exp(z).sum(1, keepdims=True)
@@ -171,7 +130,7 @@ def test_distances_are_their_formulas_and_the_default_is_pytorchs():
         np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
+@every([fd.softmax_ce, fd.mse, fd.raw_ce])
 def test_the_loss_is_cross_entropy_until_there_are_logits(distance):
     z = Protos(jnp.asarray(RNG.normal(size=(5, 5))), jnp.float32([1, 1, 0, 0, 1]))
     method = fd.feddistill(toys.SPEC, lam=0.7, distance=distance)
@@ -259,20 +218,9 @@ def test_the_printed_costs_of_fml_and_fedkd(name, row):
         assert f"{found / 1e6:.2f}" == want, name
 
 
-def test_the_default_auxiliary_network_is_that_of_the_exact_columns():
-    c = config.experiment("fml", "cifar10")
-    assert c.method.aux == "cnn4_d"
-    for classes in (10, 43, 102):
-        shapes = {"num_classes": classes, "feat_dim": 500, "input_shape": (32, 32, 3)}
-        network = partial(models.build, **shapes)
-        method = build.build_method(c.method, Spec(classes, 500), network=network)
-        found = nominal_cost.parameters(method, network("mlp"))
-        assert found["aux"] == 854_196 + 501 * classes
-
-
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_a_configuration_brings_networks_targets_and_costs():
+    """The default auxiliary network is that of the exact columns."""
     c = config.load("configs/fedkd.py:spiral,code")
     exp = build.experiment(c, "cpu")
     build.check_experiment(exp)
@@ -285,3 +233,9 @@ def test_a_configuration_brings_networks_targets_and_costs():
         c.method.aux = wrong
         with pytest.raises(UserError, match=words):
             build.experiment(c, "cpu")
+    c = config.experiment("fml", "cifar10")
+    shapes = {"num_classes": 43, "feat_dim": 500, "input_shape": (32, 32, 3)}
+    network = partial(models.build, **shapes)
+    method = build.build_method(c.method, Spec(43, 500), network=network)
+    found = nominal_cost.parameters(method, network("mlp"))
+    assert found["aux"] == PRINTED["GTSRB-43"][-1]

@@ -2,9 +2,8 @@
 
 import inspect
 
-from support.every import check_every
+from support.every import every
 
-from jaxproto import config
 from jaxproto.config import registries
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.methods import METHODS
@@ -13,33 +12,18 @@ from jaxproto.methods.fedtgp import ServerTraining, fedtgp
 from jaxproto.methods.refprotofl import refprotofl
 
 
-def test_fields_that_no_record_in_results_has_yet_keep_their_names():
-    """Of the others tests/benchmarks/test_results.py knows."""
-    averaging = ("fedavg", "fedprox", "fednova", "fednh", "fast")
-    later = {name: ["statistics"] for name in averaging}
-    later["vhl"] = ["stored", "statistics"]
-    found = {
-        name: [*config.method_fields(name)][-len(f) :] for name, f in later.items()
+@every(METHODS)
+def test_a_factory_takes_few_arguments_and_no_field_twice(name):
+    parameters = inspect.signature(METHODS[name]).parameters
+    assert len({*parameters} - {"privacy"}) <= 10  # which is no field of a method
+    together = {
+        key: p.default
+        for key, p in parameters.items()
+        if isinstance(p.default, registries.GROUPED_ARGUMENTS)
     }
-    assert found == later
-
-
-def test_a_factory_takes_few_arguments_and_no_field_twice():
-    def check(name):
-        parameters = inspect.signature(METHODS[name]).parameters
-        own = {*parameters} - {"privacy"}  # no field of a method
-        assert len(own) <= 10
-        defaults = {p.name: p.default for p in parameters.values()}
-        together = [
-            k
-            for k, v in defaults.items()
-            if isinstance(v, registries.GROUPED_ARGUMENTS)
-        ]
-        fields = [key for k in together for key in defaults[k]._fields]
-        alone = parameters.keys() - {*together}
-        assert len({*fields, *alone}) == len(fields) + len(alone)
-
-    check_every(METHODS, check)
+    fields = [field for value in together.values() for field in value._fields]
+    alone = parameters.keys() - together
+    assert len({*fields, *alone}) == len(fields) + len(alone)
 
 
 def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch):
@@ -67,14 +51,11 @@ def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch
 def test_fields_of_one_value_come_together_again_and_change_one_given_whole():
     """A plain argument of the same name stays: RefProtoFL's `pull` is a distance."""
     given = {"lam": 3.0, "server_batch": 4, "tau": 1.0}
-    assert registries.group_arguments(fedtgp, given) == {
-        "pull": Pull(lam=3.0),
-        "training": ServerTraining(server_batch=4),
-        "tau": 1.0,
-    }
+    training = ServerTraining(server_batch=4)
+    grouped = {"pull": Pull(lam=3.0), "training": training, "tau": 1.0}
+    assert registries.group_arguments(fedtgp, given) == grouped
     assert given == {"lam": 3.0, "server_batch": 4, "tau": 1.0}
     whole = {"pull": Pull(lam=3.0, reg=None), "lam": 2.0}
-    assert registries.group_arguments(fedproto, whole) == {
-        "pull": Pull(lam=2.0, reg=None)
-    }
+    changed = {"pull": Pull(lam=2.0, reg=None)}
+    assert registries.group_arguments(fedproto, whole) == changed
     assert registries.group_arguments(refprotofl, {"pull": max}) == {"pull": max}

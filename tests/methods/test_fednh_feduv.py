@@ -40,32 +40,35 @@ def test_both_terms_are_those_of_a_loop():
     pairs = [np.sum((a - b) ** 2) for i, a in enumerate(feat) for b in feat[:i]]
     apart = sorted(d for d in pairs if d > 0)
     u = np.mean(np.exp(-np.array(pairs) / apart[(len(apart) - 1) // 2]))
-    more = np.concatenate([logits, logits[:2]]), np.concatenate([feat, feat[:2]])
     mask = jnp.asarray([1.0] * 7 + [0.0] * 2)  # repeats change nothing
-    np.testing.assert_allclose(feduv.variance_gap(jnp.asarray(more[0]), mask), v, 1e-5)
-    np.testing.assert_allclose(
-        feduv.uniformity_loss(jnp.asarray(more[1]), mask), u, 1e-5
-    )
+    for term, rows, want in (
+        (feduv.variance_gap, logits, v),
+        (feduv.uniformity_loss, feat, u),
+    ):
+        given = jnp.asarray(np.concatenate([rows, rows[:2]]))
+        np.testing.assert_allclose(term(given, mask), want, 1e-5)
 
 
 def test_features_that_are_all_alike_or_zero_have_finite_terms_and_gradients():
     terms, alike = (feduv.variance_gap, feduv.uniformity_loss), (jnp.zeros, jnp.ones)
     masks = jnp.ones(4), jnp.asarray([1.0, 0, 0, 0])
     for term, make_feat, mask in itertools.product(terms, alike, masks):
-        value, grads = jax.value_and_grad(term)(make_feat((4, 3)), mask)
-        assert np.isfinite(value) and np.all(np.isfinite(grads))
+        found = jax.value_and_grad(term)(make_feat((4, 3)), mask)
+        assert all(np.all(np.isfinite(leaf)) for leaf in found)
     grads = jax.grad(lambda f: jnp.sum(fednh.normalise_rows(f)))(jnp.zeros((2, 3)))
     assert np.all(np.isfinite(grads))
 
 
 def test_the_first_head_is_orthogonal_and_in_the_plane_a_circle():
-    head = fednh.uniform_prototypes(jax.random.key(0), Spec(5, 8))
+    def prototypes(*spec):
+        return fednh.uniform_prototypes(jax.random.key(0), Spec(*spec))
+
+    head, plane = prototypes(5, 8), prototypes(6, 2)
     np.testing.assert_allclose(head @ head.T, np.eye(5), atol=1e-5)
-    plane = fednh.uniform_prototypes(jax.random.key(0), Spec(6, 2))
     angles = np.diff(np.degrees(np.unwrap(np.arctan2(plane[:, 1], plane[:, 0]))))
     np.testing.assert_allclose(angles, 60, rtol=1e-4)
-    many = fednh.uniform_prototypes(jax.random.key(0), Spec(9, 4))
-    np.testing.assert_allclose(np.linalg.norm(many, axis=1), 1, rtol=1e-5)
+    lengths = np.linalg.norm(prototypes(9, 4), axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-5)
 
 
 def test_the_head_moves_by_what_rho_leaves_and_clients_do_not_train_it():

@@ -1,13 +1,14 @@
 """FML: its loss, its clipping and its mean."""
 
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-from support import toys
+from support import fast_jit, toys
 from support.every import every
 from support.exchange import KEY, X, Y, alone, on_batch
 
@@ -18,16 +19,18 @@ GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 AUX = toys.net(12)
 
 
-def golden(name):
-    return jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{name}"])
-
-
+@cache
 def outputs():
     """What both networks of `on_batch` make of its examples: p, q and parameters."""
     method, net = fml(toys.SPEC, aux=AUX), toys.net(8)
-    params, norm, _ = method.init_client(net, KEY)
-    pairs = [(n, params[k], norm[k]) for n, k in ((net, "net"), (AUX, "aux"))]
-    return *(n.apply(p, s, jnp.asarray(X), True) for n, p, s in pairs), params
+
+    @fast_jit.jit
+    def apply():
+        params, norm, _ = method.init_client(net, KEY)
+        pairs = [(n, params[k], norm[k]) for n, k in ((net, "net"), (AUX, "aux"))]
+        return *(n.apply(p, s, jnp.asarray(X), True) for n, p, s in pairs), params
+
+    return apply()
 
 
 @pytest.mark.long
@@ -59,8 +62,12 @@ def test_the_loss_of_fml_is_its_formula(target):
     kl_pq = (np.exp(log_p) * (log_p - log_q)).mean()
     want = 0.3 * ce_p + 0.7 * kl_qp + 0.6 * ce_q + 0.4 * kl_pq
     np.testing.assert_allclose(value, want, rtol=1e-5)
-    got = losses.kl_mean(golden("teacher_logits"), golden("logits"), jnp.ones(8))
-    np.testing.assert_allclose(got, golden("kl_mean"), atol=1e-6)
+    teacher, logits, want = (
+        jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{name}"])
+        for name in ("teacher_logits", "logits", "kl_mean")
+    )
+    got = losses.kl_mean(teacher, logits, jnp.ones(8))
+    np.testing.assert_allclose(got, want, atol=1e-6)
 
 
 def test_networks_are_clipped_each_by_itself_and_the_server_takes_the_mean():
@@ -68,18 +75,14 @@ def test_networks_are_clipped_each_by_itself_and_the_server_takes_the_mean():
     grads = on_batch(method)[1]
     grads["net"] = jax.tree.map(lambda a: a * 1e-3, grads["net"])
 
-    def norm(tree):
-        return np.sqrt(sum(np.sum(np.square(a)) for a in jax.tree.leaves(tree)))
-
-    got, factor = method.transform_grads(grads), 0.5 / norm(grads["aux"])
+    got, norm = method.transform_grads(grads), optax.tree.norm
+    factor = 0.5 / norm(grads["aux"])
     assert norm(grads["net"]) < 0.5 < norm(grads["aux"])
     assert toys.gap(got["net"], grads["net"]) == 0
     assert toys.gap(got["aux"], jax.tree.map(lambda a: a * factor, grads["aux"])) < 1e-6
     method, net = fml(toys.SPEC, aux=AUX), toys.net(8)
     server = method.init_server(net, KEY)
-    other = jax.tree.map(lambda a: a + 1.0, server)
-    three = server, jax.tree.map(jnp.zeros_like, server), other
-    up = jax.tree.map(lambda *a: jnp.stack(a), *three)
+    up = jax.tree.map(lambda a: jnp.stack([a, 0 * a, a + 1.0]), server)
     want = jax.tree.map(lambda a: a + 0.5, server)
     assert toys.gap(method.update(net, server, up, KEY), want) < 1e-6
     nothing = jax.tree.map(jnp.zeros_like, up)

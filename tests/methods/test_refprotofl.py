@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from support import toys
+from support.every import every
 from support.refusal import refused
 
 from jaxproto import config, losses, participation, wire
@@ -68,9 +68,9 @@ def last_two_lost(key, clients, r):
 
 
 def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
-    """And exactly the budget is sent."""
-    r = run(budget=1.0)
-    dense = np.average(trained(r), axis=0, weights=SIZES)
+    """And exactly the budget is sent; a lost update counts nothing."""
+    r = run(budget=1.0, sampler=last_two_lost, layout=toys.HET)
+    dense = np.average(trained(r)[:4], axis=0, weights=SIZES[:4])
     assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
     r, old, value_KP = run(), flat(start().adapter), trained(run())
     sent_KP, count = np.zeros(value_KP.shape, bool), round(0.1 * len(old))
@@ -87,19 +87,8 @@ def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
     assert stays_P.any() and np.array_equal(new[stays_P], old[stays_P])
     assert np.all(r.report.scalars == count + 1)
     assert np.array_equal(r.report.up.size, SIZES)
-
-
-def test_cohorts_of_two_architectures_share_adapter_and_anchors():
-    """And a lost update counts nothing."""
-    r = run(budget=1.0, sampler=last_two_lost, layout=toys.HET)
-    widths = [r.params[i]["net"]["body"]["in"].shape[1] for i in range(6)]
-    assert widths == [8, 16] * 3
-    assert np.all(r.report.finite) and np.all(r.server.anchors.count == 1)
-    dense = np.average(trained(r)[:4], axis=0, weights=SIZES[:4])
-    assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
-    nothing = ref.RefProtoFLUpload(
-        Top(jnp.zeros((3, 5)), jnp.zeros((3, 5), bool)), jnp.zeros(3)
-    )
+    nothing = Top(jnp.zeros((3, 5)), jnp.zeros((3, 5), bool))
+    nothing = ref.RefProtoFLUpload(nothing, jnp.zeros(3))
     assert np.array_equal(ref.masked_mean(nothing, jnp.arange(5.0)), np.arange(5.0))
 
 
@@ -158,36 +147,11 @@ def test_without_pull_is_without_anchors():
     assert toys.gap(run().params, run(lam=0.0).params) > 1e-4
 
 
-def names(tree):
-    found = jax.tree_util.tree_leaves_with_path(tree)
-    return {"".join(map(str, path)) for path, _ in found}
-
-
-def test_neither_backbones_nor_statistics_are_in_any_message():
-    """Counts are sent of uncovered classes only."""
-    r = run()
-    layers = {f"['{a}']['{b}']" for a in ("map", "head") for b in ("kernel", "bias")}
-    rows = {f".{a}.{b}" for a in ("public", "own") for b in ("mean", "count")}
-    assert names(r.report.up) == {".adapter.value", ".adapter.sent", ".size"}
-    assert names(r.pre_upload.up) == rows
-    down = {
-        *(f".adapter{layer}" for layer in layers),
-        ".anchors.mean",
-        ".anchors.count",
-    }
-    assert names(make().broadcast(r.server)) == down
-    up = r.pre_upload.up
-    assert up.own.disclosed and not up.public.disclosed
-    assert up.own.count.max() > 1 and up.public.count.max() == 1
-    assert not start().anchors.disclosed and r.server.anchors.count.max() == 1
-
-
 def test_a_round_begins_with_the_broadcast_adapter_and_the_own_head_rests():
     before, down = client(1).params, start()
     after = make().receive(before, down)
     assert toys.gap(before["adapter"], down.adapter) > 0
-    assert toys.gap(after["adapter"], down.adapter) == 0
-    assert toys.gap(after["net"], before["net"]) == 0
+    assert toys.gap(after, before | {"adapter": down.adapter}) == 0
     for i in range(6):
         before, after = client(i).params["net"], run().params[i]["net"]
         assert toys.gap(before["head"], after["head"]) == 0
@@ -204,11 +168,9 @@ def test_a_frozen_backbone_keeps_its_bits_under_weight_decay_and_the_adapter_lea
         assert toys.gap(before.params["net"], after.params["net"]) == 0
         assert toys.gap(before.norm, after.norm) == 0
     assert toys.gap(flat(start().adapter), flat(frozen.server.adapter)) > 1e-3
-    trained_ = toys.run(make(), **given)
-    assert toys.gap(trained_.server.adapter, frozen.server.adapter) > 1e-3
 
 
-@pytest.mark.parametrize("anchors", ["external", "none"])
+@every(["external", "none"])
 def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
     """Algorithm 6, line 3: pixels as bytes, labels as integers, 20 clients."""
     c = config.load("configs/refprotofl.py:digits,frozen")
@@ -250,13 +212,11 @@ def test_undefined_anchors_pull_nothing_and_the_sum_is_the_mean_times_the_exampl
     plain = pulled(0.0, here)[0]
     assert pulled(0.3, nowhere)[0] == plain < pulled(0.3, here)[0]
     assert np.all(pulled(0.3, here)[1] == 0)
-    rng = np.random.default_rng(0)
-    protos = Protos(jnp.asarray(rng.normal(size=(5, WIDTH))), jnp.ones(5))
-    z, y = jnp.asarray(rng.normal(size=(4, WIDTH))), jnp.arange(4)
-    mask = jnp.array([1.0, 1.0, 1.0, 0.0])
-    each = np.sum((np.asarray(z) - np.asarray(protos.mean)[:4]) ** 2, 1)
-    assert np.isclose(ref.sq_l2_sum(protos, z, y, mask), each[:3].sum())
-    assert np.isclose(losses.sq_l2_mean(protos, z, y, mask), each[:3].mean())
+    mean, z = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, WIDTH)))
+    given = Protos(mean, jnp.ones(5)), z, jnp.arange(5), jnp.array([1.0, 1, 1, 0, 0])
+    each = jnp.sum((z - mean) ** 2, 1)[:3]
+    assert np.isclose(ref.sq_l2_sum(*given), each.sum())
+    assert np.isclose(losses.sq_l2_mean(*given), each.mean())
 
 
 def test_the_nominal_cost_of_the_stated_adapter_and_impossible_arguments():

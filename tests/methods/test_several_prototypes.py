@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.averaging import BASE, run
+from support.every import every
 from support.exchange import COUNT, KEY, MEAN, X, Y, on_batch
 
 from jaxproto import kernels
@@ -19,15 +20,17 @@ from jaxproto.types import Protos, Spec
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 
 
+SEVERAL = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
+
+
 def unit(a):
     return a / np.linalg.norm(a, axis=-1, keepdims=True)
 
 
-def outputs():
-    """Features and logits of the client of `on_batch`."""
+def features():
+    """Features of the client of `on_batch`."""
     net = toys.net(8)
-    out = net.apply(*net.init(KEY), jnp.asarray(X), True)
-    return np.asarray(out.feat), np.asarray(out.logits)
+    return np.asarray(net.apply(*net.init(KEY), jnp.asarray(X), True).feat)
 
 
 def finch(points):
@@ -49,34 +52,29 @@ def finch(points):
     return parts
 
 
-@pytest.mark.parametrize("seed", range(6))
+@every(range(6))
 def test_clusters_are_finchs_of_the_prototypes_that_are_there(seed):
+    """One prototype is its cluster, and none has no cluster."""
     rng = np.random.default_rng(seed)
     points, here = rng.normal(size=(11, 3)), rng.uniform(size=11) < (0.9, 0.4)[seed % 2]
-    found = jax.jit(fpl.clusters, static_argnums=2)(points, here, 7)
-    parts = sorted(finch(points[here]), key=min)
-    assert np.sign(found.count).tolist() == [1.0] * len(parts) + [0.0] * (
-        7 - len(parts)
-    )
-    assert found.count[: len(parts)].tolist() == [len(p) for p in parts]
+    cluster = jax.jit(fpl.clusters, static_argnums=2)
+    found, parts = cluster(points, here, 7), sorted(finch(points[here]), key=min)
+    n = len(parts)
+    assert np.sign(found.count).tolist() == [1.0] * n + [0.0] * (7 - n)
+    assert found.count[:n].tolist() == [len(p) for p in parts]
     want = [points[here][list(p)].mean(0) for p in parts]
-    np.testing.assert_allclose(found.mean[: len(parts)], want, atol=1e-5)
-    assert seed % 2 or len(parts) > 1
-
-
-def test_one_prototype_is_its_cluster_and_none_has_no_cluster():
-    points = jnp.asarray(MEAN[:, 0])
-    one = fpl.clusters(points, jnp.asarray([False, True, False]), 1)
-    assert one.count.tolist() == [1] and toys.gap(one.mean, points[1:2]) < 1e-6
-    assert fpl.clusters(points, jnp.zeros(3, bool), 1).count.tolist() == [0]
+    np.testing.assert_allclose(found.mean[:n], want, atol=1e-5)
+    assert seed % 2 or n > 1
+    one = cluster(points, np.arange(11) == seed, 7)
+    assert one.count.sum() == 1 and toys.gap(one.mean[0], points[seed]) < 1e-6
+    assert cluster(points, np.zeros(11, bool), 7).count.sum() == 0
 
 
 def test_fpls_loss_has_three_terms_and_its_broadcast_a_mean_for_pictures():
     method = fpl.fpl(toys.SPEC, num_clients=6)
-    several = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
     start = method.init_server(toys.net(8), KEY)
-    down = start._replace(protos=several_prototypes.in_rows(several))
-    feat, _ = outputs()
+    down = start._replace(protos=several_prototypes.in_rows(SEVERAL))
+    feat = features()
     ce = on_batch(BASE, start.params)[0]
     con = reg = 0.0
     for f, y in zip(feat, Y, strict=True):
@@ -85,21 +83,18 @@ def test_fpls_loss_has_three_terms_and_its_broadcast_a_mean_for_pictures():
         own = [i for i in held if i[1] == y]
         con += np.log(sum(score.values()) / sum(score[i] for i in own)) if own else 0
         reg += np.mean((f - np.mean([MEAN[i] for i in own], 0)) ** 2) if own else 0
-    np.testing.assert_allclose(
-        on_batch(method, down)[0] - ce, (con + reg) / 6, rtol=1e-4
-    )
+    got = on_batch(method, down)[0] - ce
+    np.testing.assert_allclose(got, (con + reg) / 6, rtol=1e-4)
     np.testing.assert_allclose(on_batch(method, start)[0], ce, rtol=1e-6)
-    exp = SimpleNamespace(
-        method=method, spec=toys.SPEC, cohorts=[SimpleNamespace(ids=(0,))]
-    )
+    cohort = SimpleNamespace(ids=(0,))
+    exp = SimpleNamespace(method=method, spec=toys.SPEC, cohorts=[cohort])
     seen = learnt_prototypes(exp, down, [SimpleNamespace(memory=())])
     assert seen.protos.mean.shape == (5, 8)
     assert seen.protos.count.tolist() == [2, 2, 2, 0, 3]
 
 
 def test_nearest_of_several_prototypes_scores_a_class_by_its_nearest():
-    several = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
-    got = several_prototypes.nearest(jnp.asarray(MEAN[2]), several)
+    got = several_prototypes.nearest(jnp.asarray(MEAN[2]), SEVERAL)
     away = np.where(COUNT > 0, np.sum((MEAN[2][:, None, None] - MEAN) ** 2, -1), np.inf)
     assert np.argmax(got, 1).tolist() == away.min(1).argmin(1).tolist()
     assert np.all(np.isneginf(got[:, 3]))
@@ -114,13 +109,11 @@ def test_fpl_trains_the_networks_of_fedavg_where_no_prototype_is_known():
 
 
 def test_fedpcls_loss_is_that_of_a_loop_with_global_prototypes_in_the_gaps():
-    method = toys.method(fedpcl_of(4), temperature=0.5)
-    several = several_prototypes.resized(
-        Protos(jnp.asarray(MEAN), jnp.asarray(COUNT)), 4
-    )
+    method = METHODS["fedpcl"](toys.SPEC, num_clients=4, temperature=0.5)
+    several = several_prototypes.resized(SEVERAL, 4)
     mean = kernels.mean_over_clients(several)
     down = FedPCLState(mean, several_prototypes.in_rows(several))
-    feat, _ = outputs()
+    feat = features()
     here = [c for c in range(5) if mean.count[c] > 0]
 
     def near(f, y, proto):
@@ -137,12 +130,6 @@ def test_fedpcls_loss_is_that_of_a_loop_with_global_prototypes_in_the_gaps():
     assert value == 0 and not any(np.any(g) for g in jax.tree.leaves(grads))
 
 
-def fedpcl_of(num_clients):
-    return lambda spec, **fields: METHODS["fedpcl"](
-        spec, num_clients=num_clients, **fields
-    )
-
-
 def test_fedpcl_collects_means_of_features_of_length_1_and_keeps_those_of_the_round():
     r = toys.run(METHODS["fedpcl"](toys.SPEC, num_clients=8), rounds=1)
     up = r.report.up
@@ -152,7 +139,7 @@ def test_fedpcl_collects_means_of_features_of_length_1_and_keeps_those_of_the_ro
     assert r.server.each.count.shape == (40,) and not r.server.each.count[30:].any()
 
 
-@pytest.mark.parametrize(("classes", "dim"), [(3, 2), (4, 8), (10, 64)])
+@every([(3, 2), (4, 8), (10, 64)])
 def test_anchors_are_unit_vectors_nearly_as_far_apart_as_a_simplex(classes, dim):
     anchor = fedhp.spread_anchors(Spec(classes, dim))
     np.testing.assert_allclose(np.linalg.norm(anchor, axis=1), 1, rtol=1e-5)
@@ -163,20 +150,17 @@ def test_anchors_are_unit_vectors_nearly_as_far_apart_as_a_simplex(classes, dim)
 def test_fedhp_weighs_prototypes_by_the_share_of_the_class_in_the_client():
     method = METHODS["fedhp"](toys.SPEC)
     start = method.init_server(None, KEY)
-    up = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT), disclosed=True)
-    got = method.update(None, start, up, KEY)
-    share = COUNT / COUNT.sum(1, keepdims=True)
-    total = np.maximum(share.sum(0), 1e-9)[:, None]
-    want = np.einsum("kcd,kc->cd", MEAN, share) / total
-    held = COUNT.sum(0) > 0
-    np.testing.assert_allclose(got.mean[held], want[held], rtol=1e-4)
+    got = method.update(None, start, SEVERAL, KEY)
+    share, held = COUNT / COUNT.sum(1, keepdims=True), COUNT.sum(0) > 0
+    want = np.einsum("kcd,kc->cd", MEAN, share)[held] / share.sum(0)[held, None]
+    np.testing.assert_allclose(got.mean[held], want, rtol=1e-4)
     assert toys.gap(got.mean[~held], start.mean[~held]) == 0 and (~held).any()
 
 
 def test_fedhps_loss_is_its_formula_and_at_a_prototype_its_gradient_is_finite():
     method = METHODS["fedhp"](toys.SPEC, anchoring=0.7)
     value, grads, _ = on_batch(method, method.init_server(None, KEY))
-    feat, _ = outputs()
+    feat = features()
     away = np.linalg.norm(feat[:, None] - fedhp.spread_anchors(toys.SPEC), axis=-1)
     p = np.exp(-away) / np.exp(-away).sum(1, keepdims=True)
     np.testing.assert_allclose(value, -np.log(p[np.arange(6), Y]).mean(), rtol=1e-4)

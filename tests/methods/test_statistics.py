@@ -16,12 +16,7 @@ from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.types import Client
 from jaxproto.wire import codec
 
-EQUAL = {
-    "fednh",
-    "fast",
-    "scaffold",
-    "feddyn",
-}  # one weight for every client; the others n_i
+EQUAL = {"fednh", "fast", "scaffold", "feddyn"}  # weigh clients alike; others by n_i
 TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
 every_method = pytest.mark.parametrize("name", FRAME)
 
@@ -68,20 +63,23 @@ def test_what_leaves_the_client_is_named_and_counted(name):
     codec.check_roundtrip(one, int(r.report.bytes[0]), "float32")
 
 
-@pytest.mark.parametrize("statistics", [local_statistics, averaged_statistics])
-def test_averaged_statistics_are_where_clients_begin(statistics):
-    method, net = make("fedavg", statistics=statistics), toys.net(8)
-    params, norm, _ = method.init_client(net, jax.random.key(0))
-    start = begun(averaging("fedavg"))
+def test_averaged_statistics_are_where_clients_begin():
+    net, start = toys.net(8), begun(averaging("fedavg"))
     other = start._replace(norm=drawn(start.norm, lead=()))
-    down = other if statistics is averaged_statistics else start.own
-    client = Client(params, norm, (), (), COUNTS[0][0], jnp.int32(0), jnp.int32(0))
     examples, rows = toys.pool_and_rows()
-    task = clients.LocalTask(method, net, toys.LOCAL, jax.random.key(1), down, examples)
     shard = jax.tree.map(lambda a: a[0], toys.shard(rows, [0]))
-    session = clients.begin_local_training(task, client, shard)
-    want = other.norm.value if statistics is averaged_statistics else norm
-    assert toys.gap(session.norm, want) == 0
+    for statistics in (local_statistics, averaged_statistics):
+        method = make("fedavg", statistics=statistics)
+        averaged = statistics is averaged_statistics
+        params, norm, _ = method.init_client(net, jax.random.key(0))
+        zero = jnp.int32(0)
+        client = Client(params, norm, (), (), COUNTS[0][0], zero, zero)
+        down = other if averaged else start.own
+        key = jax.random.key(1)
+        task = clients.LocalTask(method, net, toys.LOCAL, key, down, examples)
+        session = clients.begin_local_training(task, client, shard)
+        want = other.norm.value if averaged else client.norm
+        assert toys.gap(session.norm, want) == 0
 
 
 def test_the_global_network_is_judged_by_the_averaged_statistics():
@@ -95,10 +93,3 @@ def test_the_global_network_is_judged_by_the_averaged_statistics():
     assert toys.gap(got["head"], both[0]["head"]) == 0
     assert toys.gap(got["received"], both[1]["received"]) == 0
     assert toys.gap(both[0]["received"], both[1]["received"]) > 1e-3
-
-
-def test_a_snapshot_of_fast_comes_with_statistics_too():
-    nobody = participation.Participation(*[jnp.zeros(20, bool)] * 2)
-    method = make("fast", q=1.0, statistics=averaged_statistics)
-    sampler = method.adjust_sampler(lambda key, clients, r: nobody, begun(method))
-    assert sampler(jax.random.key(0), 20, 0).trains.sum() == 2

@@ -1,7 +1,7 @@
 """Metrics: against scikit-learn, in the compiled evaluation, in the files of a run."""
 
 import dataclasses
-import re
+import json
 import warnings
 from functools import partial
 from itertools import product
@@ -19,9 +19,7 @@ from support.every import every
 from support.fast_jit import jit
 from support.refusal import refused
 
-from jaxproto import batches, config, evaluation
-from jaxproto import client as clients_
-from jaxproto.client import EvaluationSpec
+from jaxproto import config, evaluation
 from jaxproto.errors import UserError
 from jaxproto.experiment import shape_checks
 from jaxproto.methods import METHODS as METHODS_
@@ -41,7 +39,6 @@ from jaxproto.storage import records
 from jaxproto.summary import metric_record
 from jaxproto.training import program_cache
 from jaxproto.training.progress import metrics_table
-from jaxproto.types import Data, Shard
 
 C = 5
 
@@ -57,8 +54,7 @@ def drawn(scale=2.0, examples=240, classes=range(C), seed=0):
 def without_prototype():
     """One class has no score, of any example; others of some have none."""
     scores, y = drawn(seed=1)
-    scores[:, 1] = -np.inf
-    scores[::7, 4] = -np.inf
+    scores[:, 1] = scores[::7, 4] = -np.inf
     return scores, y
 
 
@@ -103,12 +99,6 @@ def their_areas(scores, y):
     return found
 
 
-def their_loss(scores, y):
-    """Of float32, of which scikit-learn takes the epsilon."""
-    p = softmax(scores.astype(np.float64), -1).astype(np.float32)
-    return theirs.log_loss(y, p, labels=range(C))
-
-
 def their_balanced(scores, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a predicted class without examples
@@ -117,7 +107,7 @@ def their_balanced(scores, y):
 
 THEIRS = {
     "accuracy": lambda s, y: theirs.accuracy_score(y, s.argmax(-1)),
-    "loss": their_loss,
+    "loss": lambda s, y: theirs.log_loss(y, softmax(s, -1), labels=range(C)),
     "balanced_accuracy": their_balanced,
     "macro_f1": lambda s, y: theirs.f1_score(
         y, s.argmax(-1), average="macro", zero_division=0
@@ -132,17 +122,6 @@ def test_a_metric_is_that_of_scikit_learn(name, case):
     assert value(name, *CASES[case])[name] == pytest.approx(want, rel=1e-5)
 
 
-@every(CASES)
-def test_every_class_is_that_of_scikit_learn(case):
-    scores, y = CASES[case]
-    precision, recall, _, support = theirs.precision_recall_fscore_support(
-        y, scores.argmax(-1), labels=range(C), zero_division=np.nan
-    )
-    got, want = value("per_class", scores, y), (precision, recall, support)
-    for part, there in zip(("precision", "recall", "support"), want, strict=True):
-        np.testing.assert_allclose(got[f"per_class_{part}"], there, rtol=1e-6)
-
-
 def tied(count_C2N):
     """Half the share of pairs in one bin, the most that the area can be wrong."""
     other, own = np.moveaxis(np.asarray(count_C2N, float), 1, 0)
@@ -151,24 +130,25 @@ def tied(count_C2N):
 
 
 @every(CASES)
-def test_the_area_is_that_of_scikit_learn_but_for_ties_in_a_bin(case):
+def test_every_class_and_the_area_but_for_ties_in_a_bin_are_those_of_scikit_learn(case):
     scores, y = CASES[case]
-    got, want = value("auc", scores, y)["auc"], np.mean(their_areas(scores, y))
+    want = theirs.precision_recall_fscore_support(
+        y, scores.argmax(-1), labels=range(C), zero_division=np.nan
+    )
+    got = value("per_class", scores, y)
+    for i, part in ((0, "precision"), (1, "recall"), (3, "support")):
+        np.testing.assert_allclose(got[f"per_class_{part}"], want[i], rtol=1e-6)
+    area, want = value("auc", scores, y)["auc"], np.mean(their_areas(scores, y))
     assert 0.5 < want < 1
-    assert abs(got - want) <= tied(summed("auc", scores, y)) + 1e-9
+    assert abs(area - want) <= tied(summed("auc", scores, y)) + 1e-9
 
 
-@every([1e-4, 1e-2, 1.0, 10.0])
-def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
+@every([1e-4, 1.0, 10.0])
+def test_the_area_is_as_good_at_any_scale_of_the_scores_and_log_odds_are_exact(scale):
     scores, y = drawn(scale, examples=2000, seed=3)
     sums = summed("auc", scores, y, None, 500)
     off = abs(ranks.auc_from_histogram(sums) - np.mean(their_areas(scores, y)))
     assert tied(sums) < 0.004 and off < 0.0002, (tied(sums), off)
-
-
-@every([1e-4, 1.0, 10.0])
-def test_log_odds_are_exact_for_small_differences_and_for_large_ones(scale):
-    scores, _ = drawn(scale)
     score = scores.astype(np.float64)
     others = [logsumexp(np.delete(score, c, 1), axis=1) for c in range(C)]
     want = score - np.stack(others, 1) + np.log(C - 1)
@@ -188,17 +168,12 @@ def test_scores_that_are_none_are_at_the_ends():
 
 
 @every(METRICS)
-def test_examples_that_only_fill_a_batch_up_do_not_count(name):
+def test_examples_that_fill_a_batch_and_clients_without_examples_do_not_count(name):
     scores, y = without_prototype()
     mask = np.arange(len(y)) % 3 > 0
     a, b = summed(name, scores, y, mask), summed(name, scores[mask], y[mask])
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), a, b)
-
-
-@every(METRICS)
-def test_a_client_without_examples_has_no_value_and_is_left_out(name):
-    scores, y = drawn()
-    parts = [summed(name, scores, y), summed(name, scores, y, np.zeros(len(y)))]
+    parts = [summed(name, *drawn()), summed(name, *drawn(), np.zeros(240))]
     sums = jax.tree.map(lambda *a: np.stack(a), *parts)
     one = metrics_by_name(name)[-1]
     each, total = by_client(one, sums), pooled(one, sums)
@@ -223,39 +198,8 @@ def test_a_class_alone_has_no_area_and_one_without_a_score_counts_as_epsilon():
     assert np.all(log[0] == [0, -np.inf]) and np.all(log[1] == -np.inf)
 
 
-def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
-    """What was compiled before there were metrics: hits, counted."""
-    method, net = METHODS_["fedproto"](toys.SPEC), toys.net(8)
-    examples, rows = toys.pool_and_rows()
-    data = Data(examples, Shard(jnp.asarray(rows[5]), jnp.int32(15)))
-    start = toys.starter(method, toys.HOM, toys.LOCAL)
-    counts = toys.counts(examples, rows, range(6))
-    server, (clients,) = start(jax.random.key(3), [counts])
-    given = method.broadcast(server), jax.tree.map(lambda leaf: leaf[5], clients)
-
-    def before(down, client):
-        def f(batch):
-            right = clients_.correct_predictions(method, net, down, client, batch)
-            return {rule: jnp.sum(hit_B * batch.mask) for rule, hit_B in right.items()}
-
-        return batches.sum_over_batches(f, data)
-
-    def now(down, client):
-        return clients_.evaluate_client(
-            method, net, down, client, data, EvaluationSpec(metrics_by_name("accuracy"))
-        )
-
-    texts = (str(jax.make_jaxpr(f)(*given)) for f in (before, now))
-    old, new = (re.findall(r"\] = (\w+)", text) for text in texts)  # with loops
-    hits, scored = (jit(f)(*given) for f in (before, now))
-    assert {*new} == {*old} and len(new) - len(old) <= 3 * len(hits)
-    for rule, right in hits.items():
-        assert scored[rule]["accuracy"] == (right, 15)
-
-
 def test_clients_of_equal_examples_are_evaluated_once():
-    same = [np.arange(100)] * 3
-    tests = evaluation.BY_EQUAL_CLIENTS.tests
+    tests, same = evaluation.BY_EQUAL_CLIENTS.tests, [np.arange(100)] * 3
     assert evaluation.BY_EXAMPLE.tests([same]).index.shape == (2, 64)
     assert tests([same]).index.shape == (1, 100)
     other = [np.array([3, 1]), np.array([7]), np.array([3, 1])]
@@ -275,50 +219,50 @@ def measured_run(path, method="fedproto", **fields):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """The same run with every metric, and with accuracy alone."""
-    path = tmp_path_factory.mktemp("measured")
-    asked = {"eval__metrics": EVERY, "eval__per_client": True}
-    return path, measured_run(path / "every", **asked), measured_run(path / "plain")
+def measured(tmp_path_factory):
+    """Folder, records, summary and text of a run with every metric."""
+    path = tmp_path_factory.mktemp("measured") / "run"
+    return path, *measured_run(path, eval__metrics=EVERY, eval__per_client=True)
 
 
-def test_a_record_has_every_metric_of_every_rule_beside_the_same_accuracies(two):
-    """Columns of clients are those of the record."""
-    path, (every, *_), (plain, *_) = two
-    assert [r["rules"] for r in every] == [r["rules"] for r in plain]
-    assert all("metrics" not in r for r in plain)
+def test_a_record_has_every_metric_of_every_rule_and_a_table_has_every_client(measured):
+    path, found, *_ = measured
     singles = {*METRICS} - {"accuracy", "per_class"}
-    for record in every:
-        table = np.load(path / "every" / "per_client" / f"{record['round']:06}.npz")
+    parts = {f"per_class_{p}" for p in ("recall", "precision", "support")}
+    for record in found:
+        table = np.load(path / "per_client" / f"{record['round']:06}.npz")
+        size_K = table["test_examples"]
+        assert table["id"].tolist() == list(range(4))
+        assert table["bytes_up"].tolist() == record["bytes_by_client"]["up"]
         assert list(record["metrics"]) == list(record["rules"])
         for rule, of in record["metrics"].items():
-            parts = {f"per_class_{p}" for p in ("recall", "precision", "support")}
             assert {*of} == singles | parts
             for name in singles:
                 assert {"pooled", "mean", "std", "min", "max"} <= {*of[name]}, rule
+            right = table[f"correct_{rule}"].sum() / size_K.sum()
+            assert right == pytest.approx(record["rules"][rule]["pooled"])
             loss_K = table[f"loss_{rule}"]
-            assert loss_K.shape == (4,)
             assert np.nanmean(loss_K) == pytest.approx(of["loss"]["mean"])
-            total = loss_K @ table["test_examples"] / table["test_examples"].sum()
+            total = loss_K @ size_K / size_K.sum()
             assert total == pytest.approx(of["loss"]["pooled"], rel=1e-5)
             support_KC = table[f"per_class_support_{rule}"]
-            assert np.all(support_KC.sum(1) == table["test_examples"])
+            assert np.all(support_KC.sum(1) == size_K)
             pooled_C = [*of["per_class_support"]["pooled"].values()]
             assert support_KC.sum(0).tolist() == pooled_C and len(pooled_C) > 1
         assert record["metrics"]["head"]["loss"]["pooled"] > 0
 
 
-def test_the_summary_has_best_final_and_mean_of_the_last(two):
-    _, (every, summary, text), (_, plain, _) = two
-    assert "metrics" not in plain
-    loss = [r["metrics"]["head"]["loss"]["pooled"] for r in every]
+def test_the_summary_has_best_final_and_mean_of_the_last(measured, trained_runs):
+    """A run without further metrics has none of them."""
+    _, found, summary, text = measured
+    loss = [r["metrics"]["head"]["loss"]["pooled"] for r in found]
     told, best = summary["metrics"]["head"], 1 + int(np.argmin(loss))
     last = {"final": loss[-1], "mean_last": pytest.approx(np.mean(loss)), "last_n": 2}
     wanted = {"best": min(loss), "best_round": best, **last}
     assert told["loss"]["pooled"] == wanted
-    f1 = [r["metrics"]["head"]["macro_f1"]["mean"] for r in every]
+    f1 = [r["metrics"]["head"]["macro_f1"]["mean"] for r in found]
     assert told["macro_f1"]["mean"]["best"] == max(f1)
-    recall = every[-1]["metrics"]["head"]["per_class_recall"]
+    recall = found[-1]["metrics"]["head"]["per_class_recall"]
     of_classes = {k: {"final": recall[k]} for k in ("pooled", "mean")}
     assert told["per_class_recall"] == of_classes
     lines = text.partition("further metrics")[2].splitlines()
@@ -326,7 +270,9 @@ def test_the_summary_has_best_final_and_mean_of_the_last(two):
     (row,) = (line for line in table if {"head", "loss"} <= {*line.split()})
     assert f"{loss[-1]:.4f}" in row and max(map(len, table)) <= 80
     assert not any("per_class" in line for line in table)
-    assert metrics_table(plain) is None
+    plain = trained_runs("fedproto")
+    assert all("metrics" not in r for r in records.read(plain / "metrics.jsonl"))
+    assert metrics_table(json.loads((plain / "summary.json").read_text())) is None
 
 
 @pytest.mark.long
@@ -362,15 +308,6 @@ def test_a_metric_of_ones_own_is_a_total_and_a_count():
     assert not program_cache.has_user_code([{"auc": METRICS["auc"]}])
 
 
-def test_names_that_no_metric_has_or_can_have_are_refused():
-    for name in ("accuracy", "top 2", "a,b", ""):
-        with refused("a metric cannot be named"):
-            metric(name)
-    with refused("unknown metric 'acu'. Did you mean 'auc'?"):
-        config.check(runs.small(eval__metrics="macro_f1,acu"))
-    assert len(metrics_by_name(" auc, auc,")) == 2
-
-
 BROKEN = {
     "fails": (Metric(lambda s, y, m: s @ y[:2]), "fails on scores of shape (2, 5): "),
     "grows": (Metric(lambda s, y, m: (s * m[:, None],)), "return sums over the exam"),
@@ -380,13 +317,18 @@ BROKEN = {
 }
 
 
-@every(BROKEN)
-def test_a_metric_that_cannot_work_is_refused_before_training(name):
-    broken, message = BROKEN[name]
+def test_names_and_metrics_that_cannot_be_are_refused_before_training():
+    for name in ("accuracy", "top 2", "a,b", ""):
+        with refused("a metric cannot be named"):
+            metric(name)
+    with refused("unknown metric 'acu'. Did you mean 'auc'?"):
+        config.check(runs.small(eval__metrics="macro_f1,acu"))
+    assert len(metrics_by_name(" auc, auc,")) == 2
     check_metric(metrics_by_name("loss")[-1], C)
-    with refused(message) as e:
-        check_metric(Metric(broken.sums, broken.value, name=name), C)
-    assert repr(name) in str(e.value) and "\n" not in str(e.value)
+    for name, (broken, message) in BROKEN.items():
+        with refused(message) as e:
+            check_metric(Metric(broken.sums, broken.value, name=name), C)
+        assert repr(name) in str(e.value) and "\n" not in str(e.value)
 
 
 def test_a_rule_without_scores_is_refused_where_metrics_need_them():

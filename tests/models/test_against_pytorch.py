@@ -1,8 +1,6 @@
 """Networks against PyTorch: equal weights give equal logits, also after an SGD step.
 
-Both in evaluation and in training, where normalisation keeps deep features from
-vanishing.
-
+In evaluation and in training, where normalisation keeps deep features from vanishing.
 In float64, so that equal formulas agree far below float32's rounding; networks on texts
 fix their precision, and agree to that of float32.
 """
@@ -31,25 +29,18 @@ TEXTS += ("transformer", "transformer+layers=1+heads=2")
 RNG = np.random.default_rng(0)
 
 
-def texts():
-    """Tokens of texts of 1 to 9 words, and padding behind them."""
-    there = np.arange(9) < np.array([9, 5, 1, 7])[:, None]
-    return np.where(there, RNG.integers(1, WORDS, (4, 9)), 0)
-
-
 def inputs(name):
     """Inputs here and in PyTorch, and its body."""
-    if name in TEXTS:
-        x = texts()
+    if name in TEXTS:  # tokens of 1 to 9 words, and padding behind them
+        here = np.arange(9) < np.array([9, 5, 1, 7])[:, None]
+        x = np.where(here, RNG.integers(1, WORDS, (4, 9)), 0)
         return x, torch.tensor(x), torch_nets.BODIES[name]((WORDS, DIM))
     others = {**dict.fromkeys(SENSORS, (128, 9, 1)), **dict.fromkeys(NUMBERS, (50,))}
     shape = others.get(name, (32, 32, 3))
     x = RNG.normal(size=(4, *shape))
     there = torch.tensor(x)
-    if name in SENSORS:  # [B, channels, 1, time]
-        there = there.permute(0, 2, 3, 1)
-    elif len(shape) == 3:
-        there = there.permute(0, 3, 1, 2)
+    if len(shape) == 3:  # of sensors [B, channels, 1, time]
+        there = there.permute(*((0, 2, 3, 1) if name in SENSORS else (0, 3, 1, 2)))
     return x, there, torch_nets.BODIES[name](shape)
 
 

@@ -48,7 +48,6 @@ def test_initial_values_are_torchvisions():
         assert float(jnp.max(jnp.abs(params["head"]["kernel"]))) <= 0.25
 
 
-# ----------------------------------------------------- both forms of larger networks
 NEW = ("mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0", "resnet18")
 
 
@@ -98,19 +97,14 @@ def test_training_clients_together_equals_each_alone(name, form, monkeypatch):
 
 
 @every(NEW)
-def test_whole_networks_evaluate_alike_in_both_forms_and_lower_for_accelerators(name):
-    """A step of all clients: whether JAX has every operation there."""
-    trees = start(name)
-    forms = (build(name, SMALL, 3, 16, ops=o).apply for o in (ops.CPU, ops.LAX))
-    outs = [jit(apply, static_argnums=3)(*one(trees, 0), False) for apply in forms]
-    assert relative(*outs) < 1e-4
-    traced = jax.jit(jax.vmap(step(name, ops.LAX))).trace(*trees)
+def test_a_step_of_all_clients_lowers_for_accelerators(name):
+    """Lowering shows that JAX has every operation there."""
+    traced = jax.jit(jax.vmap(step(name, ops.LAX))).trace(*start(name))
     for platform in ("cuda", "tpu"):
         program = traced.lower(lowering_platforms=(platform,)).as_text()
         assert "stablehlo.convolution" in program
 
 
-# --------------------------------------------------------------------- blocks in numpy
 def values(module, rng):
     """Random numbers for every array of a module."""
     for _, part in nnx.iter_modules(module):
@@ -203,21 +197,16 @@ def test_a_shuffle_unit_is_torchvisions(inputs, stride):
     close(unit(jnp.asarray(x), EVAL), mixed)
 
 
+def mbconv(**options):
+    return efficientnet.MBConv(8, 8, InitialDraws(), depth_rate=0.5, **options)
+
+
 @every([(1, 1, 3), (6, 1, 5), (6, 2, 5)])
 def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
     """SiLU after expansion and depthwise convolution; gates from the image's mean
     through a quarter of the block's *input* channels; no activation at the end."""
     rng = np.random.default_rng(0)
-    block = efficientnet.MBConv(
-        8,
-        8,
-        InitialDraws(),
-        expand=expand,
-        kernel=kernel,
-        stride=stride,
-        depth_rate=0.5,
-    )
-    block = values(block, rng)
+    block = values(mbconv(expand=expand, kernel=kernel, stride=stride), rng)
     x = y = rng.normal(size=(2, 5, 5, 8)).astype(np.float32)
     layers = [member(block.block, i) for i in range(3 + (expand > 1))]
     for layer in layers[:-2]:
@@ -230,7 +219,6 @@ def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
     close(block(jnp.asarray(x), EVAL), x + y if stride == 1 else y)
 
 
-# ---------------------------------------------------------------------------- dropout
 def call(seed=0):
     return CallContext(True, ops.CPU, KeyStream(jax.random.key(seed)))
 
@@ -256,10 +244,7 @@ def test_stochastic_depth_drops_whole_rows_with_rates_growing_over_sixteen_block
     stages = [member(net.features, i) for i in range(1, 8)]
     rates = [member(s, i).depth_rate for s in stages for i in range(s.length)]
     np.testing.assert_allclose(rates, np.linspace(0, 0.1875, 16))
-    block = efficientnet.MBConv(
-        8, 8, InitialDraws(), expand=6, kernel=3, stride=1, depth_rate=0.5
-    )
-    block = values(block, np.random.default_rng(0))
+    block = values(mbconv(expand=6, kernel=3, stride=1), np.random.default_rng(0))
     x = jax.random.normal(KEY, (32, 3, 3, 8))
     whole = block(x, CallContext(True, ops.CPU)) - x
     got = block(x, call()) - x
@@ -268,16 +253,16 @@ def test_stochastic_depth_drops_whole_rows_with_rates_growing_over_sixteen_block
     close(got[rows], 2 * whole[rows], 1e-3)
 
 
-def twice(x):
-    return 2 * x
-
-
 PLACES = [  # place, clean, shared
     (dropout.no_dropout, True, True),
     (dropout.logits_only, True, False),
     (dropout.before_pool, False, True),
     (dropout.dropout_features, False, True),
 ]
+
+
+def twice(x):
+    return 2 * x
 
 
 @every(PLACES)
@@ -291,12 +276,9 @@ def test_a_placement_says_who_sees_dropout(place, clean, shared):
         assert set(np.unique(seen)) <= {0.0, 2.0, 2.5}
     for quiet in (CallContext(True, ops.CPU), EVAL):
         assert all(jnp.all(out == 2) for out in place(x, twice, quiet))
-
-
-def test_before_pool_drops_what_the_pool_averages():
-    feat, _ = dropout.before_pool(jnp.ones((50, 8)), lambda x: x[:, :4], call())
-    wide = dropout.dropout(jnp.ones((50, 8)), 0.2, call())
-    np.testing.assert_array_equal(feat, wide[:, :4])
+    if place is dropout.before_pool:  # drops what the pool averages
+        feat, _ = place(x, lambda x: x[:, :4], call())
+        np.testing.assert_array_equal(feat, dropout.dropout(x, 0.2, call())[:, :4])
 
 
 @every(["mobilenet_v2", "mobilenet_v2_code"])
@@ -309,11 +291,5 @@ def test_randomness_comes_from_the_key_in_training_only(name):
     assert not jnp.allclose(first.logits, other.logits)
     clean = bool(jnp.array_equal(first.feat, other.feat))
     assert clean == (name == "mobilenet_v2")
-
-
-def test_evaluation_ignores_the_key():
-    net = build("efficientnet_b0_code", SMALL, 3, 16)
-    trees, x = shapes(net), jnp.zeros((2, *SMALL))
-    for train in (False, True):
-        apply = jax.make_jaxpr(functools.partial(net.apply, train=train))
-        assert ("random_bits" in str(apply(*trees, x, key=KEY))) == train
+    evaluated = jax.make_jaxpr(functools.partial(net.apply, train=False))
+    assert "random_bits" not in str(evaluated(params, norm, x, key=KEY))

@@ -1,8 +1,4 @@
-"""The networks: sizes and trees, first values, groups and errors.
-
-Blocks and forms are in `test_blocks.py`, networks on texts in `test_texts.py`; what
-agrees with PyTorch's weights is in `test_from_torch.py`.
-"""
+"""The networks: sizes and trees, first values, groups and errors."""
 
 from pathlib import Path
 
@@ -20,6 +16,7 @@ from jaxproto.models import layers, ops
 
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 LARGE = (*models.GROUPS["Ht0"], "resnet18")
+WIDE = (*models.GROUPS["Ht0_code"], "resnet18_gn", "resnet34", "googlenet")
 HUGE = ("resnet50", "resnet101", "resnet152", "vit_b_16", "vit_b_32")
 
 RELEASED = [  # of the PyTorch originals: body, running statistics; K, d, printed total
@@ -67,14 +64,14 @@ def test_networks_of_other_inputs_have_the_released_sizes():
     assert size(params) == 242 and list(params["head"]) == ["kernel"] and not norm
 
 
-def check_apply(name):
-    sizes = small(name)
+def check_apply(name, **image):
+    sizes = small(name, **image)
     net, shape = models.build(name, **sizes), sizes["input_shape"]
     dtype = jnp.int32 if "vocab_size" in sizes else jnp.float32
     params, norm = shapes(net)
     assert set(params) == {"body", "head"}
     for train in (False, True):
-        out = output(net, (params, norm), (4, *shape), train, dtype)
+        out = output(net, (params, norm), (4, *shape), train, dtype, KEY)
         assert (out.feat.shape, out.logits.shape) == ((4, sizes["feat_dim"]), (4, 3))
         assert out.norm == norm
         assert dtypes((params, out)) == {"float32"}
@@ -82,38 +79,26 @@ def check_apply(name):
     assert logits.shape == (4, 3)
 
 
-@every(sorted({*models.NETS} - {*HUGE}))
+@every(sorted({*models.NETS} - {*LARGE, *WIDE, *HUGE}))
 def test_apply_keeps_shapes_and_trees(name):
     check_apply(name)
 
 
 @pytest.mark.long
-@every(HUGE)
+@every(sorted({*LARGE, *WIDE, *HUGE}))
 def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name):
     check_apply(name)
 
 
-def check_fits(name, shape):
-    net = build(name, shape)
-    trees = shapes(net)
-    out = output(net, trees, (2, *shape), key=KEY)
-    assert (out.feat.shape, out.logits.shape) == ((2, 500), (2, 10))
-    assert out.norm == trees[1]
-
-
-ANY = (4, 8, 13, 15, 16, 17, 28, 64)
-SIZES = [(name, (n, n, 1)) for name in ("cnn4", "resnet4") for n in ANY]
-
-
-@every([*SIZES, *((name, (28, 28, 1)) for name in LARGE)])
-def test_any_image_size_fits(name, shape):
-    check_fits(name, shape)
+@every([(name, n) for name in ("cnn4", "resnet4") for n in (4, 13, 15, 28)])
+def test_any_image_size_fits(name, n):
+    check_apply(name, image=(n, n, 1))
 
 
 @pytest.mark.long
-@every([(name, (n, n, 3)) for name in LARGE for n in (32, 64)])
-def test_the_usual_images_fit(name, shape):
-    check_fits(name, shape)
+@every([(name, n) for name in LARGE for n in (28, 32, 64)])
+def test_the_usual_images_fit(name, n):
+    check_apply(name, image=(n, n, 3))
 
 
 def test_statistics_move_in_training_only_and_init_maps_over_clients():
@@ -139,10 +124,7 @@ def test_statistics_move_in_training_only_and_init_maps_over_clients():
     assert np.std(kernel[0]) == pytest.approx(expected, rel=0.05)
 
 
-HEADS = [("mlp", (8, 8, 1), 9), ("spiral_mlp", (2,), 2)]
-
-
-@every([*HEADS, ("cnn4+head=6-5", (8, 8, 1), 9)])
+@every([("mlp", (8, 8, 1), 9), ("spiral_mlp", (2,), 2), ("cnn4+head=6", (8, 8, 1), 9)])
 def test_head_is_the_last_layer_of_apply(name, shape, dim):
     net = build(name, shape, 4, dim)
     params, norm = jit(net.init)(KEY)
@@ -151,19 +133,15 @@ def test_head_is_the_last_layer_of_apply(name, shape, dim):
     np.testing.assert_allclose(head, out.logits, rtol=1e-6)
 
 
-def test_linear_layers_have_pytorchs_spread_at_first():
+def test_linear_layers_have_pytorchs_spread_and_no_two_arrays_share_their_draws():
     """kaiming_uniform(a = sqrt 5) is U(-1, 1) / sqrt(fan_in)."""
     for leaf in jit(build("mlp").init)(KEY)[0]["body"]["fc1"].values():
         bound = 1 / np.sqrt(32 * 32 * 3)
         assert np.max(np.abs(leaf)) <= bound
         assert np.std(leaf) == pytest.approx(bound / np.sqrt(3), rel=0.1)
-
-
-def test_no_two_arrays_share_their_draws():
     draws = layers.draw_initial(KEY, {"uniform": 7, "normal": 4})
     parts = [draws.uniform((3,)), draws.normal((2, 2)), draws.uniform((2, 2))]
-    flat = np.concatenate([np.ravel(part) for part in parts])
-    assert len(set(flat.tolist())) == 11
+    assert len(set(np.concatenate([np.ravel(part) for part in parts]).tolist())) == 11
     assert draws.used == {"uniform": 7, "normal": 4}
 
 
@@ -182,93 +160,66 @@ def test_channel_pool_is_pytorchs(c, d):
     np.testing.assert_allclose(ops.channel_pool(given, d), expected, atol=1e-6)
 
 
-def test_ht0_is_the_papers_group_in_the_codes_order():
-    """Client i uses architecture i mod 4, so 5 clients each at M = 20."""
+def test_client_i_has_entry_i_of_its_group_and_code_groups_differ_in_dropout_only():
+    """Ht0 in the code's order, so 5 clients each at M = 20."""
     names = models.assign_networks("Ht0", range(20))
     order = "resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"
-    assert names[:4] == order
-    assert {names.count(name) for name in names} == {5}
-    assert models.group_members("HmRes18") == ("resnet18",)
-    assert models.group_members("HmCNN") == ("cnn4",)
-
-
-def test_groups_are_of_networks_and_code_groups_differ_in_dropout_only():
+    assert names == order * 5
+    assert models.assign_networks(("mlp", "cnn4"), (3, 0)) == ("cnn4", "mlp")
+    assert models.assign_networks("resnet4", range(2)) == ("resnet4", "resnet4")
+    assert models.assign_networks("text", range(4)) == ("fasttext", "textcnn") * 2
     for group, names in models.GROUPS.items():
         assert models.group_members(group) == names
     pairs = zip(models.GROUPS["Ht0"], models.GROUPS["Ht0_code"], strict=True)
     assert {code.removesuffix("_code") == clean for clean, code in pairs} == {True}
 
 
-def test_client_i_gets_entry_i_mod_n():
-    names = models.GROUPS["digits"]
-    wanted = tuple(names[i] for i in (0, 1, 1, 3))
-    assert models.assign_networks("digits", (0, 1, 5, 7)) == wanted
-    assert models.assign_networks("resnet4", range(2)) == ("resnet4", "resnet4")
-    assert models.assign_networks(("mlp", "cnn4"), (3,)) == ("cnn4",)
-    assert models.assign_networks("text", range(4)) == ("fasttext", "textcnn") * 2
-
-
 def test_options_of_a_name_are_arguments_and_groups_are_htfllibs():
     """HtFLlib: client i has network i and head i, each mod their number."""
     names = models.GROUPS["HtFE-img-8-HtC-img-4"]
-    assert names[:2] == ("cnn4", "googlenet+head=512")
-    assert names[7] == "resnet152+head=128"
+    assert (names[1], names[7]) == ("googlenet+head=512", "resnet152+head=128")
     assert [len(models.GROUPS[f"HtFE-sen-{n}"]) for n in (2, 3, 5, 8)] == [2, 3, 5, 8]
     assert models.GROUPS["HtFE-sen-5"][-1] == "harcnn+layers=3+stride=1"
-    assert models.GROUPS["HtFE-txt-5-3"][-1] == "transformer+layers=16+heads=16"
-    shape = {"input_shape": (128, 9, 1), "num_classes": 6, "feat_dim": 4}
-    for name in models.GROUPS["HtFE-sen-8"]:
-        net = models.build(name, **shape)
+    for name in models.GROUPS["HtFE-sen-3"]:
+        net = build(name, (128, 9, 1), 6, 4)
         assert output(net, shapes(net), (2, 128, 9, 1)).logits.shape == (2, 6)
     head = shapes(build("cnn4+head=512-256"))[0]["head"]
     sizes = [head[place]["kernel"].shape for place in "024"]
     assert sizes == [(500, 512), (512, 256), (256, 10)]
 
 
-IMAGES = "'{}' takes images [height, width, channels], but an input has shape {}"
-NO_TEXTS = "network 'mlp' reads numbers, but the inputs are texts. Networks on t"
-NO_NUMBERS = "network 'fasttext' reads texts, but the inputs are numbers. Networks"
-NO_TOKENS = "take tokens [length], but an input has shape (9, 2)"
-BAD = [
-    (lambda: build("resnet9"), "unknown network 'resnet9'. Did you mean 'resnet"),
-    (
-        lambda: models.assign_networks("digit", (0,)),
-        "group 'digit'. Did you mean 'digits'",
-    ),
-    (lambda: models.assign_networks(("mlq",), (0,)), "'mlq'. Did you mean 'mlp'"),
-    (lambda: build("cnn4", (2,)), IMAGES.format("cnn4", "(2,)")),
-    (lambda: build("resnet8", (28, 28)), IMAGES.format("resnet8", "(28, 28)")),
-    (lambda: build("cnn4", (3, 3, 1)), "at least 4x4 pixels, not (3, 3, 1)"),
-    (lambda: build("spiral_mlp", (8, 8, 1), dim=2), "shape (2,), not (8, 8, 1"),
-    (lambda: build("spiral_mlp", (2,), dim=3), "2 features, but feat_dim is 3"),
-    (
-        lambda: build("cnn4+haed=3"),
-        "option of cnn4 'haed'. Did you mean 'head'",
-    ),
-    (lambda: build("cnn4+head=3-0"), "head is '3-0'. Give whole numbers joined by hyp"),
-    (lambda: build("harcnn+layers=4", (64, 3, 1)), "has 1 to 3 layers, not 4"),
-    (
-        lambda: build("harcnn", (12, 3, 1)),
-        "enough steps, but an input has shape (12",
-    ),
-    (lambda: build("vit_b_32", (28, 28, 1)), "pixels, but an image has 28x28"),
-    (
-        lambda: build("transformer", (9,), dim=12, vocab_size=9),
-        "feat_dim is 12. Set model.feat_dim to a multiple of 8",
-    ),
-    (
-        lambda: models.group_members(("resnet4", "mlq+a=1")),
-        "unknown network 'mlq'",
-    ),
-    (lambda: build("mlp", dim=0), "feat_dim is 0; it must be at least 1"),
-    (lambda: build("mlp", classes=0), "num_classes is 0; it must be at least 1"),
-    (lambda: build("fasttext", (9,)), NO_NUMBERS),
-    (lambda: build("mlp", (9,), vocab_size=30), NO_TEXTS),
-    (lambda: build("textcnn", (9, 2), vocab_size=30), NO_TOKENS),
+WORDS = {"vocab_size": 30}
+BAD = [  # arguments of `build`, and words of the message
+    (("resnet9",), {}, "unknown network 'resnet9'. Did you mean 'resnet"),
+    (("cnn4+haed=3",), {}, "option of cnn4 'haed'. Did you mean 'head'"),
+    (("cnn4+head=3-0",), {}, "head is '3-0'. Give whole numbers joined by hyp"),
+    (("cnn4", (2,)), {}, "'cnn4' takes images [height, width, channels], but an in"),
+    (("resnet8", (28, 28)), {}, "takes images [height, width, channels], but an inp"),
+    (("cnn4", (3, 3, 1)), {}, "at least 4x4 pixels, not (3, 3, 1)"),
+    (("vit_b_32", (28, 28, 1)), {}, "pixels, but an image has 28x28"),
+    (("spiral_mlp", (8, 8, 1), 6, 2), {}, "shape (2,), not (8, 8, 1"),
+    (("spiral_mlp", (2,), 6, 3), {}, "2 features, but feat_dim is 3"),
+    (("harcnn+layers=4", (64, 3, 1)), {}, "has 1 to 3 layers, not 4"),
+    (("harcnn", (12, 3, 1)), {}, "enough steps, but an input has shape (12"),
+    (("transformer", (9,), 3, 12), WORDS, "feat_dim is 12. Set model.feat_dim to a m"),
+    (("mlp",), {"dim": 0}, "feat_dim is 0; it must be at least 1"),
+    (("mlp",), {"classes": 0}, "num_classes is 0; it must be at least 1"),
+    (("fasttext", (9,)), {}, "reads texts, but the inputs are numbers. Networks"),
+    (("mlp", (9,)), WORDS, "reads numbers, but the inputs are texts. Networks on t"),
+    (("textcnn", (9, 2)), WORDS, "take tokens [length], but an input has shape (9, 2"),
 ]
 
 
 @every(BAD)
-def test_bad_requests_are_named(make, message):
+def test_bad_requests_are_named(args, options, message):
     with refused(message):
-        make()
+        build(*args, **options)
+
+
+def test_groups_that_do_not_exist_are_named():
+    with refused("group 'digit'. Did you mean 'digits'"):
+        models.assign_networks("digit", (0,))
+    with refused("'mlq'. Did you mean 'mlp'"):
+        models.assign_networks(("mlq",), (0,))
+    with refused("unknown network 'mlq'"):
+        models.group_members(("resnet4", "mlq+a=1"))

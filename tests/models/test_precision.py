@@ -37,19 +37,17 @@ def start(name, key):
 
 
 def traced(name, form):
-    """A step in bfloat16 as a jaxpr, and its outputs."""
+    """A step in bfloat16 as a jaxpr; what leaves the body is in float32."""
     given = jax.eval_shape(partial(start, name), KEY)
     step = networks.step(build(name, "bfloat16", form))
-    return jax.make_jaxpr(step, return_shape=True)(*given)
+    made, out = jax.make_jaxpr(step, return_shape=True)(*given)
+    assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
+    return made
 
 
 @every(IMAGES)
-def test_on_accelerators_products_are_in_bfloat16_and_what_leaves_the_body_in_float32(
-    name,
-):
-    made, out = traced(name, "LAX")
-    assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
-    lines = str(made).splitlines()
+def test_on_accelerators_products_are_in_bfloat16(name):
+    lines = str(traced(name, "LAX")).splitlines()
     kinds = "dot_general[", "conv_general_dilated["
     products = [line for line in lines if any(kind in line for kind in kinds)]
     single = [line for line in products if ":f32[" in line.split("=")[0]]
@@ -69,10 +67,8 @@ ARITHMETIC = {"add", "add_any", "sub", "mul", "div", "max", "reduce_sum", "rsqrt
 
 @every(IMAGES)
 def test_on_a_cpu_operands_of_products_alone_are_in_bfloat16(name):
-    made, out = traced(name, "CPU")
-    assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
     half, products = jnp.dtype("bfloat16"), 0
-    for equation in equations(made.jaxpr):
+    for equation in equations(traced(name, "CPU").jaxpr):
         operands = {v.aval.dtype for v in equation.invars}
         results = {v.aval.dtype for v in equation.outvars}
         assert (
@@ -94,22 +90,18 @@ def test_numbers_are_those_of_float32_to_its_precision():
     assert relative(grad, want) < 0.2
 
 
-def test_gradient_of_a_depthwise_kernel_is_summed_in_float32():
+def test_sums_are_in_float32_for_any_size():
+    """Also in a depthwise kernel's gradient; sums of ones in bfloat16 stop at 256."""
     x = jnp.ones((64, 16, 16, 2), jnp.bfloat16)
     kernel = jnp.ones((1, 1, 1, 2), jnp.bfloat16)
     grad = jax.grad(lambda k: jnp.sum(conv.depthwise_shift(x, k).astype(jnp.float32)))
-    count = 64 * 16 * 16  # bfloat16 sums of ones stop at 256
-    np.testing.assert_array_equal(grad(kernel).astype(jnp.float32).ravel(), count)
-
-
-def test_short_sums_are_the_sums_for_any_size():
+    np.testing.assert_array_equal(grad(kernel).astype("float32").ravel(), 64 * 16 * 16)
     for shape in [(4, 6, 5, 3), (4, 8, 8, 3), (3, 7)]:
-        a = jax.random.normal(jax.random.key(0), shape)
-        for got, x in zip(
-            channel_sums.channel_sums_short(a, a**2), (a, a**2), strict=True
-        ):
+        a = jax.random.normal(KEY, shape)
+        got = channel_sums.channel_sums_short(a, a**2)
+        for total, x in zip(got, (a, a**2), strict=True):
             want = np.asarray(x, np.float64).reshape(-1, shape[-1]).sum(0)
-            np.testing.assert_allclose(got, want, atol=1e-4)
+            np.testing.assert_allclose(total, want, atol=1e-4)
 
 
 def test_a_run_in_bfloat16_learns_and_an_unknown_precision_is_named(tmp_path):

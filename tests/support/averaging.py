@@ -25,8 +25,8 @@ ALIKE = LocalTraining(
 
 
 @functools.cache
-def run(method, rounds=2, local=toys.LOCAL, sampler=toys.EVERYONE):
-    return toys.run(method, rounds=rounds, local=local, sampler=sampler)
+def run(method, rounds=2, **options):
+    return toys.run(method, rounds=rounds, **options)
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """Runs on eight virtual CPU devices, in a process of its own.
 
-`python -m tests.support.on_devices FOLDER JSON`: what is to be compared in, what was
-found out, both as JSON. A case is `{"method": ..., "fields": {...}, "devices": [...]}`;
-an entry of `devices` is what `--devices` gets, or a list of `[rounds, devices]` that go
-on from one another.
+`python -m tests.support.on_devices FOLDER JSON`: the folder of the runs and the cases,
+`{"method": ..., "fields": {...}, "devices": [...]}`. An entry of `devices` is what
+`--devices` gets, or a list of `[rounds, devices]` that go on from one another. With
+`axes` it is a sweep, and `devices` that of its second run. Prints results as JSON.
 """
 
 import json
@@ -12,49 +12,59 @@ import re
 import sys
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
 
 import jax
 import numpy as np
 from rich.console import Console
 
 import jaxproto
-from jaxproto import config, mesh, sweeps
-from jaxproto.experiment import build
+from jaxproto import config, sweeps
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import compiler, data_placement
+from jaxproto.summary import pictures
+from jaxproto.training import compiler
 
-QUIET, STATES = Console(quiet=True), []
+QUIET, STATES, PROGRAMS = Console(quiet=True), [], []
 SMALL = {"data.clients": 10, "model.group": "mlp", "rounds": 4, "eval_every": 1}
+WORDS = re.compile("all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute")
 
 
-def keeping(save):
-    def saving(directory, r, state, *rest):
-        STATES.append(state)
-        return save(directory, r, state, *rest)
+def noting(into, at, function):
+    """A function whose argument number `at`, or whose result, is kept."""
 
-    return saving
+    def noted(*args, **options):
+        result = function(*args, **options)
+        into.append(result if at is None else args[at])
+        return result
+
+    return noted
+
+
+def settings(case):
+    c = config.experiment(case["method"], "digits")
+    c.update_from_flattened_dict(SMALL | case.get("fields", {}))
+    return c
 
 
 def trained(path, case, where):
     """Records, and the last state, of a run."""
-    c = config.experiment(case["method"], "digits")
-    c.update_from_flattened_dict(SMALL | case.get("fields", {}))
+    c = settings(case)
     parts = where if isinstance(where, list) else [[c.rounds, where]]
     for rounds, which in parts:
         c.rounds = rounds
         jaxproto.run(c, path, QUIET, devices=which)
     rows = records.read(path / "metrics.jsonl")
-    told = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-    return told, STATES[-1]
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in rows], STATES[-1]
 
 
 def compared(folder, case):
-    """What differs from the first entry of `devices`, for each of the others."""
+    """Differences from the first entry of `devices`, and the last run's collectives."""
     first, *others = (
         trained(folder / str(i), case, where) for i, where in enumerate(case["devices"])
     )
-    return [
+    found = [
         {
             "same_records": told == first[0],
             "state": difference(state, first[1]),
@@ -62,6 +72,7 @@ def compared(folder, case):
         }
         for told, state in others
     ]
+    return {"differ": found, "collectives": collectives(PROGRAMS[-1][0])}
 
 
 def difference(a, b):
@@ -73,43 +84,34 @@ def difference(a, b):
     return max(float(np.abs(x - y).max(initial=0)) for x, y in both)
 
 
-def collectives(case):
-    """What devices say to each other in each program of a run, {name: words}."""
-    c = config.experiment(case["method"], "digits")
-    c.update_from_flattened_dict(SMALL | case.get("fields", {}))
-    layout = mesh.parse_devices(case["devices"])
-    exp = build.experiment(c, "cpu", layout=layout)
-    made, _ = compiler.compile_all(exp, data_placement.place_data(exp).examples)
-    words = re.compile(
-        "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute"
-    )
+def collectives(programs):
+    """Collectives of each program, {name: words}."""
     return {
-        name: sorted({*words.findall("".join(p.as_text() for p in jax.tree.leaves(f)))})
-        for name, f in made._asdict().items()
+        name: sorted(
+            {w for p in jax.tree.leaves(f) for w in WORDS.findall(p.as_text())}
+        )
+        for name, f in programs._asdict().items()
     }
 
 
 def swept(folder, case):
     """Records of the cells of a sweep, alone and as one program of several devices."""
-    c = config.experiment(case["method"], "digits")
-    c.update_from_flattened_dict(SMALL | case.get("fields", {}))
     found = []
     for i, how in enumerate(
         [sweeps.SweepOptions("one"), sweeps.SweepOptions(devices=case["devices"])]
     ):
-        done = sweeps.sweep(c, case["axes"], folder / str(i), QUIET, how)
+        done = sweeps.sweep(settings(case), case["axes"], folder / str(i), QUIET, how)
         found.append([s["rules"] for s in done.summaries.values()])
     return {"cells": len(found[0]), "rules": difference(*found)}
 
 
-ASKED = {"collectives": lambda _, case: collectives(case), "sweep": swept}
-
-
-def main(folder, asked):
-    checkpoint.save = keeping(checkpoint.save)
+def main(folder, cases):
+    checkpoint.save = noting(STATES, 2, checkpoint.save)
+    compiler.compile_all = noting(PROGRAMS, None, compiler.compile_all)
+    pictures.draw_all = lambda *_: None
     found = {
-        name: ASKED.get(case.get("ask"), compared)(Path(folder) / name, case)
-        for name, case in json.loads(asked).items()
+        name: (swept if "axes" in case else compared)(Path(folder) / name, case)
+        for name, case in json.loads(cases).items()
     }
     sys.stdout.write(json.dumps(found))
 
