@@ -54,36 +54,15 @@ def run(tmp_path, monkeypatch):
 
 def test_contenders_take_turns_and_timings_are_summed_up():
     order = []
-
-    def second():
-        order.append("b")
-        return {"part": 2.0}
-
-    contenders = {"a": lambda: order.append("a"), "b": second}
+    contenders = {name: lambda name=name: order.append(name) for name in "ab"}
     times = measure.alternate(contenders, repeats=3, fewer={"b": 1})
     assert "".join(order) == "ab" + "ab" + "a" + "a"
     assert [len(t.seconds) for t in times.values()] == [3, 1]
-    assert [t.record()["parts"] for t in times.values()] == [{}, {"part": 2.0}]
     timing = measure.Timing([4.0, 1.0, 2.0], [])
     record = timing.record()
     assert [record[k] for k in ("median", "min", "max")] == [2.0, 1.0, 4.0]
     assert measure.ratio(timing, measure.Timing([0.5], [])) == 4.0
     assert measure.exponent([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2.0)
-    clock = measure.Clock()
-    for name in ("a", "b", "a"):
-        clock.lap(name)
-    assert list(clock.parts) == ["a", "b"] and min(clock.parts.values()) >= 0
-
-
-def test_a_wrong_flag_or_contender_ends_the_program_in_words(run):
-    for flag, said in {
-        "--client=3": "Unknown command line flag 'client'",
-        "clients": "only flags are understood",
-    }.items():
-        with pytest.raises(SystemExit, match=said):
-            round.main(["round", flag])
-    with pytest.raises(SystemExit, match="'all:fast'"):
-        run(local_training, "--networks=mlp", "--contenders=all:fast", *SMALL)
 
 
 def test_a_fresh_process_returns_its_result_and_a_record_names_the_machine(run):
@@ -165,15 +144,6 @@ def test_every_form_of_an_operation_fits_and_is_timed_beside_the_fastest(run):
     assert {*fastest} == {r["case"] for r in rows}
     with pytest.raises(SystemExit, match="--cases=conv; they are conv5x5_1, "):
         run(operations, "--cases=conv")
-    for case in operations.CASES.values():
-        x, kernel = (
-            jax.ShapeDtypeStruct(s, np.float32) for s in ((1, *case.image), case.kernel)
-        )
-        shapes = {
-            str(jax.eval_shape(operations.applied(case, f), x, kernel))
-            for f in operations.FORMS[case.kind].values()
-        }
-        assert len(shapes) == 1
 
 
 @pytest.mark.parametrize("method, store", [("fedavg", "none"), ("fedproto", "disk")])

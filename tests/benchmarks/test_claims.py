@@ -23,20 +23,6 @@ def claim(left="fedtgp", right="fedproto", kind="order", **other):
     return pairs.Claim(**row | {"left": left, "right": right, "kind": kind} | other)
 
 
-@pytest.fixture
-def verdict(tmp_path):
-    """Writes runs, (method, seed, accuracy, fields) each, and tests a claim."""
-
-    def tested(about, *runs, statistic=BEST):
-        for i, (method, seed, accuracy, fields) in enumerate(runs):
-            at = tmp_path / str(i)
-            given = {"rules": ("global", "head"), **workdirs.AS_PRINTED, **fields}
-            workdirs.folder(at, method, seed, accuracy, **given)
-        return claims.test(about, claims.read_runs([tmp_path]))[statistic]
-
-    return tested
-
-
 def two(*differences, rounds=300, **fields):
     """Runs of FedTGP and FedProto for seeds 0, 1, ... with these differences."""
     fields = {"rounds": rounds, **fields}
@@ -50,125 +36,95 @@ def two(*differences, rounds=300, **fields):
     ]
 
 
-@pytest.mark.parametrize(
-    ("differences", "expected", "effect"),
-    [
-        ((0.02, 0.03, 0.025), pairs.SHOWN, "+2.50 ± 0.50"),
-        ((-0.02, -0.03), pairs.CONTRADICTED, "-2.50 ± 0.71"),
-        ((0.02, -0.01), pairs.LEVEL, "+0.50 ± 2.12"),
-        ((0.01, 0.01, 0.1), pairs.LEVEL, "+4.00 ± 5.20"),  # within two errors
-        ((0.03, 0.03, 0.03, -0.001, -0.001), pairs.LEVEL, "+1.76 ± 1.70"),
-    ],
-)
-def test_a_verdict_is_sign_and_size_of_the_pairs(
-    differences, expected, effect, verdict
-):
-    found = verdict(claim(), *two(*differences))
-    assert found == (expected, effect, f"cifar10 {len(differences)}")
-
-
-def test_level_shows_a_claim_that_two_are_level(verdict):
-    assert verdict(claim(kind="equal"), *two(0.02, -0.02)).verdict == pairs.SHOWN
-
-
-def test_a_difference_contradicts_a_claim_that_two_are_level(verdict):
-    found = verdict(claim(kind="equal"), *two(0.02, 0.02), statistic=FINAL)
-    assert found.verdict == pairs.CONTRADICTED
-
-
-def test_without_two_seeds_a_claim_is_not_run_whatever_the_lengths(verdict):
-    runs = [*two(0.1), *two(0.1, rounds=20)]
-    found = verdict(claim(), *runs)
-    assert found == (pairs.NOT_RUN, "", "one seed only: cifar10 1")
-
-
-def test_lengths_of_one_seed_count_once_with_their_mean(verdict):
-    runs = [*two(0.01, 0.02), *two(0.03, 0.02, rounds=20)]
-    assert verdict(claim(), *runs) == (pairs.SHOWN, "+2.00 ± 0.00", "cifar10 2")
-
-
-@pytest.mark.parametrize("fields", [{"rounds": 20}, {"optimizer__clip_norm": 9.0}])
-def test_only_equal_settings_and_lengths_are_compared(fields, verdict):
+def without_pair(**fields):
+    """Runs in which only FedTGP's have these fields."""
     runs = two(0.1, 0.1)
     runs[::2] = [(*run[:3], {**run[3], **fields}) for run in runs[::2]]
-    found = verdict(claim(), *runs)
-    assert found == (pairs.NOT_RUN, "", "no two runs of equal setting and length")
+    return runs
 
 
-def test_a_missing_side_is_named(verdict):
-    found = verdict(claim(parameters="data.alpha=0.1"), *two(0.1, 0.1)[1::2])
-    assert found.where == "no run of `fedtgp` with `data.alpha=0.1`"
-    assert found.verdict == pairs.NOT_RUN
+def seeds(*runs):
+    return [(method, s, a, fields) for s in (0, 1) for method, a, fields in runs]
 
 
-def test_other_data_decide_where_the_claim_allows_it(verdict):
-    found = verdict(claim(data="cifar100"), *two(0.1, 0.2))
-    assert found.where == "cifar10 2, other data or networks"
-    found = claims.test(claim(data="cifar100", elsewhere="no"), ())[BEST]
-    assert found.verdict == pairs.NOT_RUN
+GAMMAS = seeds(
+    ("protonorm", 0.8, {"method__upscale": 100.0}),  # that of the data set
+    ("protonorm", 0.2, {"method__upscale": 1.0}),
+    ("fedproto", 0.5, {}),
+)
+ALPHAS = ((0.1, 0.9), (0.5, 0.6), (1.0, 0.55))
+CHAIN = seeds(*(("fedproto", a, {"data__alpha": alpha}) for alpha, a in ALPHAS))
+STEPS = "fedproto data.alpha=0.5 | fedproto data.alpha=1.0"
+PAPER = {"method__reg": "l2_of_means", "method__lam": 1.0}
+CIFAR100 = claim(data="cifar100")
+RESNET = claim(networks="ResNet-18", elsewhere="no")
+NONE, APART = pairs.NOT_RUN, "no two runs of equal setting and length"
+VERDICTS = [  # claim, runs, verdict, effect, and where
+    (claim(), two(0.02, 0.03, 0.025), pairs.SHOWN, "+2.50 ± 0.50", "cifar10 3"),
+    (claim(), two(-0.02, -0.03), pairs.CONTRADICTED, "-2.50 ± 0.71", "cifar10 2"),
+    (claim(), two(0.02, -0.01), pairs.LEVEL, "+0.50 ± 2.12", "cifar10 2"),
+    (claim(), two(0.01, 0.01, 0.1), pairs.LEVEL, "+4.00 ± 5.20", "cifar10 3"),
+    (claim(kind="equal"), two(0.02, -0.02), pairs.SHOWN, "", "cifar10 2"),
+    (claim(kind="equal"), two(0.02, 0.02), pairs.CONTRADICTED, "+2.00", "cifar10 2"),
+    (claim(), [*two(0.1), *two(0.1, rounds=20)], NONE, "", "one seed only: cifar10 1"),
+    # lengths of one seed count once, with their mean
+    (
+        claim(),
+        [*two(0.01, 0.02), *two(0.03, 0.02, rounds=20)],
+        *(pairs.SHOWN, "+2.00 ± 0.00", "cifar10 2"),
+    ),
+    (claim(), without_pair(rounds=20), NONE, "", APART),
+    (claim(), without_pair(optimizer__clip_norm=9.0), NONE, "", APART),
+    (
+        claim(parameters="data.alpha=0.1"),
+        two(0.1, 0.1)[1::2],
+        *(NONE, "", "no run of `fedtgp` with `data.alpha=0.1`"),
+    ),
+    (CIFAR100, two(0.1, 0.2), pairs.SHOWN, "+", "cifar10 2, other data or networks"),
+    (CIFAR100._replace(elsewhere="no"), two(0.1, 0.2), NONE, "", ""),
+    (RESNET, two(0.1, 0.2), NONE, "", "on cifar10, ResNet-18"),
+    (claim(), two(-0.1, -0.1, **PAPER), pairs.CONTRADICTED, "-", ", reading `paper`"),
+    (
+        claim("fedproto data.alpha=0.1", STEPS, "chain"),
+        CHAIN,
+        *(pairs.SHOWN, "+5.00 ± 0.00", ""),  # its smallest step
+    ),
+    (claim("protonorm"), GAMMAS, pairs.SHOWN, "+30.00 ± 0.00", ""),
+    (claim("protonorm upscale=1"), GAMMAS, pairs.CONTRADICTED, "-30.00 ± 0.00", ""),
+]
 
 
-def test_a_named_network_or_data_set_is_tested_on_no_other(verdict):
-    found = verdict(claim(networks="ResNet-18", elsewhere="no"), *two(0.1, 0.2))
-    assert found.verdict == pairs.NOT_RUN
-    assert "on cifar10, ResNet-18" in found.where
+def test_a_verdict_is_sign_and_size_of_pairs_of_equal_settings(tmp_path):
+    folders = iter(range(10**6))
+
+    def check(about, runs, verdict, effect, where):
+        root = tmp_path / str(next(folders))
+        for i, (method, seed, accuracy, fields) in enumerate(runs):
+            given = {"rules": ("global", "head"), **workdirs.AS_PRINTED, **fields}
+            workdirs.folder(root / str(i), method, seed, accuracy, **given)
+        tested = claims.test(about, claims.read_runs([root]))
+        for statistic in (BEST, FINAL):
+            found = tested[statistic]
+            assert found.verdict == verdict and found.effect.startswith(effect), found
+            assert where in found.where, found
+
+    check_every(VERDICTS, check)
 
 
-def test_the_paper_reading_decides_only_without_the_default_one(verdict):
-    paper = {"method__reg": "l2_of_means", "method__lam": 1.0}
-    runs = two(-0.1, -0.1, **paper)
-    assert verdict(claim(), *runs).where == "cifar10 2, reading `paper`"
-
-
-def test_a_chain_is_as_good_as_its_smallest_step(verdict):
-    about = claim(
-        "fedproto data.alpha=0.1",
-        "fedproto data.alpha=0.5 | fedproto data.alpha=1.0",
-        kind="chain",
-    )
-    accuracies = {0.1: 0.9, 0.5: 0.6, 1.0: 0.55}
-    runs = [
-        ("fedproto", seed, accuracy, {"data__alpha": alpha})
-        for seed in (0, 1)
-        for alpha, accuracy in accuracies.items()
-    ]
-    assert verdict(about, *runs)[:2] == (pairs.SHOWN, "+5.00 ± 0.00")
-
-
-def test_protonorm_has_the_gamma_of_the_data_set_unless_the_claim_names_one(
-    verdict, tmp_path
-):
-    runs = [
-        (method, seed, accuracy, fields)
-        for seed in (0, 1)
-        for method, accuracy, fields in (
-            ("protonorm", 0.8, {"method__upscale": 100.0}),
-            ("protonorm", 0.2, {"method__upscale": 1.0}),
-            ("fedproto", 0.5, {}),
-        )
-    ]
-    assert verdict(claim("protonorm"), *runs).effect == "+30.00 ± 0.00"
-    groups = claims.read_runs([tmp_path])
-    named = claims.test(claim("protonorm upscale=1"), groups)[BEST]
-    assert named.effect == "-30.00 ± 0.00"
-
-
-def test_costs_are_those_of_the_formulas():
+def test_costs_and_spreads_are_those_of_the_formulas():
     right = claim("fedproto", "", "cost", data="cifar10|cifar100", printed="0.15|1.46")
-    assert claims.of_formulas(right).verdict == pairs.SHOWN
-    wrong = right._replace(printed="0.15|2.00")
-    assert claims.of_formulas(wrong).verdict == pairs.CONTRADICTED
     tenth = claim("tinyproto s=50", "fedproto", "ratio", printed="10")
-    assert claims.of_formulas(tenth).verdict == pairs.SHOWN
-    twelfth = tenth._replace(printed="12")
-    assert claims.of_formulas(twelfth).verdict == pairs.CONTRADICTED
-
-
-def test_the_alignment_spreads_few_prototypes_to_the_optimum():
+    for about, verdict in (
+        (right, pairs.SHOWN),
+        (right._replace(printed="0.15|2.00"), pairs.CONTRADICTED),
+        (tenth, pairs.SHOWN),
+        (tenth._replace(printed="12"), pairs.CONTRADICTED),
+    ):
+        assert claims.of_formulas(about).verdict == verdict
     few, many = (formula_claims.alignment(K, 512, 0) for K in (10, 100))
     assert few["after"] > few["before"] and few["smallest"] > many["smallest"]
-    assert formula_claims.aligned("optimal", 10, 512, [0])[0] == [True]
-    assert formula_claims.aligned("optimal", 100, 512, [0])[0] == [False]
+    for number, optimal in ((10, True), (100, False)):
+        assert formula_claims.aligned("optimal", number, 512, [0])[0] == [optimal]
 
 
 def test_every_claim_cites_its_place_and_names_settings_that_exist():
@@ -204,8 +160,8 @@ def test_the_readme_quotes_the_counts_of_the_page():
     for _, cells in rows:
         total, shown, level, contradicted, not_run, computed = cells.split(" | ")
         assert f"{shown} shown, {level} level, {contradicted} contradicted" in text
-    assert f"{total} claims" in text and f"{not_run} not run" in text
-    assert f"({computed} on costs" in text
+        assert f"{total} claims" in text and f"{not_run} not run" in text
+        assert f"({computed} on costs" in text
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from unittest import mock
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import environments, jax_side, ours, prepare, processes, shared
+from benchmarks.peers import jax_side, ours, prepare, shared
 from jaxproto import models
 
 pytestmark = pytest.mark.long
@@ -34,17 +33,6 @@ def made(folder, workload, **other):
     prepare.images(path, settings)
     prepare.complete(str(path), settings)
     return path
-
-
-def test_clients_have_images_of_their_own_and_rounds_different_clients(tmp_path):
-    fed = shared.load(made(tmp_path, "logistic"))
-    assert sorted(fed.clients.ravel()) == list(range(6 * 25)) == list(range(len(fed.x)))
-    assert len(fed.test_x) == len(fed.test_y) == 60
-    assert fed.cohorts.shape == (3, 2)
-    assert all(len({*cohort}) == 2 for cohort in fed.cohorts.tolist())
-    assert len({tuple(cohort) for cohort in fed.cohorts.tolist()}) > 1
-    rows = shared.epoch(fed, 3, np.random.default_rng(0))
-    assert len({*rows}) == 20 and {*rows} < {*fed.clients[3]}
 
 
 def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
@@ -96,30 +84,6 @@ def test_other_frameworks_start_with_our_network(tmp_path, workload, logits):
         assert sizes == [878_538, 878_538]
 
 
-def test_images_are_made_up_to_be_told_apart_or_given(tmp_path):
-    x, y = prepare.made_up(400, (32, 32, 1))
-    again, _ = prepare.made_up(400, (32, 32, 1))
-    assert np.array_equal(x, again) and np.bincount(y).tolist() == [40] * 10
-    x = x.reshape(400, -1).astype(float)
-    mean = np.stack([x[:200][y[:200] == c].mean(0) for c in range(10)])
-    near = ((x[200:, None] - mean) ** 2).sum(-1).argmin(1)
-    assert (near == y[200:]).mean() > 0.5
-    x, file = (
-        np.arange(3 * 16, dtype=np.uint8).reshape(3, 4, 4, 1),
-        tmp_path / "own.npz",
-    )
-    np.savez(file, x=x, y=np.array([[0], [1], [2]]))
-    taken = prepare.given(file, 2, (4, 4, 1))
-    assert np.array_equal(taken[0], x[:2]) and taken[1].tolist() == [0, 1]
-    with pytest.raises(ValueError, match=r"3 images .* but 4 are needed"):
-        prepare.given(file, 4, (4, 4, 1))
-    with pytest.raises(ValueError, match=r"uint8 \[3, 4, 4, 1\]; .* 28, 28, 1"):
-        prepare.given(file, 2, (28, 28, 1))
-    np.savez(file, images=x)
-    with pytest.raises(ValueError, match="lacks x, y"):
-        prepare.given(file, 2, (4, 4, 1))
-
-
 def test_one_contender_is_measured_and_written(tmp_path):
     out = tmp_path / "out.json"
     flags = ["--workload=logistic", "--contenders=ours", "--rounds=2", "--repeats=1"]
@@ -145,28 +109,3 @@ def test_what_cannot_run_ends_in_words(tmp_path):
         given = [*FLAGS, f"--venvs={tmp_path}", "--contenders=ours", flag]
         with pytest.raises(SystemExit, match=f"error: .*{why}"):
             peers.main(["peers", "--workload=logistic", *given])
-
-
-def test_programs_that_fail_or_are_not_installed_are_named_and_peaks_count_children(
-    capsys, tmp_path
-):
-    for program, limit, words in (
-        ("print('why'); raise SystemExit(3)", 60, "ended with status 3"),
-        ("import time; time.sleep(60)", 0.2, r"took more than 0\.2 s"),
-    ):
-        with pytest.raises(processes.Unfinished, match=words):
-            processes.output([sys.executable, "-c", program], limit)
-    assert "why" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="no accuracy"):
-        shared.read(json.dumps({"round": 1, "seconds": 2.0}))
-    child = (
-        "import subprocess, sys; from benchmarks.peers import shared\n"
-        "other = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1)\n"
-        "print(len(shared.peaks())); other.communicate(b'x')"
-    )
-    said = processes.output([sys.executable, "-c", child], 60)
-    assert int(said) == (2 if sys.platform == "linux" else 1)
-    (tmp_path / "pfl" / "bin").mkdir(parents=True)
-    assert environments.absent(tmp_path, ["ours", "pfl"]) == ["pfl"]
-    environments.marker(tmp_path, "pfl").write_text("pfl\n")
-    assert environments.absent(tmp_path, ["ours", "pfl"]) == []

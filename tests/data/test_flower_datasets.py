@@ -55,13 +55,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), BAD)
-def test_bad_partitioners_are_named(text, message, library):
-    with refused(message):
-        divide(text)
-
-
-def test_without_the_library_its_installation_is_named(monkeypatch):
+def test_bad_partitioners_and_a_missing_library_are_named(library, monkeypatch):
+    for text, message in BAD:
+        with refused(message):
+            divide(text)
     monkeypatch.setitem(sys.modules, "flwr_datasets", None)
     with refused("which is missing. Install it: pip install 'jaxproto[flower-data"):
         divide("IidPartitioner")

@@ -4,8 +4,8 @@ import json
 import zipfile
 
 import numpy as np
-import pytest
 from support.archives_toy import save
+from support.every import check_every
 from support.refusal import refused
 
 from jaxproto.cli import prepare
@@ -135,11 +135,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "files", "message"), BAD)
-def test_other_archives_are_refused(name, files, message, tmp_path):
-    save(tmp_path / natural.SETS[name].archive, files)
-    with refused(message):
-        natural.prepare(name, tmp_path, tmp_path, 2)
+def test_other_archives_are_refused(tmp_path):
+    def check(name, files, message):
+        save(tmp_path / natural.SETS[name].archive, files)
+        with refused(message):
+            natural.prepare(name, tmp_path, tmp_path, 2)
+
+    check_every(BAD, check)
 
 
 def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
@@ -156,15 +158,6 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
     assert (tmp_path / "uci_har.npz").read_text() == "precious"
 
 
-def test_tokens_of_a_node_are_refused(tmp_path):
-    """Nodes agree on one vocabulary, which they make of their texts."""
-    one = {"x_train": [[1, 2], [2, 0]], "y_train": [0, 1], "tokens": TOKENS}
-    np.savez(tmp_path / "a.npz", **one)
-    dataset, row = registry.load(f"npz:{tmp_path}/a.npz"), np.zeros(1, int)
-    with refused("but all nodes need one. Save the texts themselves"):
-        nodes.describe_node(nodes.NodeData(dataset, row, row), 5)
-
-
 TOKENS = ["<pad>", "<unk>", "a"]
 BAD_TOKENS = [
     ({"tokens": ["a", "b"]}, "tokens is no vocabulary. Save texts without blanks"),
@@ -174,9 +167,16 @@ BAD_TOKENS = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), BAD_TOKENS)
-def test_tokens_without_their_vocabulary_are_refused(changed, message, tmp_path):
+def test_tokens_without_their_vocabulary_and_those_of_a_node_are_refused(tmp_path):
     good = {"x_train": [[1, 2], [2, 0]], "y_train": [0, 1], "tokens": TOKENS}
-    np.savez(tmp_path / "a.npz", **(good | changed))
-    with refused(message):
-        registry.load(f"npz:{tmp_path}/a.npz")
+
+    def load(**changed):
+        np.savez(tmp_path / "a.npz", **(good | changed))
+        return registry.load(f"npz:{tmp_path}/a.npz")
+
+    for changed, message in BAD_TOKENS:
+        with refused(message):
+            load(**changed)
+    dataset, row = load(), np.zeros(1, int)
+    with refused("but all nodes need one. Save the texts themselves"):
+        nodes.describe_node(nodes.NodeData(dataset, row, row), 5)

@@ -1,7 +1,10 @@
 """Partitions made elsewhere: what a file says is what clients get, or is refused."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from support.every import check_every
 from support.labels import SCHEMES
 from support.refusal import refused
 
@@ -9,7 +12,6 @@ from jaxproto import config
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import from_file as partition_file
 from jaxproto.data.partitions import public_examples, registry
-from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.summary import run_summary
 
@@ -52,22 +54,20 @@ def listed(partition):
     return [[rows.tolist() for rows in part] for part in partition[:2]]
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_saved_partition_loads_as_it_was(load, path, name):
-    for pooled, shared in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        dataset, options = toy(), {"clients": 5, "pooled": bool(pooled)}
+def test_a_saved_partition_loads_as_it_was(load, path):
+    def check(name, pooled, shared):
+        dataset, options = toy(), {"clients": 5, "pooled": pooled}
         if shared:
             some = {"share": 0.1, "classes": 0.5, "seed": 1}
-            dataset = public_examples.make_some_public(
-                dataset, pooled=bool(pooled), **some
-            )
+            dataset = public_examples.make_some_public(dataset, pooled=pooled, **some)
         made = public_examples.divide(dataset, SCHEMES[name], **options)
         text = partition_file.partition_lines(dataset, made)
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
-        assert (
-            partition_file.partition_lines(dataset, again) == text == path.read_text()
-        )
+        assert partition_file.partition_lines(dataset, again) == text
+        assert path.read_text() == text
+
+    check_every(product(SCHEMES, (False, True), (False, True)), check)
 
 
 def test_an_official_test_part_and_public_rows_of_another_set_are_not_written(load):
@@ -85,57 +85,39 @@ def test_public_examples_are_taken_from_those_who_have_them_in_the_file(load):
     assert listed(load(lines, dataset)) == [[[1]], [[2]]]
 
 
-def test_examples_of_another_set_are_no_rows_of_the_file(load):
-    with refused("index is 60, but data set 'toy' has 60 exam"):
-        load(
-            [HEAD, *PAIR, "0,60,train"], public_examples.append_public(toy(), toy(8, 0))
-        )
-
-
 def test_columns_come_in_any_order_among_others_and_blank_lines_are_nothing(load):
     lines = "part, note,index ,client", "train,x,3,0", "", "test,y,7,0"
     assert listed(load(lines)) == [[[3]], [[7]]]
 
 
-@pytest.mark.parametrize("pooled", [True, False])
-def test_without_the_column_part_the_order_of_lines_does_not_matter(load, pooled):
+def test_without_the_column_part_the_order_of_lines_does_not_matter(load):
     lines = [f"{i % 3},{i}" for i in range(0, 48, 2)]
+    for pooled in (True, False):
 
-    def loaded(lines, seed):
-        return load(["client,index", *lines], clients=3, pooled=pooled, seed=seed)
+        def loaded(lines, seed, pooled=pooled):
+            return load(["client,index", *lines], clients=3, pooled=pooled, seed=seed)
 
-    one = loaded(lines, 4)
-    same(one, loaded(lines[::-1], 4))
-    assert [len(rows) for rows in one.train] == [6 if pooled else 8] * 3
-    mine = [*one.train, *(one.test if pooled else ())]
-    assert sorted(np.concatenate(mine)) == list(range(0, 48, 2))
-    if not pooled:
-        assert all(rows.tolist() == [*range(48, 60)] for rows in one.test)
-    assert any(map(np.any, map(np.not_equal, one.train, loaded(lines, 5).train)))
+        one, other = loaded(lines, 4), loaded(lines, 5)
+        same(one, loaded(lines[::-1], 4))
+        assert [len(rows) for rows in one.train] == [6 if pooled else 8] * 3
+        mine = [*one.train, *(one.test if pooled else ())]
+        assert sorted(np.concatenate(mine)) == list(range(0, 48, 2))
+        assert any(map(np.any, map(np.not_equal, one.train, other.train)))
+    assert all(rows.tolist() == [*range(48, 60)] for rows in one.test)
 
 
-def test_what_cannot_be_used_is_named_with_its_line_and_the_way_out(load, path):
+def test_lines_that_cannot_be_used_are_named_with_the_way_out(load):
     """More: `support/bad_files.py`."""
-    missing = "client 0 has no line (and 1 more have none), but data.clients is 2"
-    far = "line 4: client is 7, but data.clients is 2, so that they are numbered from"
-    for lines, message in (
-        ([HEAD], missing),
-        ([HEAD, *PAIR, "7,3,test"], f"{far} 0 to 1. Set data.clients to 8."),
-        ([HEAD, *PAIR, "1,5,train", "1,2,test"], "is used twice, first in line 3."),
+    both = public_examples.append_public(toy(), toy(8, 0))
+    part = {"pooled": False}
+    for lines, options, message in (
+        ([*PAIR, "7,3,test"], {"clients": 2}, "0 to 1. Set data.clients to 8."),
+        ([*PAIR, "0,60,train"], {"dataset": both}, "index is 60, but data set 'toy'"),
+        (["0,1,train", "0,50,train"], part, "example 50 is of the official test"),
+        (PAIR, part, "line 3: part is test, but data.pool=False tests"),
     ):
-        with refused(f"file:{path}") as caught:
-            load(lines, clients=2)
-        assert message in str(caught.value)
-    path.write_bytes(b"client,index\n\xff\xfe,1\n")
-    with refused("cannot be read"):
-        partition_file.load(path, toy(), clients=1)
-
-
-def test_an_official_test_part_stays_whole(load):
-    with refused("line 3: example 50 is of the official test part"):
-        load([HEAD, "0,1,train", "0,50,train"], pooled=False)
-    with refused("line 3: part is test, but data.pool=False tests"):
-        load([HEAD, *PAIR], pooled=False)
+        with refused(message):
+            load([HEAD, *lines], **options)
 
 
 def built(**fields):
@@ -146,22 +128,18 @@ def built(**fields):
     return build.experiment(c, "cpu")
 
 
-def test_a_run_saves_what_another_one_can_start_from(tmp_path):
+def test_a_run_saves_what_another_one_can_start_from_and_goes_on_with_it_alone(
+    tmp_path,
+):
     first = built()
     run_summary.save_partition(first, tmp_path)
     name = f"file:{tmp_path / 'indices.csv'}"
     same(first.partition, built(partition=name).partition)
     with refused("Set data.clients to the number of clients in"):
         built(partition=name, clients=6)
-    with pytest.raises(UserError, match=r"unknown partition 'fil:a.csv'.*file:PATH"):
-        built(partition="fil:a.csv")
-
-
-def test_a_run_does_not_go_on_with_another_partition(tmp_path):
-    one, other = built(), built(seed=2)
-    run_summary.save_partition(one, tmp_path)
+    other = built(seed=2)
     run_summary.check_same(other, tmp_path)  # the run had not begun
     (tmp_path / "config.json").write_text("{}")
-    run_summary.check_same(one, tmp_path)
+    run_summary.check_same(first, tmp_path)
     with refused("indices.csv has another partition than the"):
         run_summary.check_same(other, tmp_path)

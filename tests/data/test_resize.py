@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 from support.every import every
 from support.refusal import refused
 
@@ -35,16 +34,6 @@ def test_resizing_is_the_antialiased_bilinear_filter(height, width):
     made = resize.resize(x, 16)
     assert made.shape == (16, 16, 3) and made.dtype == np.uint8
     assert np.abs(made - wanted).max() < 1.5  # rounded once in each direction
-
-
-@every([1, 2, 3, 4])
-def test_channels_do_not_mix(channels):
-    x = image(20, 12, channels)
-    made = resize.resize(x, 8)
-    for c in range(channels):
-        plane = Image.fromarray(np.ascontiguousarray(x[..., c]))
-        alone = plane.resize((8, 8), Image.Resampling.BILINEAR)
-        assert np.array_equal(made[..., c], np.asarray(alone))
 
 
 def test_parts_are_resized_into_one_array_and_the_right_size_is_left_alone():

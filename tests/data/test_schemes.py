@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.every import every
-from support.labels import BY_LABEL, BY_SIZE, SCHEMES, count, labels_only, shuffled
+from support.labels import BY_LABEL, SCHEMES, count, labels_only, shuffled
 from support.refusal import refused
 
 from jaxproto.data import partition_stats
@@ -15,7 +15,7 @@ from jaxproto.data.partitions import public_examples, registry
 from jaxproto.data.partitions.label_skew import ensure_min_size
 from jaxproto.errors import UserError
 
-fast = settings(max_examples=60, deadline=None, derandomize=True)
+fast = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 class_sizes = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
 
@@ -30,7 +30,7 @@ def hands_of(scheme, dataset, clients, seed=1):
     return client_rows
 
 
-@settings(fast, max_examples=220)
+@settings(fast, max_examples=120)
 @given(
     st.sampled_from(["iid", "dirichlet", "quantity", "pfllib"]),
     class_sizes,
@@ -154,22 +154,10 @@ def test_extended_dirichlet_deals_classes_if_no_draw_covers_them():
 
 def test_logarithms_of_lognormal_sizes_have_the_standard_deviation():
     y, rng = np.zeros(100_000, int), np.random.default_rng(0)
-    for sigma in (0.0, 0.5, 1.0):
+    for sigma in (0.0, 1.0):
         scheme = registry.lognormal_sizes(sigma, min_size=1)
         size_K = np.array([len(rows) for rows in scheme.assign(y, 1, 500, rng)])
         assert np.std(np.log(size_K)) == pytest.approx(sigma, abs=0.05)
-
-
-def test_small_alpha_is_more_uneven_than_large_alpha():
-    dataset = labels_only([500] * 10)
-    pairs = [
-        (partition_stats.counts(dataset, divided).train > 0).sum()
-        for alpha in (0.01, 0.1, 1.0, 100.0)
-        for divided in [
-            registry.partition_dataset(dataset, registry.dirichlet(alpha), clients=10)
-        ]
-    ]
-    assert pairs == sorted(pairs) and pairs[0] < 40 and pairs[-1] == 100
 
 
 def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more():
@@ -201,31 +189,24 @@ def test_any_alpha_and_a_thousand_clients_end_soon(name, log_alpha, clients, see
     assert time.perf_counter() - start < 10
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@every(SCHEMES)
 def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name):
-    """docs/decisions.md#official-test."""
+    """docs/decisions.md#official-test. Examples of another set are nobody's."""
     whole = shuffled([100] * 4, test=80, sources=12)
+    both = public_examples.append_public(whole, shuffled([5] * 4))
     for pooled in (True, False):
-        options = {"share": 0.1, "classes": 0.5, "seed": 1}
-        dataset = public_examples.make_some_public(whole, pooled=pooled, **options)
-        parts = public_examples.divide(dataset, SCHEMES[name], clients=6, pooled=pooled)
+        some = {"share": 0.1, "classes": 0.5, "seed": 1}
+        dataset = public_examples.make_some_public(whole, pooled=pooled, **some)
+        alone, parts, joined = (
+            public_examples.divide(data, SCHEMES[name], clients=6, pooled=pooled)
+            for data in (whole, dataset, both)
+        )
         mine = np.concatenate([*parts.train, *(parts.test if pooled else ())])
         rest = np.setdiff1d(np.arange(400 if pooled else 320), dataset.public)
         np.testing.assert_array_equal(np.sort(mine), rest)
         if not pooled:
             assert all(rows.tolist() == [*range(320, 400)] for rows in parts.test)
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_examples_of_another_set_are_nobodys_under_every_scheme(name):
-    dataset = shuffled([100] * 4, test=80, sources=12)
-    both = public_examples.append_public(dataset, shuffled([5] * 4))
-    for pooled in (True, False):
-        options = {"clients": 6, "pooled": pooled}
-        one = public_examples.divide(dataset, SCHEMES[name], **options)
-        other = public_examples.divide(both, SCHEMES[name], **options)
-        pairs = zip([*one.train, *one.test], [*other.train, *other.test], strict=True)
-        for a, b in pairs:
+        for a, b in zip(alone[0] + alone[1], joined[0] + joined[1], strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -242,17 +223,6 @@ def test_the_order_of_examples_changes_no_counts(name, order, seed):
 
 
 @fast
-@given(st.sampled_from([*BY_SIZE]), st.permutations(range(6)), seeds)
-def test_names_of_classes_do_not_matter_where_they_are_not_seen(name, names, seed):
-    y, scheme = np.arange(60) % 6, BY_SIZE[name]
-    one, other = (
-        scheme.assign(labels, 6, 5, scheme.make_rng(seed))
-        for labels in (y, np.array(names)[y])
-    )
-    assert [*map(list, one)] == [*map(list, other)]
-
-
-@fast
 @given(class_sizes, st.integers(1, 6), st.sampled_from([0.5, 0.75, 0.9]), seeds)
 def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share, seed):
     assume(10 * clients <= sum(sizes))
@@ -266,21 +236,17 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
         assert len(a) == int(share * (len(a) + len(b)))
 
 
-@every([(registry.iid(),), (registry.dirichlet(0.5),), (registry.pathological(2),)])
-def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(scheme):
-    both = labels_only([60] * 4), scheme
-    parts = (
-        registry.partition_dataset(*both, clients=4, seed=seed) for seed in (1, 1, 2)
-    )
-    one, again, other = (np.concatenate(part.train).tolist() for part in parts)
-    assert one == again != other
-
-
-def test_training_rows_are_shuffled_where_the_test_part_is_the_official_one():
-    dataset = labels_only([20, 20, 20], test=15)
-    blocks = registry.partition_dataset(
-        dataset, registry.pathological(3), clients=1, pooled=False
-    )
+def test_partitions_follow_from_the_seed_and_training_rows_are_shuffled():
+    for scheme in (registry.iid(), registry.dirichlet(0.5), registry.pathological(2)):
+        both = labels_only([60] * 4), scheme
+        parts = (
+            registry.partition_dataset(*both, clients=4, seed=seed)
+            for seed in (1, 1, 2)
+        )
+        one, again, other = (np.concatenate(part.train).tolist() for part in parts)
+        assert one == again != other
+    official = labels_only([20, 20, 20], test=15), registry.pathological(3)
+    blocks = registry.partition_dataset(*official, clients=1, pooled=False)
     assert blocks.train[0].tolist() != sorted(blocks.train[0])  # batches mix classes
 
 
@@ -309,7 +275,7 @@ def test_an_impossible_partition_is_refused_with_both_numbers(scheme, clients, m
         registry.partition_dataset(labels_only([5, 5]), scheme, clients=clients)
 
 
-@every([0, -1.0, float("nan"), float("inf"), 1e9])
+@every([0, float("nan"), 1e9])
 def test_alpha_must_be_positive_and_finite(alpha):
     for make in (registry.dirichlet, registry.pfllib_dirichlet):
         with refused(f"alpha is {alpha}, but must be above 0 and at most 1e6."):

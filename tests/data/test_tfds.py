@@ -3,7 +3,6 @@
 import sys
 
 import numpy as np
-import pytest
 from support.refusal import refused
 from support.tfds_toy import GREY, LABELS, prepare
 
@@ -61,29 +60,17 @@ def test_a_configuration_may_be_left_out_where_one_alone_is_there(tmp_path):
         tfds.find_version("other", tmp_path)
 
 
-def test_the_last_split_is_the_official_test_part(tmp_path):
-    """Of three splits: `test_images_of_several_sizes_are_brought_to_one`."""
-    for splits in (("train",), ("train", "validation")):
-        prepare(tmp_path / splits[-1], splits=splits)
-        data = tfds.load("toy", tmp_path / splits[-1])
-        assert (len(data.y), data.train_size) == (6 * len(splits), 6)
-
-
-def test_the_newest_tfds_version_is_read_unless_one_is_named(tmp_path):
+def test_the_newest_version_is_read_and_a_missing_one_answered_by_those_there(tmp_path):
+    with refused(f"no prepared data set in {tmp_path}/no, which is not a directory."):
+        tfds.load("toy", tmp_path / "no")
+    with refused(f"no prepared data set in {tmp_path}. Point data_dir (or TFDS_DATA_D"):
+        tfds.load("toy", tmp_path)
     for version in ("2.9.0", "2.10.0"):
         prepare(tmp_path, version)
     assert tfds.find_version("toy", tmp_path).name == "2.10.0"
     assert tfds.find_version("toy:2.9.0", tmp_path).name == "2.9.0"
     with refused("unknown version of toy in"):
         tfds.find_version("toy:3.0.0", tmp_path)
-
-
-def test_a_missing_tfds_set_is_answered_by_those_that_are_there(tmp_path):
-    with refused(f"no prepared data set in {tmp_path}/no, which is not a directory."):
-        tfds.load("toy", tmp_path / "no")
-    with refused(f"no prepared data set in {tmp_path}. Point data_dir (or TFDS_DATA_D"):
-        tfds.load("toy", tmp_path)
-    prepare(tmp_path)
     with refused(f"in {tmp_path} 'toys'. Did you mean 'toy'? There are: toy."):
         tfds.load("toys", tmp_path)
 
@@ -114,9 +101,9 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("written", "message"), UNFIT)
-def test_a_tfds_set_that_does_not_fit_is_refused_by_name(tmp_path, written, message):
-    prepare(tmp_path, **written)
-    with refused(message) as caught:
-        tfds.load("toy", tmp_path)
-    assert str(caught.value).startswith("tfds:toy: ")
+def test_a_tfds_set_that_does_not_fit_is_refused_by_name(tmp_path):
+    for i, (written, message) in enumerate(UNFIT):
+        prepare(tmp_path / str(i), **written)
+        with refused(message) as caught:
+            registry.load("tfds:toy", data_dir=tmp_path / str(i))
+        assert str(caught.value).startswith("tfds:toy: ")

@@ -1,7 +1,6 @@
 """Rows that are held out of training, or all given to one client."""
 
 import numpy as np
-import pytest
 
 from jaxproto.data.partitions import training_rows
 from jaxproto.data.partitions.registry import make_partition
@@ -44,10 +43,10 @@ def test_the_rows_depend_on_the_set_of_rows_the_seed_and_the_client():
     assert held(twice)[0] != held(twice)[1]
 
 
-@pytest.mark.parametrize("share", [0.0, SHARE])
-def test_one_client_trains_on_all_that_is_left(share):
-    parts = training_rows.hold_out(made(), share, 1)
-    central = training_rows.centralise(parts)
-    assert central.train[0].tolist() == np.concatenate(parts.train).tolist()
-    assert [len(rows) for rows in central.train[1:]] == [0] * 3
-    assert central[1:] == parts[1:]
+def test_one_client_trains_on_all_that_is_left():
+    for share in (0.0, SHARE):
+        parts = training_rows.hold_out(made(), share, 1)
+        central = training_rows.centralise(parts)
+        assert central.train[0].tolist() == np.concatenate(parts.train).tolist()
+        assert [len(rows) for rows in central.train[1:]] == [0] * 3
+        assert central[1:] == parts[1:]

@@ -103,6 +103,8 @@ def test_errors_and_silence_are_of_the_client_that_was_asked():
     assert found[0] == {"of": 0}
     assert found[1][REFUSED] == "error 4 of its node: is offline"
     assert found[2][REFUSED] == "no answer in 0.3 seconds"
+    grid.nodes = {7: lambda _: RecordDict()}
+    assert there.ask("train", {0: {}}) == {0: {REFUSED: "an empty reply"}}
 
 
 LIES = [  # what a node says that it is
@@ -124,8 +126,6 @@ def test_a_node_that_is_no_client_is_refused_with_a_line(reply, words):
     assert there.members() == there.members() == {0} and len(grid.sent) == 2
     (line,) = said
     assert line.startswith("a node is refused: ") and words in line
-    grid.nodes = {7: lambda _: RecordDict()}
-    assert there.ask("train", {0: {}}) == {0: {REFUSED: "an empty reply"}}
 
 
 def test_a_second_node_of_a_client_waits_until_the_first_has_left():

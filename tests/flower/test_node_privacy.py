@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from support.federated import QUIET, Calls, metrics, small, why
+from support.refusal import refused
 
 from jaxproto.config.privacy import rehearsal
 from jaxproto.errors import UserError
@@ -27,126 +28,106 @@ def private(unit, **changes):
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
-    """A federation under unit `example`, with the requests and replies of client 0."""
-    path, said = tmp_path_factory.mktemp("private"), {}
+    """Two clients; client 1 has answered another broadcast of round 2.
 
-    def happens(stage, r, i, reply):
-        said[stage, r, i] = reply
-        return reply
-
-    c, asked = private("example", eval_every=2), {}
-    link = Calls(c, path / "nodes", happens=happens)
+    Returns the configuration, the folder, requests to and replies of client 0, and a
+    node that is client 0 started again.
+    """
+    path, asked, said = tmp_path_factory.mktemp("private"), {}, {}
+    c = private("example", eval_every=2, data__clients=2)
+    link = Calls(c, path / "nodes", happens=lambda *at: said.setdefault(at[:3], at[3]))
+    other = path / "nodes/1" / privacy_account.FILE
+    other.write_text('{"1": "of another broadcast"}')
     ask = link.ask
 
     def record(stage, requests):
-        asked.update({(stage, i): request for i, request in requests.items()})
+        asked.setdefault((stage, requests[0]["round"]), requests[0])
         return ask(stage, requests)
 
     link.ask = record
-    summary = run_server(c, path / "server", link, QUIET)
-    return c, path, asked, said, summary
+    run_server(c, path / "server", link, QUIET)
+    return c, path, asked, said, Node(c, 0, path / "nodes/0")
 
 
 def test_noise_is_secret_and_the_same_again(federation):
-    c, path, asked, said, summary = federation
-    assert summary["privacy"]["rehearsed"] is False
-    request, sent = asked["train", 0], said["train", 2, 0]["up"]
-    again = Node(c, 0, path / "nodes/0").answer("train", request, {})
-    assert again["up"] == sent
+    c, path, asked, said, node = federation
+    request, sent = asked["train", 1], said["train", 2, 0]["up"]
+    assert node.answer("train", request, {})["up"] == sent
     rehearsed = Node(rehearsal(c), 0, path / "copy").answer("train", request, {})
     assert rehearsed["up"] != sent  # with all that the server knows
     files = [path / "server" / "secret", *(path / "nodes").glob("*/secret")]
-    assert len({file.read_bytes() for file in files}) == 4
+    assert len({file.read_bytes() for file in files}) == 3
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
     (path / "copy" / "secret").write_bytes(b"short")
-    with pytest.raises(UserError, match="is damaged"):
+    with refused("is damaged"):
         secret_keys.folder_secret(path / "copy")
 
 
-def test_a_node_sends_no_loss_and_evaluates_where_it_must(federation):
-    c, path, asked, said, _ = federation
+def test_a_node_sends_no_loss_and_answers_what_the_run_asks_once(federation):
+    _, path, asked, said, node = federation
     assert {*said["train", 1, 0]} == {"up", "steps", "finite"}
     (record,) = metrics(path / "server")
     assert record["round"] == 2 and record["loss"] is None
-    node = Node(c, 0, path / "nodes/0")
-    request = asked["evaluate", 0]
-    assert request["round"] == 2 and node.answer("evaluate", request, {})
-    with pytest.raises(UserError, match="evaluation after round 1 is refused"):
+    request = asked["evaluate", 2]
+    assert node.answer("evaluate", request, {})
+    with refused("evaluation after round 1 is refused"):
         node.answer("evaluate", {**request, "round": 1}, {})
-
-
-def test_a_node_answers_a_round_of_the_run_once(federation):
-    c, path, asked, _, _ = federation
-    node, request = Node(c, 0, path / "nodes/0"), asked["train", 0]
-    like, told = node.messages.down_shapes, request["down"]
-    down = node.messages.decode(told, like, "down", request["round"])
+    (lost,) = why(path / "server", "train")  # of client 1
+    assert "second, different broadcast of round 2" in lost
+    request, like = asked["train", 1], node.messages.down_shapes
+    down = node.messages.decode(request["down"], like, "down", 1)
 
     def tell(r, down):
         told = node.messages.encode(down, "down", r)
         return node.answer("train", {**request, "round": r, "down": told}, {})
 
     for r in (2, 1_000_000):
-        with pytest.raises(UserError, match="the run has 2 rounds"):
+        with refused("the run has 2 rounds"):
             tell(r, down)
     for r in (0, 1):
-        with pytest.raises(UserError, match=f"different broadcast of round {r + 1}"):
+        with refused(f"different broadcast of round {r + 1}"):
             tell(r, jax.tree.map(lambda a: a + 1, down))
-    file = path / "nodes/0/answered.json"
+    file = path / "nodes/0" / privacy_account.FILE
     assert {*json.loads(file.read_text())} == {"0", "1"}
     file.write_text("[")
     with pytest.raises(UserError, match="is damaged"):
         node.answer("train", request, {})
 
 
-LOT = {"participation__law": "uniform", "participation__fraction": 0.34}
-
-
 def test_who_takes_part_is_secret_and_counted(tmp_path):
-    c = private("client", rounds=30, **LOT)
+    lot = {"participation__law": "uniform", "participation__fraction": 0.34}
+    c = private("client", rounds=30, **lot)
     exp = build.experiment(c, "cpu")
-    drawn = [
-        privacy_ledger.participation_matrix(
-            c, exp, secret_keys.round_contexts(c, tmp_path / name)
-        )
-        for name in ("a", "b", "a")
-    ]
-    seeded = privacy_ledger.participation_matrix(c, exp)
-    assert np.array_equal(drawn[0], drawn[2])
-    assert not np.array_equal(drawn[0], drawn[1])
-    assert not np.array_equal(drawn[0], seeded)
-    rehearsed = secret_keys.round_contexts(rehearsal(c), tmp_path / "c")
-    same = privacy_ledger.participation_matrix(c, exp, rehearsed)
-    assert np.array_equal(same, seeded) and not (tmp_path / "c").exists()
+
+    def drawn(*contexts):
+        return privacy_ledger.participation_matrix(c, exp, *contexts)
+
+    first, other, again = (
+        drawn(secret_keys.round_contexts(c, tmp_path / name)) for name in "aba"
+    )
+    seeded, rehearsed = (
+        drawn(),
+        secret_keys.round_contexts(rehearsal(c), tmp_path / "c"),
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other) and not np.array_equal(first, seeded)
+    assert np.array_equal(drawn(rehearsed), seeded) and not (tmp_path / "c").exists()
     entry = privacy_ledger.privacy_ledger(rehearsal(c), exp, rehearsed)(1)["privacy"]
     assert entry["rehearsed"] is True
 
 
-def test_compare_says_which_epsilon_is_rehearsed(federation, tmp_path):
-    _, path, *_, summary = federation
-
-    def row(spent):
-        (run,) = (compare.load(path / "server"),)
-        run.results["privacy"] = spent
-        text = compare.render(compare.table(compare.group_by_seed([run])), "csv")
-        return next(csv.DictReader(text.splitlines()))
-
-    spent = summary["privacy"]
+def test_compare_says_which_epsilon_is_rehearsed(federation):
+    run = compare.load(federation[1] / "server")
+    spent = run.results["privacy"]
+    assert spent["rehearsed"] is False
     before = {k: v for k, v in spent.items() if k != "rehearsed"}
     for entry, said in (
         (spent, "no"),
         (spent | {"rehearsed": True}, "yes"),
         (before, "yes"),
     ):
-        found = row(entry)
-        assert found["rehearsed"] == said
-        assert float(found["epsilon"]) == pytest.approx(spent["epsilon"], abs=0.01)
-
-
-def test_a_refused_broadcast_is_a_lost_upload_of_one_round(tmp_path):
-    c = private("client", rounds=2)
-    first = Calls(c, tmp_path / "nodes")
-    account = tmp_path / "nodes/1" / privacy_account.FILE
-    account.write_text('{"1": "of another broadcast"}')
-    run_server(c, tmp_path / "server", first, QUIET)
-    (said,) = why(tmp_path / "server", "train")
-    assert "second, different broadcast of round 2" in said
+        run.results["privacy"] = entry
+        text = compare.render(compare.table(compare.group_by_seed([run])), "csv")
+        row = next(csv.DictReader(text.splitlines()))
+        assert row["rehearsed"] == said
+        assert float(row["epsilon"]) == pytest.approx(spent["epsilon"], abs=0.01)

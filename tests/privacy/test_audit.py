@@ -79,8 +79,8 @@ def test_every_private_method_keeps_its_claim(method, unit, tmp_path, monkeypatc
     assert (found.audited > 0) is not unseen and found.audited < found.claimed
 
 
-def test_what_cannot_be_audited_is_refused(tmp_path, monkeypatch):
+def test_what_cannot_be_audited_is_refused(trained_runs):
     with refused("privacy.unit=off"):
-        audit(trained(tmp_path, monkeypatch, unit="off"), REQUEST)
+        audit(trained_runs("fedavg"), REQUEST)
     with refused("at least 2 trials"):
         command.main("audit", ["x", "--trials=1"])

@@ -1,9 +1,14 @@
-"""Imports go one way: a module uses the layers above its own in docs/mechanism.md."""
+"""Imports go one way, and general packages name no method (docs/mechanism.md)."""
 
 import ast
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+from jaxproto.config import registries
+from jaxproto.experiment import display_names
+from jaxproto.methods import METHODS
 
 PACKAGE = Path(__file__).parents[2] / "jaxproto"
 PAGE = (PACKAGE.parent / "docs/mechanism.md").read_text()
@@ -17,19 +22,13 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
-def imported(file: Path) -> set[str]:
-    """Packages, and modules of the root, that a file imports anywhere in it."""
-    names = set()
-    for node in ast.walk(parsed(file)):
-        if isinstance(node, ast.Import):
-            modules = [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            modules = [f"{node.module}.{a.name}" for a in node.names]
-        else:
-            continue
-        parts = (name.split(".") for name in modules)
-        names |= {p[1] for p in parts if p[0] == "jaxproto" and len(p) > 1}
-    return names
+def modules_of(node: ast.AST) -> list[list[str]]:
+    """The dotted names that a node imports, in parts."""
+    if isinstance(node, ast.Import):
+        return [a.name.split(".") for a in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{a.name}".split(".") for a in node.names]
+    return []
 
 
 def room(file: Path) -> str:
@@ -42,32 +41,30 @@ def test_no_import_runs_upwards():
     files = sorted({*PACKAGE.rglob("*.py")} - outside)
     assert {room(file) for file in files} == {*HEIGHT}
     upwards = {
-        (str(file), name)
+        (str(file), parts[1])
         for file in files
-        for name in imported(file) - {room(file)}
-        if HEIGHT[name] >= HEIGHT[room(file)]
+        for node in ast.walk(parsed(file))
+        for parts in modules_of(node)
+        if parts[0] == "jaxproto" and parts[1:2] and parts[1] != room(file)
+        if HEIGHT[parts[1]] >= HEIGHT[room(file)]
     }
     assert not upwards, sorted(upwards)
 
 
-def dotted(file: Path, package: Path) -> str:
-    parts = file.relative_to(package).with_suffix("").parts
-    return ".".join(p for p in parts if p != "__init__") or "__init__"
-
-
 def edges_inside(package: Path) -> dict[str, set[str]]:
     """Module -> modules of the same package that it imports while it is loaded."""
-    prefix, found = f"jaxproto.{package.name}", {}
-    modules = {dotted(file, package): file for file in package.rglob("*.py")}
+    modules, found = {}, {}
+    for file in package.rglob("*.py"):
+        parts = file.relative_to(package).with_suffix("").parts
+        name = ".".join(p for p in parts if p != "__init__") or "__init__"
+        modules[name] = file
     for name, file in modules.items():
         uses = set()
         for node in parsed(file).body:
-            module = getattr(node, "module", None) or ""
-            if isinstance(node, ast.ImportFrom) and module.startswith(prefix):
-                base = module[len(prefix) + 1 :]
-                for alias in node.names:
-                    inside = f"{base}.{alias.name}".lstrip(".")
-                    uses |= {inside if inside in modules else base}
+            for parts in modules_of(node) if isinstance(node, ast.ImportFrom) else ():
+                if parts[:2] == ["jaxproto", package.name]:
+                    inside = ".".join(parts[2:])
+                    uses |= {inside if inside in modules else ".".join(parts[2:-1])}
         found[name] = uses - {name, ""}
     return found
 
@@ -87,3 +84,62 @@ def test_only_the_edges_touch_the_clock_or_the_disk():
         text = file.read_text()
         assert "import time" not in text, file
         assert file.parent != PACKAGE or "open(" not in text, file
+
+
+# ------------------------------------------------------------- general packages
+
+PAPERS = ("cells", "rules", "tables", "numbers")  # whose rows are methods
+OF_PAPERS = {f"reporting/compare/paper_{name}.py" for name in PAPERS}
+OF_PAPERS |= {"config/presets.py", "config/paper_variants.py"}
+OF_PAPERS |= {"cli/new.py"}  # a template for a method of the user
+SHARED = {  # fields of methods that decide what is beside the method
+    "config/checks.py": {"anchors"},  # which data it needs
+    "experiment/sampler.py": {"fraction"},  # how many rows a round has
+    "reporting/figures/derived.py": {"alignment"},  # the picture of an alignment
+    "reporting/figures/from_formulas.py": {"masks"},  # the curves of a formula of costs
+}
+NAMES = {*METHODS} - {"local"}  # a section of configurations, a launcher of sweeps
+TITLES = {display_names.display_name({"method.name": name}) for name in NAMES}
+FIELDS = {k for f in METHODS.values() for k in registries.arguments(f)}
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Methods that the code names in a string, docstrings aside, or imports."""
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, owners)]
+    docstrings = {body[0].value for body in bodies if isinstance(body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words = {node.value, *re.split(r"[,\s]+", node.value)}
+            if node not in docstrings:
+                yield from words & NAMES | {node.value} & TITLES
+        parts = (p for p in modules_of(node) if p[1:2] == ["methods"])
+        yield from {p[2] for p in parts} & NAMES
+
+
+def of_method(node: ast.AST) -> bool:
+    """Whether an expression ends in `.method`, as `config.method` does."""
+    return isinstance(node, ast.Attribute) and node.attr == "method"
+
+
+def read(tree: ast.AST) -> Iterator[str]:
+    """Hyper-parameters of methods that the code reads of a configuration."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and of_method(node.value):
+            yield from {node.attr} & FIELDS
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            got = node.func.attr == "get" and of_method(node.func.value)
+            yield from {getattr(node.args[0], "value", "") if got else ""} & FIELDS
+        elif isinstance(node, ast.Compare) and of_method(node.comparators[-1]):
+            yield from {getattr(node.left, "value", "")} & FIELDS
+
+
+def test_general_packages_name_no_method_and_read_no_field_of_a_single_one():
+    paths = {f.relative_to(PACKAGE).as_posix(): f for f in PACKAGE.rglob("*.py")}
+    general = {k: parsed(f) for k, f in paths.items() if k[:8] != "methods/"}
+    naming = {
+        path: names for path, tree in general.items() if (names := {*named(tree)})
+    }
+    assert {*naming} == OF_PAPERS, naming
+    reading = {k: v for k, tree in general.items() if (v := {*read(tree)})}
+    assert {k: v for k, v in reading.items() if k not in OF_PAPERS} == SHARED

@@ -1,7 +1,6 @@
 """Attacks, and what they and robust centres do to methods, in toys and in runs."""
 
 import io
-import itertools
 from functools import partial
 
 import jax
@@ -17,7 +16,7 @@ from support.refusal import refused
 import jaxproto
 from jaxproto import config
 from jaxproto.config.robustness import hostile_clients
-from jaxproto.experiment import build, traced
+from jaxproto.experiment import traced
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.methods.fedproto import FedProtoState
@@ -80,15 +79,24 @@ def test_alie_sends_the_mean_less_deviations_of_those_who_hold_a_class():
     np.testing.assert_array_equal(sent[1:], weights[1:])
 
 
+PLAIN = toys.method(METHODS["fednova"])  # sends a change, a number and n_i
+
+
 def uploads(method):
     """Of the toy's six clients, none of whom has trained before."""
     return toys.run(method, rounds=1).report.up
 
 
-def test_flipped_labels_are_those_of_a_client_whose_labels_are_flipped(monkeypatch):
-    plain = toys.method(METHODS["fedproto"])
-    flipped = attacked(plain, Attack("label_flip", lambda id: id == 2))
-    found, honest = uploads(flipped), uploads(plain)
+def test_only_hostile_clients_send_something_else(monkeypatch):
+    """What is scaled, or trained on flipped labels."""
+    honest = uploads(PLAIN)
+    found = uploads(attacked(PLAIN, Attack("scale", lambda id: id == 2, 0.5)))
+    factor = np.where(np.arange(6) == 2, 5.0, 1.0)
+    for a, b in zip(*map(jax.tree.leaves, (found.change, honest.change)), strict=True):
+        wanted = b * factor.reshape(-1, *[1] * (b.ndim - 1))
+        np.testing.assert_allclose(a, wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(found[1:], honest[1:])
+    flipped = uploads(attacked(PLAIN, Attack("label_flip", lambda id: id == 2)))
     pool_and_rows = toys.pool_and_rows
 
     def with_flipped():
@@ -97,26 +105,16 @@ def test_flipped_labels_are_those_of_a_client_whose_labels_are_flipped(monkeypat
         return examples.replace(y=y), rows
 
     monkeypatch.setattr(toys, "pool_and_rows", with_flipped)
-    wanted = uploads(plain)
-    for a, b, c in zip(*map(jax.tree.leaves, (found, wanted, honest)), strict=True):
+    wanted, others = uploads(PLAIN), np.arange(6) != 2
+    for a, b, c in zip(*map(jax.tree.leaves, (flipped, wanted, honest)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-        others = np.arange(6) != 2
         np.testing.assert_allclose(a[others], c[others], atol=1e-5)
-    assert np.max(np.abs(found.mean - honest.mean)) > 1e-2
-
-
-def test_only_hostile_clients_send_something_else():
-    plain = toys.method(METHODS["fednova"])  # of a change, a number and n_i
-    scaled = attacked(plain, Attack("scale", lambda id: id == 2, 0.5))
-    found, honest = uploads(scaled), uploads(plain)
-    factor = np.where(np.arange(6) == 2, 5.0, 1.0)
-    for a, b in zip(*map(jax.tree.leaves, (found.change, honest.change)), strict=True):
-        wanted = b * factor.reshape(-1, *[1] * (b.ndim - 1))
-        np.testing.assert_allclose(a, wanted, rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(found[1:], honest[1:])
+    assert toys.gap(flipped.change, honest.change) > 1e-2
 
 
 # ---------------------------------------------------------------- breakdown
+
+KINDS = ("sign_flip", "scale", "noise", "nan")
 
 
 def sent_by_ten(kind):
@@ -127,31 +125,30 @@ def sent_by_ten(kind):
     change = partial(attacks.changed, Attack(kind, None, 30.0), key=jax.random.key(0))
     untrained = jax.tree.map(jnp.zeros_like, up[1:])
     changed = jax.vmap(change)(up, (up[0], *untrained))
-    hostile_K = np.arange(10) < 2
-    return jax.tree.map(
-        lambda a, b: jnp.where(hostile_K.reshape(-1, *[1] * (a.ndim - 1)), a, b),
-        changed,
-        up,
-    )
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[:2], b[2:]]), changed, up)
 
 
 def test_a_fifth_of_hostile_clients_moves_the_mean_far_and_robust_centres_little():
     networks = {"net": jnp.zeros((3, 4))}
     fedavg, fedproto = (toys.method(METHODS[m]) for m in ("fedavg", "fedproto"))
+    sent = {kind: jax.jit(sent_by_ten, static_argnums=0)(kind) for kind in KINDS}
 
-    def check(kind, centre):
-        protos, params, size = sent_by_ten(kind)
-        for method, state, up in (
-            (fedavg, networks, FedAvgUpload({"net": params}, size)),
-            (fedproto, FedProtoState(protos, ()), protos),
-        ):
-            used = robust(method, CENTRES[centre], SHARE) if centre else method
-            end = used.aggregation(None, state, up, jax.random.key(0))
-            away = np.max(np.abs(jax.tree.leaves(end)[0] - 1.0))
-            assert away < 0.8 if centre else not away < 3.0, (method.title, away)
+    def check(centre):
+        def ends(protos, params, size):
+            for method, state, up in (
+                (fedavg, networks, FedAvgUpload({"net": params}, size)),
+                (fedproto, FedProtoState(protos, ()), protos),
+            ):
+                used = robust(method, CENTRES[centre], SHARE) if centre else method
+                end = used.aggregation(None, state, up, jax.random.key(0))
+                yield jnp.max(jnp.abs(jax.tree.leaves(end)[0] - 1.0))
 
-    kinds = ("sign_flip", "scale", "noise", "nan")
-    check_every([*itertools.product(kinds, (None, *CENTRES))], check)
+        moved = jax.jit(lambda *up: [*ends(*up)])
+        for kind in KINDS:
+            for away in map(float, moved(*sent[kind])):
+                assert away < 0.8 if centre else not away < 3.0, (kind, away)
+
+    check_every([None, *CENTRES], check)
 
 
 @pytest.mark.long
@@ -167,14 +164,10 @@ def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("method", "kind"), [("fedavg", "alie"), ("fedproto", "noise")]
-)
-def test_records_of_nodes_that_attack_are_those_of_the_simulator(
-    method, kind, tmp_path
-):
-    fields = {"robust__aggregate": "clipped_mean", "attack__clients": "1"}
-    both(small(method, attack__kind=kind, **fields), tmp_path)
+def test_records_of_nodes_that_attack_are_those_of_the_simulator(tmp_path):
+    for method, kind in (("fedavg", "alie"), ("fedproto", "noise")):
+        fields = {"robust__aggregate": "clipped_mean", "attack__clients": "1"}
+        both(small(method, attack__kind=kind, **fields), tmp_path / method)
 
 
 # ---------------------------------------------------------------- configurations
@@ -211,25 +204,10 @@ def test_programs_of_default_runs_know_nothing_of_attacks_and_shares_are_argumen
     assert traced.traced_floats(a) != traced.traced_floats(b)
 
 
-WRONG = {
-    "attack.clients is '3,x'; it must be ids from 0 to": {"attack__clients": "3,x"},
-    "is '20'; it must be ids from 0 to 19": {"attack__clients": "20"},
-    "attack.share is 1.0; it must be at least 0": {"attack__share": 1.0},
-    "robust.share is 0.5; it must be at least 0": {"robust__share": 0.5},
-    "unknown attack.kind 'flip'": {"attack__kind": "flip"},
-}
-
-
 def test_what_cannot_be_is_named_before_training(tmp_path):
-    for message, fields in WRONG.items():
-        with refused(message):
-            config.check(configured(**fields))
     of_networks = configured("fedavg", attack__kind="prototype_roll")
     with refused("attack.kind is 'prototype_roll', but fedavg sends nothing that it"):
         jaxproto.run(of_networks, tmp_path / "a", Console(quiet=True))
     chosen = configured("refprotofl", robust__aggregate="krum", method__anchors="none")
     with refused("clients of this method choose the entries that they send"):
         jaxproto.run(chosen, tmp_path / "b", Console(quiet=True))
-    alone = configured(attack__kind="nan", attack__clients="0,1", data__clients=2)
-    with refused("all clients that are evaluated are hostile"):
-        build.check_experiment(build.experiment(alone, "cpu"))

@@ -60,6 +60,15 @@ NPZ = {  # name -> changed arrays, words of the message
         {"x_test": np.zeros((3, 4), np.float32), "y_test": WORDS[:3]},
         "labels are of two kinds",
     ),
+    "test_lengths": (
+        {"x_test": np.zeros((3, 4), np.float32), "y_test": np.arange(2)},
+        "x_test has 3 examples but y_test has 2. Save one",
+    ),
+    "test_empty": (
+        {"x_test": np.zeros((0, 4), np.float32), "y_test": np.zeros(0, int)},
+        "the test part is empty (x_test",
+    ),
+    "word_classes": ({"y_train": WORDS, "num_classes": 4}, "num_classes is 4, but the"),
     "domains": ({"domain_train": np.arange(3)}, "domain_train has shape (3,)"),
     "parts": ({"domain_train": np.zeros(30)}, "domain_train has type float64"),
 }

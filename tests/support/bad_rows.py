@@ -64,7 +64,7 @@ def of_types() -> list[Row]:
     return rows
 
 
-NAMES = [  # field, value, words
+NAMES = [  # field, value, words; tests/durability/test_inputs.py has places in it
     ("method.name", "protnorm", "unknown method 'protnorm'. Did you mean"),
     ("method.name", "fedavg", "--config=fedavg:spiral"),
     ("model.group", "resnet44", "unknown network or group 'resnet44'"),
@@ -111,7 +111,16 @@ NAMES = [  # field, value, words
     ("method.lma", "1", "unknown field of 'config.method': 'lma'"),
     ("rounds.x", "1", "'config.rounds' is a value and has no field 'x'"),
     ("data.aplha", "1", "unknown field of 'config.data': 'aplha'"),
+    ("model.group", "mlp,resnet4", "'resnet4' takes images"),
+    ("data.name", "mnist", "data.name=mnist: give it as a preset, such as "),
+    ("data.pool", "false", "'spiral' has no official test part"),
+    ("attack.kind", "flip", "unknown attack.kind 'flip'"),
+    ("attack.clients", "3,x", "attack.clients is '3,x'; it must be ids from 0 to"),
+    ("attack.clients", "999", "attack.clients is '999'; it must be ids from 0 to"),
 ]
+SEEDS = (LOCAL, "--sweep=seed=0,1")
+NANS = ("--config.attack.kind=nan", "--config.attack.clients=0,1")
+PARTS = (LOCAL, "--config.data.partition=pathological")
 WORDS = [  # after main.py, words of the message
     ((), "--config is missing: give one of comparison, cps_ppa_cpkd, "),
     (("--config",), "--config is missing"),
@@ -141,6 +150,12 @@ WORDS = [  # after main.py, words of the message
     (("--config=fedavg:code",), "unknown preset 'code'"),
     (("--config=local:\x1b[2J",), r"unknown preset '\x1b[2J'"),
     (("--config=comparison:tinyproto,book",), "unknown reading of tinyproto 'book'"),
+    (("--config=comparison:refprotofl,code",), "unknown reading of refprotofl 'code'"),
+    (("--config=comparison:fedavg,code",), "has one reading only: leave 'code' out"),
+    (("--config=comparison:fedproto,papr",), "Did you mean 'paper'"),
+    (("--config=sweeps/clients:fedtgp,fedproto",), "names 2 methods; sweep over each"),
+    (("--config=sweeps/clients:fedtpg",), "unknown preset 'fedtpg'. There are: ag_"),
+    (("--config=sweeps/client",), "Did you mean 'sweeps/clients.py'? With the pack"),
     (("--config=refprotofl", "--config.data.public_share=0"), "needs public examples"),
     (("--config=fedavg", "--config.model.group=digits"), "fedavg averages networks"),
     (("--config=protonorm", "--config.data.pixels=4096"), "a smaller data.pixels"),
@@ -153,9 +168,48 @@ WORDS = [  # after main.py, words of the message
     (("--config=fednova", "--config.optimizer.name=adam"), "optimizer.name is 'adam'"),
     (("--config=vhl:spiral", "--config.model.group=spiral_mlp"), "virtual images"),
     (("--config=tinyproto", "--config.method.s=65"), "65"),
+    (
+        ("--config=fedproto", *NANS, "--config.data.clients=2"),
+        "all clients that are evaluated are hostile",
+    ),
     ((LOCAL, "--sweep=seed=0:100000000"), "100,000,000 cells; give at most 10,000"),
     ((LOCAL, "--sweep=seed=0:200", "--sweep=rounds=1:300"), "59,800 cells"),
     ((LOCAL, "--sweep=seed=\u0663"), "seed is '\u0663' in the sweep"),
+    ((LOCAL, "--sweep=seed"), "the axis 'seed' has no values: FIELD=VALUES, such as"),
+    ((LOCAL, "--sweep=local.lma=1"), "'lma'"),
+    ((LOCAL, "--part=0/2"), "--part=0/2 is for a sweep: add its axes, such as --swe"),
+    ((LOCAL, "--cells_at_once=one"), "--cells_at_once=one is for a sweep: add its a"),
+    ((*SEEDS, "--part=x"), "--part=x is not a part; write K/N, such as"),
+    ((*SEEDS, "--part=-1/2"), "--part=-1/2 is not a part; write K/N"),
+    ((*SEEDS, "--part=2/2"), "parts of 2 are 0/2 to 1/2."),
+    ((*SEEDS, "--part=0/0"), "part 0/0 is none: write K/N"),
+    ((*SEEDS, "--cells_at_once=few"), "cells_at_once is 'few'; it is"),
+    ((*PARTS, "--config.data.classes_per_client=11"), "is 11, but only 6 classes"),
+    (
+        (*PARTS, "--config.data.classes_per_client=1", "--config.data.clients=3"),
+        "hold 3 classes, but 6 have examples",
+    ),
+    (
+        ("--config=local", "--config.data.clients=600", "--config.data.min_size=1"),
+        "gets 0 training and ",
+    ),
+    (
+        (LOCAL, "--config.data.name=tfds:mnist", "--config.data.data_dir=/no"),
+        "no prepared data set in /no",
+    ),
+    (("--config=local", "--config.model.group=spiral_mlp"), "takes inputs of shape"),
+    (
+        (LOCAL, "--config.optimizer.name=adam", "--config.optimizer.momentum=0.9"),
+        "optimizer.momentum is 0.9, but 'adam' takes none",
+    ),
+    (
+        (
+            "--config=local",
+            "--config.local.short=skip",
+            "--config.local.batch_size=999",
+        ),
+        "no client would train: local.batch_size is 999, but the largest",
+    ),
 ]
 WORKDIRS = [  # folder, words of the message
     ("{}/back\\slash", "back\\slash has \\ in its path"),

@@ -21,7 +21,7 @@ def small(method="fedavg", rounds=2, **changes):
     """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
     c = config.experiment(method, "digits")
     c.rounds, c.data.clients, c.eval_every, c.model.group = rounds, 3, 1, "mlp"
-    c.model.feat_dim = 8
+    c.model.feat_dim, c.local.batch_size = 8, 100
     c.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
     return c
 

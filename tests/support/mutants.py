@@ -1,10 +1,9 @@
 """Breaks the package in one place at a time and says which test notices.
 
-    python -m tests.support.mutants --seed=0 --count=10 --out=mutants.md
+    python -m tests.support.mutants --seed=0 --count=10
 
 Mutants are drawn from MUTANTS without replacement. Each is made in a copy of the last
-commit, in which pytest runs as in the README but ends at the first failure. `--names`
-takes some of them in place of drawing.
+commit, in which pytest runs as in the README but ends at the first failure.
 """
 
 import argparse
@@ -128,9 +127,9 @@ def broken(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.text, mutant.becomes)
 
 
-def first_failure(mutant: Mutant, base: Path) -> tuple[str, float]:
+def first_failure(mutant: Mutant) -> tuple[str, float]:
     """Runs pytest on a copy with the mutant: the test that fails first, and seconds."""
-    with tempfile.TemporaryDirectory(dir=base) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         clone = ["git", "clone", "-q", str(ROOT), folder]
         subprocess.run(clone, check=True)
         file = Path(folder) / "jaxproto" / mutant.file
@@ -155,21 +154,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=10)
-    parser.add_argument("--names", nargs="*", help="parts of names, not drawn")
-    parser.add_argument("--out", type=Path, help="Markdown table, row by row")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     args = parser.parse_args()
-    drawn = random.Random(args.seed).sample(MUTANTS, args.count)
-    if args.names:
-        drawn = [m for m in MUTANTS if any(name in m.name for name in args.names)]
-    for mutant in drawn:
-        test, seconds = first_failure(mutant, args.folder)
+    for mutant in random.Random(args.seed).sample(MUTANTS, args.count):
+        test, seconds = first_failure(mutant)
         row = f"| {mutant.name} | `{mutant.file}` | `{test}` | {seconds:.0f} |\n"
         sys.stdout.write(row)
         sys.stdout.flush()
-        if args.out:
-            with args.out.open("a") as f:
-                f.write(row)
 
 
 if __name__ == "__main__":

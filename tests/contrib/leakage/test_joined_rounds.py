@@ -31,13 +31,3 @@ def test_the_gained_example_is_found_if_the_network_hardly_moves(tmp_path):
     crafted = crafted_broadcast.with_crafted(next, 0)
     rolled = np.roll(next.down.mean, 1, axis=0)
     np.testing.assert_array_equal(crafted.down.mean, rolled)
-
-
-def test_methods_without_plain_prototypes_are_named(tmp_path):
-    fields = {"model__group": "mlp", "checkpoint_every": 1, "eval_every": 1}
-    runs.run(runs.small("tinyproto", "digits", **fields), tmp_path / "run")
-    made = leakage.run_attack(
-        "joined", leakage.AttackRequest([str(tmp_path / "run")], [0])
-    )
-    assert not made.rows
-    assert "tinyproto: sends no unscaled prototypes." in made.view.notes

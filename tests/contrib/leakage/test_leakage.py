@@ -26,7 +26,7 @@ from jaxproto.contrib.leakage import (
     scores,
 )
 from jaxproto.errors import UserError
-from jaxproto.types import Protos, Top
+from jaxproto.types import Protos
 
 pytestmark = pytest.mark.long
 SAVED = {"checkpoint_every": 1, "eval_every": 1, "model__group": "mlp"}
@@ -75,13 +75,10 @@ def test_labels_are_exact_for_a_linear_model_and_where_the_network_says_nothing(
     unknown = np.full((5, 5), 0.2)
     found = [label_inference.restore_labels(np.asarray(p), unknown, 1)[0] for p in push]
     np.testing.assert_array_equal(found, y)
-    # With equal probabilities the mean push is the counts less a constant.
     true = np.array([0, 0, 0, 2, 2, 4, 4, 4])
-    push = np.bincount(true, minlength=5) / 8 - 0.2
-    np.testing.assert_array_equal(
-        label_inference.restore_labels(push, unknown, 8), true
-    )
-    assert label_inference.label_accuracy(np.array([0, 1]), np.array([1, 1]), 3) == 0.5
+    push = np.bincount(true, minlength=5) / 8 - 0.2  # the counts less a constant
+    found = label_inference.restore_labels(push, unknown, 8)
+    np.testing.assert_array_equal(found, true)
 
 
 def test_labels_of_one_example_of_a_run_are_exact(averaged):
@@ -156,26 +153,18 @@ def test_the_image_of_a_prototype_of_one_example_is_found(averaged):
     assert better > scores.correlation(start, true) + 0.03
 
 
-def test_independent_scores_have_an_area_of_a_half_within_the_interval():
+def test_scores_of_members_and_images():
     rng, inside = np.random.default_rng(0), 0
     for _ in range(200):
         found = scores.auc(rng.normal(size=40), rng.normal(size=60))
         low, high = scores.auc_interval(found, 40, 60)
         inside += low <= 0.5 <= high
     assert 180 <= inside < 200  # 95%
-
-
-def test_rates_of_true_positives_are_those_of_a_threshold_that_few_others_pass():
     others = np.arange(1000.0)
     members = np.array([500.0, 988.5, 989.0, 989.5, 998.5, 999.0, 2000.0, -np.inf])
     assert scores.tpr(members, others, 0.01) == 4 / 8  # above 989; ten others pass
     assert scores.tpr(members, others, 0.001) == 3 / 8  # above 998; one other passes
-    assert scores.tpr(members, others[:100], 0.001) == 7 / 8  # none of few may pass
-    assert scores.tpr(np.zeros(3), np.zeros(5), 0.5) == 0.0
-
-
-def test_scores_of_images():
-    x = np.random.default_rng(0).uniform(-1, 1, (5, 8, 8, 1)).astype(np.float32)
+    x = rng.uniform(-1, 1, (5, 8, 8, 1)).astype(np.float32)
     assert scores.ssim(x, x) > 0.999 and scores.psnr(x, x) > 60
     assert scores.ssim(x, -x) < 0.1
     assert scores.psnr(x, x + 0.2 * np.sign(-x)) == pytest.approx(20, abs=0.01)
@@ -206,26 +195,6 @@ def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tin
     assert rows["precision"] == rows["recall"] == 1 and rows["count error"] is None
     assert length["source"] == "length"
     assert length["count error"] < 0.3 < length["error of equal counts"]
-
-
-def test_the_last_layer_says_which_classes_are_there(averaged):
-    next, made, has = averaged
-    (one,) = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
-    row = class_inference.score_classes(one, next.run.exp.counts.train[0])
-    assert row["precision"] == 1.0 and row["recall"] >= 0.4
-    assert row["count error"] < row["error of equal counts"]
-
-
-def test_noise_moves_values_by_its_share_and_nothing_else():
-    protos = Protos(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([1.0, 0.0]))
-    top = Top(jnp.arange(4.0), jnp.array([True, True, False, True]))
-    message = protos, top, jnp.int32(7)
-    moved = next_upload.add_noise(message, message, 0.5, jax.random.key(0))
-    assert (moved[0].mean[1] == 0).all() and moved[2] == 7
-    np.testing.assert_array_equal(moved[1].value, top.value)  # nothing is new in it
-    many, key = jnp.ones(10**4), jax.random.key(0)
-    noisy = next_upload._with_noise(3 * many, 2 * many, many > 0, 0.5, key)
-    assert float(jnp.std(noisy)) == pytest.approx(1.0, rel=0.05)
 
 
 def test_the_command_writes_tables_and_pictures(tinyproto, fedavg, tmp_path, capsys):
@@ -265,16 +234,10 @@ def test_what_cannot_be_is_one_line(fedavg):
     check_every(cases, check)
 
 
-def test_what_a_method_does_not_send_and_texts_without_images_are_said(
-    fedavg, averaged
-):
+def test_what_a_method_does_not_send_is_said(fedavg):
     made = leakage.run_attack("prototypes", leakage.AttackRequest([str(fedavg)], [0]))
     assert not made.rows
     assert "fedavg: sends no prototypes of its own data." in made.view.notes
-    exp = averaged[0].run.exp
-    flat = exp._replace(dataset=exp.dataset._replace(x=exp.dataset.x.reshape(-1, 64)))
-    with pytest.raises(UserError, match="no images"):
-        attacker.check_images(flat)
 
 
 # --------------------- under differential privacy, over seeds, with another body
@@ -298,20 +261,6 @@ def loud(tmp_path_factory):
     """The same of which nothing is left."""
     path = tmp_path_factory.mktemp("runs") / "loud"
     return run("fedproto", path, **PRIVATE, privacy__noise=1e4, privacy__clip=1e-3)
-
-
-@needs_accounting
-def test_rows_with_a_column_of_weights_are_read_as_means(quiet):
-    made = next_upload.upload(quiet[1], 0)
-    goal = prototype_inversion.prototype_target(made, sent(made))
-    own = made.stages.trained.memory
-    held = np.asarray(own.count) > 0
-    np.testing.assert_array_equal(goal.present, held)
-    np.testing.assert_allclose(goal.mean[held], own.mean[held], rtol=0.02, atol=0.02)
-    assert not goal.scaled
-    has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)
-    (rows,) = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
-    np.testing.assert_array_equal(rows.present, held)
 
 
 @needs_accounting
