@@ -65,6 +65,19 @@ def whole_batches_only(size: Array, batch_size: int) -> Array:
     return size // batch_size
 
 
+def at_most(most: int, batches_per_epoch: Callable) -> Callable:
+    """Limits the batches per epoch; 0 is no limit.
+
+    Args:
+      batches_per_epoch: `at_least_one_batch` or `whole_batches_only`.
+    """
+    if not most:
+        return batches_per_epoch
+    return lambda size, batch_size: jnp.minimum(
+        batches_per_epoch(size, batch_size), most
+    )
+
+
 def gather_examples(
     data: Data, pos_B: Array, mask_B: Array, key: Array | None = None
 ) -> Batch:

@@ -28,6 +28,7 @@ from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.kept_state import STATEFUL, KeptState
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation, Sampler
+from jaxproto.simulated_time import Timing, arrival
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 from jaxproto.uploads import (
     PreReport,
@@ -35,6 +36,7 @@ from jaxproto.uploads import (
     Uploads,
     all_finite,
     join_uploads,
+    mask_report,
     mask_upload,
     reduce_uploads,
     upload_and_summand,
@@ -71,6 +73,7 @@ class Parts(NamedTuple):
     local: LocalTraining
     sampler: Sampler
     dropout: float | Array  # probability that a trained update is lost
+    timing: Timing | None = None  # simulated seconds, if any
 
     def collecting(self) -> "Parts":
         """Returns the parts with a server that collects uploads instead of a sum."""
@@ -112,6 +115,7 @@ class RoundInputs(NamedTuple):
     participants: Participation  # by client id over all cohorts
     down: Tree  # the broadcast, as clients have it
     key: Array  # of the round; each client folds in its id
+    timing: Timing | None = None  # simulated seconds, if any
 
 
 SAMPLING, TRAINING, SERVER, FIRST = range(4)  # streams of a round's key
@@ -152,8 +156,9 @@ def one_round(
 
     def in_cohorts(step, server):
         down = broadcast(method, server, federation.formats).message
-        local, formats = parts.local.at_round(r), federation.formats
-        inputs = RoundInputs(method, local, formats, who, down, stream(TRAINING))
+        local, timing = parts.local.at_round(r), parts.timing
+        formats, key = federation.formats, stream(TRAINING)
+        inputs = RoundInputs(method, local, formats, who, down, key, timing)
         cohort_rows, x = zip(cohorts, rows, strict=True), federation.examples
         return [step(inputs, c, row.clients, x, row.shards) for c, row in cohort_rows]
 
@@ -218,32 +223,27 @@ def train_cohort(
       clients: Rows [R, ...]; unused rows have an id that no client has.
       shards: Training examples of each row.
     """
-    method, local, formats, who, down, key = inputs
+    method, local, formats, who, down, key, timing = inputs
     task = LocalTask(method, cohort.net, local, key, down, examples)
-    trains_R, reports_R = gather.participation_flags(who, clients.id)
+    trains_R = gather.participation_flags(who, clients.id).trains
 
     def end(session, client, shard):
         after, up, loss = finish_local_training(task, session, client, shard)
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
-        size = wire.scalars(up), wire.message_bytes(packed)
-        reports = gather.participation_flags(who, client.id).reports
-        up, total = upload_and_summand(method.aggregation, reports, packed)
-        return (cohort.kept_state.keep(after), up, loss, finite, *size), total
+        scalars, size = wire.scalars(up), wire.message_bytes(packed)
+        seconds, in_time = arrival(timing, after, down, size)
+        trains, reports = gather.participation_flags(who, client.id)
+        report = Report(client.id, loss, after.steps, finite, scalars, size, seconds)
+        report = mask_report(trains, reports & in_time, report)
+        up, total = upload_and_summand(method.aggregation, reports & in_time, packed)
+        return (cohort.kept_state.keep(after), up, report), total
 
     start, step = partial(begin_local_training, task), partial(local_step, task)
     run = cohort.mode.train(ClientStages(start, num_steps, step, end))
     begin = cohort.kept_state.restore(method, cohort.net, clients)
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
-    (after, up, loss_R, finite_R, scalars_R, bytes_R), total = run(begin, shards)
-    report = Report(
-        id=clients.id,
-        loss=loss_R,
-        steps=after.steps * trains_R,
-        finite=finite_R | ~trains_R,
-        scalars=scalars_R * reports_R,
-        bytes=bytes_R * reports_R,
-    )
+    (after, up, report), total = run(begin, shards)
     after = gather.where_rows(trains_R, after, clients)
     return after, Uploads(clients.id, up, total), report
 

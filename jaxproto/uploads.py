@@ -28,6 +28,7 @@ class Report(NamedTuple):
     finite: Array  # [R] loss, upload and parameters are finite numbers
     scalars: Array  # [R] of the upload
     bytes: Array  # [R] of the upload on the wire
+    seconds: Array  # [R] simulated, 0 without simulated time
 
 
 class PreReport(NamedTuple):
@@ -42,6 +43,17 @@ def all_finite(tree: Tree) -> Array:
     """Returns whether every floating-point leaf is finite."""
     ok = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]
     return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
+
+
+def mask_report(trains: Array, reports: Array, report: Report) -> Report:
+    """Returns the report of a client, with zeros for what it did not do or send."""
+    return report._replace(
+        steps=report.steps * trains,
+        finite=report.finite | ~trains,
+        scalars=report.scalars * reports,
+        bytes=report.bytes * reports,
+        seconds=report.seconds * trains,
+    )
 
 
 def mask_upload(reports: Array, up: Tree) -> Tree:

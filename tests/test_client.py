@@ -120,6 +120,8 @@ def test_whole_batches_per_epoch_and_what_is_done_below_one():
     for size, wrap, skip in ((0, 0, 0), (1, 1, 0), (3, 1, 0), (4, 1, 1), (11, 2, 2)):
         assert batches.at_least_one_batch(jnp.int32(size), 4) == wrap
         assert batches.whole_batches_only(jnp.int32(size), 4) == skip
+        limited = batches.at_most(1, batches.at_least_one_batch)
+        assert limited(jnp.int32(size), 4) == min(wrap, 1)
 
 
 @every([4, 11, 20])

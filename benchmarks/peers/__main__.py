@@ -1,26 +1,31 @@
-"""The same federated averaging in jaxproto, pfl-research, FedJAX and Flower.
+"""The same federations in jaxproto, pfl-research, FedJAX, Flower and HtFLlib.
 
     python -m benchmarks.peers --install           # environments, once
     python -m benchmarks.peers
     python -m benchmarks.peers --workload=logistic
+    python -m benchmarks.peers --workload=htfe8 --install --data=cifar100.npz
 
 All have the same images, clients, initial network, batch size and learning rate, and
 the same clients in every round. A client takes one epoch of SGD in whole batches of a
 fresh order. Contenders take turns, each in a process of its own for all rounds; the
 first round of a process does not count. Memory is the most that a process had resident
 at the end, and the sum of that over its descendants (Flower's workers).
+
+The workload `htfe8` is Local and FedProto on the eight networks of HtFLlib's group
+HtFE-img-8, in jaxproto and in HtFLlib, with the same partition.
 """
 
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from absl import flags
 
 from benchmarks import measure
 from benchmarks.measure import Timing
-from benchmarks.peers import environments, prepare, processes, shared
+from benchmarks.peers import environments, htfe8, prepare, processes, shared
 
 MODULES = {
     "ours": "benchmarks.peers.ours",
@@ -28,10 +33,15 @@ MODULES = {
     "fedjax": "benchmarks.peers.with_fedjax",
     "flower": "benchmarks.peers.with_flower",
 }
+HTFE8 = "htfe8"
+HTFE8_MODULES = {
+    "ours": "benchmarks.peers.htfe8",
+    "htfllib": "benchmarks.peers.with_htfllib",
+}
 FLAGS = measure.flag_values()
-NAMES = tuple(prepare.WORKLOADS)
+NAMES = (*prepare.WORKLOADS, HTFE8)
 flags.DEFINE_enum("workload", "cifar", NAMES, "what is trained", flag_values=FLAGS)
-flags.DEFINE_list("contenders", [*MODULES], "in this order", flag_values=FLAGS)
+flags.DEFINE_list("contenders", [], "in this order; all", flag_values=FLAGS)
 flags.DEFINE_integer("rounds", 10, "rounds of a process that count", flag_values=FLAGS)
 flags.DEFINE_integer("repeats", 2, "processes of each contender", flag_values=FLAGS)
 flags.DEFINE_float("limit", 3600, "seconds of a process", flag_values=FLAGS)
@@ -41,8 +51,12 @@ flags.DEFINE_string(
     "venvs", str(environments.DEFAULT), "folder of environments", flag_values=FLAGS
 )
 flags.DEFINE_string(
-    "torch", "torch>=2.6,<3", "what pip installs for pfl and Flower", flag_values=FLAGS
+    "torch", "torch>=2.6,<3", "what pip installs where it is needed", flag_values=FLAGS
 )
+flags.DEFINE_string(
+    "htfllib", environments.SOURCE, "repository of HtFLlib", flag_values=FLAGS
+)
+flags.DEFINE_list("methods", [*htfe8.RULES], "of the workload htfe8", flag_values=FLAGS)
 flags.DEFINE_string(
     "python", sys.executable, "interpreter of new environments", flag_values=FLAGS
 )
@@ -67,12 +81,18 @@ def fail(why: str):
     sys.exit(f"error: {why}")
 
 
+def modules(s: dict) -> dict[str, str]:
+    """Module of every contender of the workload."""
+    return HTFE8_MODULES if s["workload"] == HTFE8 else MODULES
+
+
 def check(s: dict):
     """Ends the program where a contender is unknown or has no environment."""
-    folder, names = Path(s["venvs"]), s["contenders"]
-    unknown = [name for name in names if name not in MODULES]
-    if unknown or not names:
-        fail(f"--contenders={','.join(names)}: they are {', '.join(MODULES)}.")
+    folder, names, known = Path(s["venvs"]), s["contenders"], modules(s)
+    if not {*names} <= {*known}:
+        fail(f"--contenders={','.join(names)}: they are {', '.join(known)}.")
+    if not {*s["methods"]} <= {*htfe8.RULES}:
+        fail(f"--methods={','.join(s['methods'])}: they are {', '.join(htfe8.RULES)}.")
     absent = environments.absent(folder, names)
     if absent and not s["install"]:
         fail(
@@ -82,7 +102,7 @@ def check(s: dict):
     for name in absent:
         print(f"{name}: installing in {folder}", flush=True)
         try:
-            environments.install(folder, name, s["torch"], s["python"])
+            environments.install(folder, name, s)
         except (subprocess.CalledProcessError, OSError) as e:
             fail(f"{name} cannot be installed ({e}); leave it out of --contenders.")
 
@@ -90,7 +110,7 @@ def check(s: dict):
 def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
     """All rounds of a contender in a process of its own."""
     interpreter = environments.python(Path(s["venvs"]), name)
-    program = [str(interpreter), "-m", MODULES[name], str(file)]
+    program = [str(interpreter), "-m", modules(s)[name], str(file)]
     cache = str(file.parent)  # of data sets
     try:
         return shared.read(processes.output(program, s["limit"], XDG_CACHE_HOME=cache))
@@ -99,7 +119,7 @@ def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
         raise
 
 
-def measured(s: dict, work: dict, file: Path) -> dict[str, dict]:
+def measured(s: dict, work: dict, file: Path, summary: Callable) -> dict[str, dict]:
     """Every contender, in turn."""
     runs: dict[str, list] = {name: [] for name in s["contenders"]}
     for i in range(s["repeats"]):
@@ -134,9 +154,51 @@ def row(name: str, r: dict, first: dict) -> list:
     return [name, *ends, ratio, r["images_per_second"], *memory, shown]
 
 
+def summary_by_round(work: dict, rows: list[tuple[list[float], dict]]) -> dict:
+    """Seconds and accuracies of a contender of the workload htfe8."""
+    del work
+    last = [entry for _, entry in rows]
+    lines = [line for entry in last for line in entry["rounds"][1:]]
+    times = {k: [line[k] for line in lines] for k in ("seconds", "evaluation")}
+    return {
+        **{name: Timing(seconds, []).record() for name, seconds in times.items()},
+        "peak_bytes": max(entry["peak_bytes"][0] for entry in last),
+        "accuracy": [[line["pooled"] for line in e["rounds"]] for e in last],
+        "versions": last[0]["versions"],
+    }
+
+
+def heterogeneous(s: dict):
+    """Measures the workload htfe8, method by method."""
+    work = {**htfe8.Workload()._asdict(), "data": s["data"], "venvs": s["venvs"]}
+    work |= {name: s[name] for name in work if s.get(name)}
+    work["rounds"], results, rows = s["rounds"] + 1, {}, []
+    for method in s["methods"]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "federation.npz"
+            given = {"path": str(file), "settings": {**work, "method": method}}
+            cache = {"XDG_CACHE_HOME": folder}
+            measure.fresh("benchmarks.peers.htfe8", "write", given, **cache)
+            results[method] = measured(s, work, file, summary_by_round)
+        for name, r in results[method].items():
+            times = [r[k]["median"] for k in ("seconds", "evaluation")]
+            ends = [accuracy[-1] for accuracy in r["accuracy"]]
+            memory = r["peak_bytes"] / 2**20
+            rows.append([method, name, *times, memory, sum(ends) / len(ends)])
+    columns = ("method", "contender", "round s", "evaluation s", "MiB", "accuracy")
+    title = f"{work['group']}: {work['clients']} clients, {work['images']} images"
+    tables = [measure.table(title, columns, rows)]
+    found = {"workload": {k: v for k, v in work.items() if k != "venvs"}}
+    measure.finish(f"peers-{HTFE8}", s, {**found, "methods": results}, tables)
+
+
 def main(argv):
     """Measures one workload."""
     s = measure.parse(FLAGS, argv, __doc__)
+    s["contenders"] = s["contenders"] or [*modules(s)]
+    if s["workload"] == HTFE8:
+        check(s)
+        return heterogeneous(s)
     work = settings_of(s)
     check(s)
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +210,7 @@ def main(argv):
         given = {"path": str(file), "settings": work}
         cache = {"XDG_CACHE_HOME": folder}
         measure.fresh("benchmarks.peers.prepare", "complete", given, **cache)
-        results = measured(s, work, file)
+        results = measured(s, work, file, summary)
     first = s["contenders"][0]
     columns = ("contender", "round s", "min", "max", f"x {first}")
     columns = (*columns, "images/s", "MiB", "MiB of all", "accuracy")

@@ -45,14 +45,16 @@ WORKLOADS = {
 }
 
 
-def made_up(total: int, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Images of ten classes, the same at every call: a class mean and noise."""
+def made_up(
+    total: int, shape: Sequence[int], classes: int = CLASSES
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images of some classes, the same at every call: a class mean and noise."""
     rng = np.random.default_rng(0)
     height, width, channels = shape
-    small = (CLASSES, -(-height // BLOCK), -(-width // BLOCK), channels)
+    small = (classes, -(-height // BLOCK), -(-width // BLOCK), channels)
     mean = rng.standard_normal(small).repeat(BLOCK, 1).repeat(BLOCK, 2)
     mean = 127.5 + SPREAD * mean[:, :height, :width].astype(np.float32)
-    y = rng.permutation(np.arange(total) % CLASSES).astype(np.int32)
+    y = rng.permutation(np.arange(total) % classes).astype(np.int32)
     x = np.empty((total, *shape), np.uint8)
     for i in range(0, total, CHUNK):
         here = y[i : i + CHUNK]

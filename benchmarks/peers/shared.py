@@ -76,10 +76,12 @@ def finish(accuracy: float, packages: Iterable[str]):
 def read(text: str) -> tuple[list[float], dict]:
     """Seconds of all rounds, and the last line, of what a contender printed.
 
+    The last line has the lines of the rounds, as `rounds`.
+
     Raises:
       ValueError: there is no last line.
     """
-    seconds, last = [], None
+    rounds, last = [], None
     for line in text.splitlines():
         try:
             entry = json.loads(line)
@@ -88,12 +90,12 @@ def read(text: str) -> tuple[list[float], dict]:
         if not isinstance(entry, dict):
             continue
         if "seconds" in entry:
-            seconds.append(entry["seconds"])
+            rounds.append(entry)
         elif "accuracy" in entry:
             last = entry
     if last is None:
         raise ValueError("printed no accuracy at its end.")
-    return seconds, last
+    return [entry["seconds"] for entry in rounds], last | {"rounds": rounds}
 
 
 def peaks() -> list[int]:

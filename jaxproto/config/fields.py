@@ -93,6 +93,7 @@ NETWORKS = Names(models.GROUPS, models.NETS, only=False)
 AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)
 STORES = Names(["auto", "none", "device", "host", "disk"])
 ALL_OR_NUMBER = Names(["all", "a number"], only=False)
+DEVICES = Names([OFF, "lognormal", "file:PATH"], only=False)
 METRIC_NAMES = Names(METRICS, ["several joined by commas"], only=False)
 
 # One row per field: path, default, meaning, allowed values, use by compiled programs,
@@ -134,6 +135,7 @@ FIELDS = {
     "method.name": Field("local", "federated learning method", Names(METHODS)),
     "local.epochs": Field(1, "passes over a client's data per round", EPOCHS),  # N 5.1
     "local.batch_size": Field(32, "examples per step", COUNT),  # N 5.1
+    "local.max_batches": Field(0, "maximum number of batches of a pass, the first of its order; 0: all", or_zero("all")),
     "local.order": Field("shuffled", "order of the examples in each epoch", Names(registries.ORDERS)),  # docs/decisions.md#batches
     "local.short": Field("wrap", "treatment of clients with fewer examples than one batch", Names(registries.SHORT_CLIENT_POLICIES)),
     "local.optimizer_state": Field("restart", "optimiser state at the start of each round", Names(registries.OPTIMIZER_STATES)),
@@ -156,6 +158,12 @@ FIELDS = {
     "participation.cyclic_groups": Field(4, "number of groups of law=cyclic", COUNT),
     "participation.circular_groups": Field(10, "number of groups of law=circular", COUNT),
     "participation.dropout": Field(0.0, "probability that a trained update is lost", BELOW_ONE, TRACED),
+    "time.devices": Field("off", "simulated time: devices of the clients, drawn by data.seed or in a CSV file", DEVICES),
+    "time.speed": Field(10.0, "median speed of a device in GFLOP/s (lognormal)", POSITIVE),
+    "time.bandwidth": Field(10.0, "median bandwidth of a device in Mbit/s, in either direction (lognormal)", POSITIVE),
+    "time.sigma": Field(1.0, "standard deviation of the logarithms of speeds and of bandwidths (lognormal)", NON_NEGATIVE),
+    "time.by_network": Field(False, "faster devices have networks with more work per step"),
+    "time.deadline": Field(0.0, "simulated seconds of a round after which an upload does not count; 0: none", NON_NEGATIVE, TRACED),
     "privacy.unit": Field("off", "unit of protection of differential privacy: a client or an example", Names(UNITS)),
     "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
     "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),

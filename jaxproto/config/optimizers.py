@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import optax
 
+from jaxproto import batches
 from jaxproto.client import LocalTraining, constant_schedule
 from jaxproto.config import registries
 from jaxproto.errors import UserError, choose_from
@@ -25,12 +26,13 @@ def build_local_training(config) -> LocalTraining:
         section, _, key = path.partition(".")
         return options[choose_from(path, config[section][key], options)]
 
+    short = choose("local.short", registries.SHORT_CLIENT_POLICIES)
     return LocalTraining(
         opt=build_optimizer(config.optimizer),
         epochs=config.local.epochs,
         batch_size=config.local.batch_size,
         order=choose("local.order", registries.ORDERS),
-        steps_per_epoch=choose("local.short", registries.SHORT_CLIENT_POLICIES),
+        steps_per_epoch=batches.at_most(config.local.max_batches, short),
         init_opt_state=choose("local.optimizer_state", registries.OPTIMIZER_STATES),
         schedule=build_schedule(config.optimizer, config.rounds),
         init_key=choose("model.init", registries.INIT_KEYS),

@@ -22,7 +22,7 @@ from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from, is_external
-from jaxproto.experiment import data, memory, statelessness
+from jaxproto.experiment import data, memory, simulated_devices, statelessness
 from jaxproto.experiment.cohorts import (
     CohortPlan,
     ExecutionChoices,
@@ -45,6 +45,8 @@ from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import NETWORKS
 from jaxproto.metrics import Metric, metrics_by_name
+from jaxproto.models.ops import Ops, ops
+from jaxproto.simulated_time import Timing
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
 
@@ -62,8 +64,9 @@ class Experiment(NamedTuple):
     local: LocalTraining
     sampler: participation.Sampler
     dropout: float | Array  # probability that a trained update is lost
+    timing: Timing | None  # simulated seconds, if any
     floats: Floats  # arguments of the compiled programs
-    parts: Callable[[Floats], Parts]  # builds the four above with other floats
+    parts: Callable[[Floats], Parts]  # builds the five above with other floats
     cohorts: tuple[CohortPlan, ...]
     metrics: tuple[Metric, ...]  # of every evaluation
     dataset: Dataset
@@ -134,12 +137,19 @@ def experiment(
         dataset=dataset,
         metrics=metrics,
     )
+    # for counts that are equal on all platforms
+    plain = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
+    plain_parts = partial(build_parts, config, spec, num_examples, plain)
+    floats = traced_floats(config) | simulated_devices.floats_of(
+        config, cohorts, plain_parts, plain, spec, dataset
+    )
+    built = built._replace(timing=simulated_devices.timing_of(config, floats))
     size = memory.client_state_bytes(cohorts, method, local, spec)
     store = choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,
         **built._asdict(),
-        floats=traced_floats(config),
+        floats=floats,
         parts=parts,
         cohorts=cohorts,
         metrics=metrics,
@@ -210,6 +220,7 @@ def build_parts(
             local=privacy.private_local_training(config, build_local_training(config)),
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
+            timing=simulated_devices.timing_of(config, values),
         )
         return parts.collecting() if config.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
@@ -280,14 +291,22 @@ def build_method(
 
 
 def network_factory(
-    dataset: Dataset, spec: Spec, compute_dtype: str = "float32"
+    dataset: Dataset,
+    spec: Spec,
+    compute_dtype: str = "float32",
+    forms: Ops | None = None,
 ) -> Callable[[str], Net]:
-    """Returns the function name -> network for the inputs of a data set."""
+    """Returns the function name -> network for the inputs of a data set.
+
+    Args:
+      forms: Forms of the operations; None is those of the platform.
+    """
     return partial(
         models.build,
         input_shape=tuple(dataset.x.shape[1:]),
         num_classes=spec.num_classes,
         feat_dim=spec.feat_dim,
+        ops=forms,
         compute_dtype=compute_dtype,
         vocab_size=len(dataset.tokens) or None,
     )

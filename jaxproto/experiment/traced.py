@@ -34,15 +34,17 @@ def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     }
 
 
+TIME = ("speed", "bandwidth", "sigma", "by_network", "deadline")
 UNUSED_IF_OFF = {  # field that is "off" -> fields without effect then
     "privacy.unit": {"privacy.clip", "privacy.noise"},
     "attack.kind": {"attack.share", "attack.strength", "attack.clients"},
     "robust.aggregate": {"robust.share"},
+    "time.devices": {f"time.{key}" for key in TIME},
 }
 
 
 def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
-    """Returns the fields without effect where privacy, attack or robustness is off."""
+    """Returns the fields without effect where the field that needs them is off."""
     values = flatten(config)
     off = [path for path in UNUSED_IF_OFF if values[path] == OFF]
     return {unused for path in off for unused in UNUSED_IF_OFF[path]}

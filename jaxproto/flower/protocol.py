@@ -16,12 +16,14 @@ import ml_collections
 
 from jaxproto import wire
 from jaxproto.client import receive
+from jaxproto.errors import UserError
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import two_examples
 from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
 from jaxproto.method import no_pre_upload
+from jaxproto.privacy import OFF
 from jaxproto.storage import records, workdir
 from jaxproto.types import Data, Tree
 from jaxproto.wire import codec
@@ -35,8 +37,16 @@ def experiment(
     Args:
       path: Folder of the server, which holds the vocabulary of a run on texts.
       data: Data; None loads the data set that the configuration names.
+
+    Raises:
+      UserError: the experiment is invalid, or its time is simulated.
     """
     tokens = None if path is None else workdir.tokens(path)
+    if config.time.devices != OFF:
+        raise UserError(
+            f"time.devices is {config.time.devices!r}, but nodes are devices of their "
+            f"own, whose seconds are measured; set it to {OFF}."
+        )
     exp = build.experiment(config, jax.default_backend(), tokens, given=data)
     build.check_experiment(exp)
     return exp

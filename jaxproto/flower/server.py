@@ -91,7 +91,7 @@ class Server(Engine):
     def initial_state(self, rounds_between: int) -> State:
         """Returns the state before the first round, with the ids of the clients."""
         state = programs.init(self.exp, self.seed, self.run)
-        watched = rounds.empty_history(self.run, state.server, rounds_between)
+        watched = rounds.empty_history(self.exp, self.run, state.server, rounds_between)
         return state._replace(watched=watched)
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:

@@ -121,6 +121,7 @@ def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
         for name, array in arrays.items():
             array[i] = getattr(update, name)
     arrays |= {"id": np.arange(clients), "finite": np.ones(clients, bool)}
+    arrays["seconds"] = np.zeros(clients)
     return Report(**arrays)
 
 

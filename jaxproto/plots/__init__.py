@@ -15,7 +15,11 @@ from jaxproto.plots.class_geometry import (
     prototype_angles,
 )
 from jaxproto.plots.curve_bands import Band, band, bands, communication_cost
-from jaxproto.plots.curves import accuracy_against_bytes, accuracy_over_rounds
+from jaxproto.plots.curves import (
+    accuracy_against_bytes,
+    accuracy_against_seconds,
+    accuracy_over_rounds,
+)
 from jaxproto.plots.heatmaps import (
     confusion_matrices,
     frobenius,
@@ -45,6 +49,7 @@ __all__ = [
     "FeaturePlane",
     "PrototypePlane",
     "accuracy_against_bytes",
+    "accuracy_against_seconds",
     "accuracy_over_rounds",
     "alignment_trace",
     "angles",

@@ -1,6 +1,6 @@
-"""Curves of accuracy over rounds and against bytes."""
+"""Curves of accuracy over rounds, against bytes and against simulated seconds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,11 @@ from jaxproto.errors import UserError, choose_from
 from jaxproto.plots import layout
 from jaxproto.plots.curve_bands import Band, around, bands
 from jaxproto.plots.style import COLOURS, new_figure
+from jaxproto.simulated_time import ELAPSED
 
+Runs = Mapping[str, Sequence[Sequence[Mapping]]]  # name -> records of each seed
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
+SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
 MIN_SPACING = 20  # factor between the bytes of runs from which the scale is logarithmic
 
 
@@ -34,11 +37,7 @@ def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str
         layout.legend(figure, list(shown.values()), list(shown))
 
 
-def accuracy_against_bytes(
-    path: str | Path,
-    runs: Mapping[str, Sequence[Sequence[Mapping]]],
-    rule: str | None = None,
-):
+def accuracy_against_bytes(path: str | Path, runs: Runs, rule: str | None = None):
     """Draws pooled accuracy against the bytes sent so far, up and down.
 
     One run has a panel with a line per rule. Several have a panel per rule with a line
@@ -54,24 +53,40 @@ def accuracy_against_bytes(
     Raises:
       UserError: a run has no records, or none with bytes; no run has the rule.
     """
-    panels = curves(runs, rule)
+    _accuracy_against(path, curves(runs, rule, _sent), "sent so far, both ways", UNITS)
+
+
+def accuracy_against_seconds(path: str | Path, runs: Runs, rule: str | None = None):
+    """Draws pooled accuracy against simulated time, as `accuracy_against_bytes`.
+
+    Raises:
+      UserError: a run has no records, or none with simulated seconds.
+    """
+    _accuracy_against(path, curves(runs, rule, _elapsed), "simulated time", SECONDS)
+
+
+def _accuracy_against(
+    path: str | Path,
+    panels: Mapping[str, list[Band]],
+    what: str,
+    units: Mapping[str, float],
+):
+    """Draws panels with x in the largest unit that the longest run reaches."""
     ends = [b.x[-1] for rows in panels.values() for b in rows if len(b.x)]
-    unit, size = next(u for u in UNITS.items() if max(ends, default=1) >= u[1])
+    reached = {k: size for k, size in units.items() if max(ends, default=1) >= size}
+    unit, size = next(iter(reached.items()), (*units.items(),)[-1])
     shown = {
-        title if len(runs) == 1 else f"rule {title}": [
-            b._replace(x=[x / size for x in b.x]) for b in rows
-        ]
+        title: [b._replace(x=[x / size for x in b.x]) for b in rows]
         for title, rows in panels.items()
     }
     log = bool(ends) and max(ends) > MIN_SPACING * min(ends)
-    xlabel = f"sent so far, both ways ({unit})"
-    bands(path, shown, xlabel, "test accuracy (%)", log=log)
+    bands(path, shown, f"{what} ({unit})", "test accuracy (%)", log=log)
 
 
 def curves(
-    runs: Mapping[str, Sequence[Sequence[Mapping]]], rule: str | None = None
+    runs: Runs, rule: str | None, so_far: Callable[[Mapping], float]
 ) -> dict[str, list[Band]]:
-    """Returns the panels of `accuracy_against_bytes`, with x in bytes."""
+    """Returns the panels of accuracy against a number of each record."""
     for name, seeds in runs.items():
         for records in seeds:
             evaluated(name, records)
@@ -81,12 +96,13 @@ def curves(
     panels: dict[str, list[Band]] = {}
     for name, seeds in runs.items():
         common = shared_rounds(seeds)
-        sent = np.mean([[_sent(r) for r in rows] for rows in common], 0)
+        at = np.mean([[so_far(r) for r in rows] for rows in common], 0)
         for kind in (k for k in rules if k in last[name]):
-            panel, label = (name, kind) if len(runs) == 1 else (kind, name)
+            alone = len(runs) == 1
+            panel, label = (name, kind) if alone else (f"rule {kind}", name)
             spread = around([_series(rows, kind, "pooled") for rows in common])
-            line = Band(label, sent, *spread)
-            line = line if sent[-1] > 0 else _silent(line)
+            line = Band(label, at, *spread)
+            line = line if at[-1] > 0 else _silent(line)
             panels.setdefault(panel, []).append(line)
     return panels
 
@@ -116,6 +132,16 @@ def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
 
 def _sent(record) -> float:
     return float(sum(record["bytes_total"].values()))
+
+
+def _elapsed(record) -> float:
+    history = record.get("every_round", {}).get(ELAPSED)
+    if not history:
+        raise UserError(
+            f"the record of round {record['round']} has no simulated seconds. Leave "
+            "its run out, or run it again with time.devices."
+        )
+    return history[-1]
 
 
 def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:

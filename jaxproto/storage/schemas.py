@@ -36,7 +36,7 @@ SUMMARY: Schema = {
     "bytes_total?": (NUMBERS, type(None)),
     **dict.fromkeys(("seconds_per_round?", "compile_seconds?"), NUMBER),
     **dict.fromkeys(("scalars_per_round?", "bytes_per_round?"), NUMBERS),
-    "peak_memory_bytes?": NUMBERS,
+    **dict.fromkeys(("peak_memory_bytes?", "simulated_seconds?"), NUMBERS),
 }
 
 

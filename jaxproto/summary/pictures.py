@@ -83,6 +83,8 @@ def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
         return drawn
     drawn["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records, name)
     drawn["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: [records]})
+    if exp.timing:
+        drawn["time"] = lambda to: plots.accuracy_against_seconds(to, {name: [records]})
     at, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
         line = plots.band(name, at, np.array([values]))

@@ -13,6 +13,7 @@ from jaxproto.data.partitions.from_file import partition_lines
 from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
+from jaxproto.simulated_time import ELAPSED
 from jaxproto.storage.records import (
     peak_memory_bytes,
     rule_summary,
@@ -182,6 +183,7 @@ def run_summary(
             "down": _mean(records, "bytes_down"),
         },
         "bytes_total": records[-1]["bytes_total"] if records else None,
+        **_simulated_seconds(records),
         "smallest_angle": records[-1].get("smallest_angle") if records else None,
         "seconds_per_round": float(np.median(warm)) if warm else None,
         "compile_seconds": compiled.seconds,
@@ -194,6 +196,15 @@ def run_summary(
         "peak_memory_bytes": peak_memory_bytes(),
         "versions": versions(),
     }
+
+
+def _simulated_seconds(records: Sequence[Mapping]) -> dict[str, dict]:
+    """Returns the simulated seconds of a run and of a round, if time is simulated."""
+    history = records[-1].get("every_round", {}).get(ELAPSED) if records else None
+    if not history:
+        return {}
+    total, rounds = history[-1], records[-1]["round"]
+    return {ELAPSED: {"total": total, "per_round": total / rounds}}
 
 
 def _mean(records, key):

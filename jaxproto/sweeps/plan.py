@@ -173,7 +173,8 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
     """Returns the experiment of a cell, from that of another cell of its group."""
     values = traced.traced_floats(cell.config)
     floats = {path: flatten(cell.config)[path] for path in values}
-    made = exp._replace(floats=values, **exp.parts(floats)._asdict())
+    parts = exp.parts({**exp.floats, **floats})
+    made = exp._replace(floats={**exp.floats, **values}, **parts._asdict())
     _check_rows(made)
     return made
 

@@ -198,10 +198,17 @@ def build_programs(exp: Experiment) -> Programs:
         return federation.draw_participants(parts, num_clients, key, server, r)
 
     def inputs(floats, arguments):
-        (method, local, *_), ((r, key), who, down) = exp.parts(floats), arguments
+        parts, ((r, key), who, down) = exp.parts(floats), arguments
         key = jax.random.fold_in(key, federation.TRAINING)
-        local = local.at_round(r)
-        return federation.RoundInputs(method, local, exp.formats, who, down, key)
+        return federation.RoundInputs(
+            parts.method,
+            parts.local.at_round(r),
+            exp.formats,
+            who,
+            down,
+            key,
+            parts.timing,
+        )
 
     def in_cohort(step, cohort):
         return lambda floats, arguments, *rows: step(

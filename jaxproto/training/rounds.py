@@ -14,6 +14,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Broadcast, Model
 from jaxproto.method import Method
 from jaxproto.participation import Participation
+from jaxproto.simulated_time import ELAPSED
 from jaxproto.training import programs
 from jaxproto.training.client_store import Calls, ClientStore
 from jaxproto.training.programs import Programs, RoundArguments, RoundContext, State
@@ -147,13 +148,30 @@ def finish_round(
     check_finite(exp, r, outputs.reports)
     summary = summarize_round(exp, outputs)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
-    watched = record_history(r, outputs.diagnostics, counts.watched)
+    now = {**outputs.diagnostics, ELAPSED: elapsed(r, outputs.reports, counts.watched)}
+    watched = record_history(r, now, counts.watched)
     return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
 
 
-def empty_history(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarray]:
+def empty_history(
+    exp: Experiment, compiled: Programs, server: Tree, most: int
+) -> dict[str, np.ndarray]:
     """Returns arrays of nan for the diagnostics of `most` rounds."""
-    return {name: np.full(most, np.nan) for name in compiled.diagnostics(server)}
+    timed = [ELAPSED] if exp.timing else []
+    names = [*compiled.diagnostics(server), *timed]
+    return {name: np.full(most, np.nan) for name in names}
+
+
+def elapsed(r: int, reports: Sequence[Report], watched: Tree) -> float:
+    """Returns the simulated seconds from the start of the run to the end of round `r`.
+
+    Args:
+      r: Number of the round, from 0.
+      watched: Diagnostics until the round before.
+    """
+    so_far = dict(watched).get(ELAPSED, [0.0])
+    before = float(so_far[(r - 1) % len(so_far)]) if r else 0.0
+    return before + max(float(np.max(p.seconds)) for p in reports)
 
 
 def record_history(r: int, now: Mapping, watched: Tree) -> Tree:

@@ -211,5 +211,5 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
         privacy=privacy_ledger.privacy_ledger(config, exp),
     )
     state = programs.init(exp, config.seed, compiled)
-    watched = empty_history(compiled, state.server, config.eval_every)
+    watched = empty_history(exp, compiled, state.server, config.eval_every)
     return started, *resume(started, state._replace(watched=watched), due)

@@ -1,6 +1,7 @@
 """Federated averaging beside other frameworks, as far as it needs none of them."""
 
 import importlib
+import itertools
 import json
 from unittest import mock
 
@@ -9,7 +10,13 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import jax_side, ours, prepare, shared
+from benchmarks.peers import (
+    htfe8,
+    jax_side,
+    ours,
+    prepare,
+    shared,
+)
 from jaxproto import models
 
 pytestmark = pytest.mark.long
@@ -98,9 +105,46 @@ def test_one_contender_is_measured_and_written(tmp_path):
     assert record["results"]["workload"]["clients"] == 6
 
 
+@pytest.fixture
+def different_networks(tmp_path):
+    """The file of three clients of the workload htfe8, but with small networks."""
+    work = htfe8.Workload("mlp,cnn4", classes=10, clients=3, images=300, feat_dim=16)
+    path = tmp_path / "federation.npz"
+    more = {"method": "fedproto", "rounds": 2, "data": "", "venvs": ""}
+    htfe8.write(str(path), {**work._asdict(), **more})
+    return path
+
+
+def test_ours_says_the_accuracy_of_every_round(different_networks, capsys):
+    htfe8.main(str(different_networks))
+    seconds, last = shared.read(capsys.readouterr().out)
+    assert len(seconds) == 2 and min(seconds) > 0
+    assert [line["round"] for line in last["rounds"]] == [1, 2]
+    assert last["accuracy"] == last["rounds"][-1]["pooled"] > 0
+
+
+def test_htfllib_reads_our_partition(different_networks, tmp_path):
+    pytest.importorskip("torch")
+    theirs = importlib.import_module("benchmarks.peers.with_htfllib")
+    theirs.write_clients(str(different_networks), tmp_path / "data")
+    every = 0
+    clients = htfe8.clients_file(str(different_networks))
+    with np.load(different_networks) as images, np.load(clients) as f:
+        for part, k in itertools.product(("train", "test"), range(3)):
+            file = tmp_path / "data" / part / f"{k}.npz"
+            data = np.load(file, allow_pickle=True)["data"].tolist()
+            rows = f[f"{part}_{k}"]
+            assert np.array_equal(data["y"], images["y_train"][rows])
+            assert data["x"].shape == (len(rows), 3, 32, 32)
+            assert -1 <= data["x"].min() < data["x"].max() <= 1
+            every += len(rows)
+    assert every == 300
+
+
 def test_what_cannot_run_ends_in_words(tmp_path):
     for flag, why in {
         "--contenders=tff": "they are ours, pfl, fedjax, flower",
+        "--methods=fedavg": "they are local, fedproto",
         "--contenders=ours,pfl": r"pfl: no environment in .* --install",
         "--cohort=7": "--cohort=7 of --clients=6",
         "--images=9": "a whole batch",

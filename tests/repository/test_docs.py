@@ -117,6 +117,7 @@ def kinds(method):
     c.method.update(config.method_fields(method))
     c.privacy.unit = "client"
     c.attack.kind, c.robust.aggregate = "scale", "median"
+    c.time.devices = "lognormal"
     for path, value in config.flatten(c).items():
         if type(value) is float and path not in fields.fields_where(
             program=fields.UNUSED

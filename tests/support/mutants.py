@@ -66,6 +66,12 @@ MUTANTS = (
     Mutant("fixed parts train", "client.py", "where(on, a, 0.0)", "where(on, a, a)"),
     Mutant("who sits out trains", "federation.py", "trains_R, sh", "True, sh"),
     Mutant("counts of strangers", "flower/accept.py", "count) > most_C", "count) < 0"),
+    Mutant(
+        "late uploads arrive",
+        "federation.py",
+        "reports & in_time, packed",
+        "reports, packed",
+    ),
     Mutant("lost uploads arrive", "uploads.py", "(reports, a, ", "(True, a, "),
     Mutant(
         "dropouts stop training too",

@@ -23,11 +23,18 @@ from jaxproto.summary import pictures
 
 def accuracy_against_bytes(args):
     """Draws accuracy against bytes sent; mean, least and largest over seeds."""
-    runs = {
-        name: [r.evaluations() for r in group.runs]
-        for name, group in arguments.group_seeds(args.workdirs).items()
-    }
-    plots.accuracy_against_bytes(args.out, runs, args.rule)
+    plots.accuracy_against_bytes(args.out, _evaluations(args), args.rule)
+
+
+def accuracy_against_seconds(args):
+    """Draws accuracy against simulated time; mean, least and largest over seeds."""
+    plots.accuracy_against_seconds(args.out, _evaluations(args), args.rule)
+
+
+def _evaluations(args) -> dict[str, list]:
+    """Returns the records of every seed by the name of their runs."""
+    groups = arguments.group_seeds(args.workdirs)
+    return {k: [r.evaluations() for r in group.runs] for k, group in groups.items()}
 
 
 def accuracy(args):

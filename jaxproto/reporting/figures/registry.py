@@ -70,6 +70,7 @@ _r, _c, _b = from_records, from_checkpoints, class_geometry
 FIGURES = {
     "accuracy": Figure(_r.accuracy, "some", ACCURACY),
     "bytes": Figure(_r.accuracy_against_bytes, "some", ("rule",)),
+    "time": Figure(_r.accuracy_against_seconds, "some", ("rule",)),
     "until": Figure(rounds_to_target.rounds_to_target, "some", (*ACCURACY, "target")),
     "accuracy_against_field": Figure(
         _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")

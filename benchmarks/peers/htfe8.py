@@ -1,0 +1,103 @@
+"""Clients with different networks, as HtFLlib has them: the file, and jaxproto's side.
+
+    python -m benchmarks.peers.htfe8 FILE
+
+jaxproto divides the images; its clients follow the reading `code`, which is HtFLlib's.
+Both sides draw initial networks of their own.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from benchmarks import synthetic
+from benchmarks.peers import prepare, shared
+from jaxproto import config as config_
+from jaxproto.experiment import build
+from jaxproto.training import evaluation, rounds
+
+RULES = {"local": "head", "fedproto": "global"}  # method -> rule that HtFLlib evaluates
+
+
+class Workload(NamedTuple):
+    """A federation and how it trains; HtFLlib's experiment on CIFAR-100."""
+
+    group: str = "HtFE-img-8"  # client i has network i mod 8
+    shape: tuple[int, int, int] = (32, 32, 3)
+    classes: int = 100
+    clients: int = 20
+    images: int = 60_000  # of all clients, three quarters to train on
+    alpha: float = 0.1
+    batch_size: int = 10
+    learning_rate: float = 0.01
+    feat_dim: int = 512
+    lam: float = 10.0  # of FedProto
+
+
+def config(path: str, s: dict) -> ml_collections.ConfigDict:
+    """A method on the images of a file, with HtFLlib's settings."""
+    made = config_.experiment(s["method"], "cifar100,code")
+    made.update_from_flattened_dict(
+        {
+            "data.name": f"npz:{path}",
+            "data.clients": s["clients"],
+            "data.partition": "dirichlet",
+            "data.alpha": s["alpha"],
+            "data.min_size": 2 * s["batch_size"],
+            "model.group": s["group"],
+            "model.feat_dim": s["feat_dim"],
+            "local.batch_size": s["batch_size"],
+            "optimizer.learning_rate": s["learning_rate"],
+            **({"method.lam": s["lam"]} if "lam" in made.method else {}),
+        }
+    )
+    config_.check(made)
+    return made
+
+
+def write(path: str, settings: dict):
+    """Writes the images, and the rows of every client that jaxproto draws."""
+    s, total = settings, settings["images"]
+    if s["data"]:
+        x, y = prepare.given(s["data"], total, s["shape"])
+    else:
+        x, y = prepare.made_up(total, s["shape"], s["classes"])
+    np.savez(path, x_train=x, y_train=y, num_classes=s["classes"])
+    parts = build.experiment(config(path, s), jax.default_backend()).partition
+    rows = {f"train_{k}": rows for k, rows in enumerate(parts.train)}
+    rows |= {f"test_{k}": rows for k, rows in enumerate(parts.test)}
+    np.savez(clients_file(path), **rows, settings=json.dumps(s))
+
+
+def clients_file(path: str) -> Path:
+    """The file with the rows of the clients and the settings, beside the images."""
+    return Path(path).with_name("clients.npz")
+
+
+def main(path: str):
+    """All rounds; compilation comes before them."""
+    with np.load(clients_file(path)) as f:
+        s = json.loads(str(f["settings"]))
+    exp = build.experiment(config(path, s), jax.default_backend())
+    work, state, _ = synthetic.start(exp)
+    accuracy = 0.0
+    for r in range(s["rounds"]):
+        times = [time.perf_counter()]
+        state, seen = rounds.one_round(work, r, state)
+        times.append(time.perf_counter())
+        record = evaluation.evaluate(work, r + 1, state, seen, [1.0])
+        times.append(time.perf_counter())
+        accuracy = record["rules"][RULES[s["method"]]]["pooled"]
+        seconds, evaluated = np.diff(times).tolist()
+        shared.say(round=r + 1, seconds=seconds, evaluation=evaluated, pooled=accuracy)
+    shared.finish(accuracy, ("jax", "jaxlib", "numpy"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

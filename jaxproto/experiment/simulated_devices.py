@@ -1,0 +1,162 @@
+"""Devices of the clients in simulated time: their speeds, and the work of a step."""
+
+import csv
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from jaxproto.client import LocalTask, begin_local_training, local_step
+from jaxproto.config.fields import resolved_data_fields
+from jaxproto.data.registry import Dataset
+from jaxproto.errors import UserError, choose_from
+from jaxproto.experiment import statelessness
+from jaxproto.experiment.cohorts import two_examples
+from jaxproto.experiment.traced import Floats
+from jaxproto.federation import Cohort, Parts
+from jaxproto.hyperparameters import is_zero
+from jaxproto.io import atomic
+from jaxproto.method import no_pre_upload
+from jaxproto.privacy import OFF
+from jaxproto.simulated_time import Timing
+from jaxproto.types import Net, Spec
+
+STREAM = 22  # of the seed of the partition
+GIGA, MEGABIT = 1e9, 1e6 / 8  # operations, and bytes
+LOGNORMAL, FILE = "lognormal", "file:"
+COLUMNS = ("client", "speed", "bandwidth")
+STEP, BYTE = "time.step", "time.byte"  # names of arrays among the floats
+
+
+class Devices(NamedTuple):
+    """Devices of the clients, by client id."""
+
+    speed_K: np.ndarray  # floating-point operations per second
+    bandwidth_K: np.ndarray  # bytes per second, in either direction
+
+
+def timing_of(
+    config: ml_collections.ConfigDict, floats: Mapping[str, Any]
+) -> Timing | None:
+    """Returns the seconds of the clients' work; None if time is not simulated.
+
+    Args:
+      config: Configuration, with the deadline among the floats.
+      floats: Arguments of the programs, those of `floats_of` included.
+    """
+    if STEP not in floats:
+        return None
+    deadline = config.time.deadline
+    deadline = math.inf if is_zero(deadline) else deadline
+    return Timing(floats[STEP], floats[BYTE], deadline, config.wire.down)
+
+
+def floats_of(
+    config: ml_collections.ConfigDict,
+    cohorts: Sequence[Cohort],
+    parts: Callable[[Floats], Parts],
+    network: Callable[[str], Net],
+    spec: Spec,
+    dataset: Dataset,
+) -> dict[str, np.ndarray]:
+    """Returns the seconds [K] of a step and of a byte; {} if time is not simulated.
+
+    Args:
+      parts: Builds the method and local training with the networks that are counted.
+      network: Name -> network whose operations are counted.
+
+    Raises:
+      UserError: the devices are invalid, or the method has two exchanges.
+    """
+    if config.time.devices == OFF:
+        return {}
+    devices, counted = devices_of(config), parts({})
+    if counted.method.pre_upload is not no_pre_upload:
+        raise UserError(
+            f"time.devices is {config.time.devices!r}, but {config.method.name} has "
+            f"two exchanges per round, and simulated time has one; set it to {OFF}."
+        )
+    work_K = np.zeros(config.data.clients)
+    for cohort in cohorts:
+        net = network(cohort.name)
+        work_K[list(cohort.ids)] = step_operations(counted, net, spec, dataset)
+    if config.time.by_network:
+        devices = match_networks(devices, work_K)
+    seconds = {STEP: work_K / devices.speed_K, BYTE: 1 / devices.bandwidth_K}
+    return {name: seconds_K.astype(np.float32) for name, seconds_K in seconds.items()}
+
+
+def step_operations(parts: Parts, net: Net, spec: Spec, dataset: Dataset) -> float:
+    """Counts the floating-point operations of a local step, by XLA's cost analysis."""
+    method, local = parts.method, parts.local
+    shapes = statelessness.client_shapes(
+        method, net, local, spec.num_classes, two_examples(dataset)
+    )
+
+    def task(down, examples):
+        return LocalTask(method, net, local, jax.random.key(0), down, examples)
+
+    def begin(client, down, examples, shard):
+        return begin_local_training(task(down, examples), client, shard)
+
+    def step(state, client, down, examples, shard):
+        return local_step(task(down, examples), client, shard, 0, state)
+
+    state = jax.eval_shape(begin, *shapes)
+    counts = jax.jit(step).lower(state, *shapes).cost_analysis() or {}
+    return counts["flops"]
+
+
+def devices_of(config: ml_collections.ConfigDict) -> Devices:
+    """Returns the devices that `time.devices` draws or names."""
+    num_clients, time = config.data.clients, config.time
+    if time.devices.startswith(FILE):
+        return read_devices(time.devices.removeprefix(FILE), num_clients)
+    choose_from("time.devices", time.devices, [OFF, LOGNORMAL, f"{FILE}PATH"])
+    rng = np.random.default_rng([resolved_data_fields(config).seed, STREAM])
+    factor_2K = np.exp(time.sigma * rng.standard_normal((2, num_clients)))
+    median = np.array([[time.speed * GIGA], [time.bandwidth * MEGABIT]])
+    return Devices(*(median * factor_2K))
+
+
+def read_devices(path: str, num_clients: int) -> Devices:
+    """Reads a CSV file with a line per client, speeds in GFLOP/s and Mbit/s.
+
+    Raises:
+      UserError: the file cannot be read, or lacks a client or a positive number.
+    """
+    name = f"time.devices={FILE}{path}"
+    atomic.check_regular(name, os.path.expanduser(path))
+    try:
+        with open(os.path.expanduser(path), newline="", encoding="utf-8-sig") as file:
+            rows = [[float(row[c]) for c in COLUMNS] for row in csv.DictReader(file)]
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as e:
+        raise UserError(
+            f"{name}: cannot be read ({e}). Give a CSV file with a number in each of "
+            f"the columns {', '.join(COLUMNS)}."
+        ) from e
+    id_K, speed_K, bandwidth_K = np.array(sorted(rows)).reshape(-1, 3).T
+    if not np.array_equal(id_K, np.arange(num_clients)):
+        raise UserError(
+            f"{name}: its {len(rows)} lines are not one for each client from 0 to "
+            f"{num_clients - 1} (data.clients={num_clients}). Add or remove lines."
+        )
+    devices = Devices(GIGA * speed_K, MEGABIT * bandwidth_K)
+    wrong_K = ~np.all([(a > 0) & np.isfinite(a) for a in devices], axis=0)
+    if wrong_K.any():
+        raise UserError(
+            f"{name}: client {wrong_K.argmax()} has a speed or a bandwidth that is no "
+            "number above 0. Correct it."
+        )
+    return devices
+
+
+def match_networks(devices: Devices, work_K: np.ndarray) -> Devices:
+    """Permutes devices so that faster ones have networks with more work per step."""
+    place_K = np.empty(len(work_K), int)
+    place_K[work_K.argsort(kind="stable")] = devices.speed_K.argsort(kind="stable")
+    return Devices(*(a[place_K] for a in devices))

@@ -1,0 +1,49 @@
+"""Simulated seconds of clients: work and bytes over the speeds of their devices.
+
+    seconds_i = steps_i * operations per step / speed_i + bytes_i / bandwidth_i
+
+The bytes are those of the broadcast and of the upload. A round lasts as long as its
+slowest participant, at most until the deadline.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jaxproto import wire
+from jaxproto.hyperparameters import Real
+from jaxproto.types import Array, ArrayLike, Client, Tree
+
+ELAPSED = "simulated_seconds"  # name in records: seconds since the start of the run
+
+
+class Timing(NamedTuple):
+    """Seconds per unit of work of every client, by id, and the deadline of a round."""
+
+    step_K: ArrayLike  # seconds of a local step
+    byte_K: ArrayLike  # seconds of a byte in either direction
+    deadline: Real  # seconds after which an upload does not count; inf: none
+    down: str  # number format of the broadcast
+
+
+def arrival(
+    timing: Timing | None, client: Client, down: Tree, bytes_up: Array
+) -> tuple[Array, Array]:
+    """Returns the seconds of a client in a round, and whether its upload is in time.
+
+    Args:
+      timing: None: no simulated time.
+      client: Client after its local steps.
+      down: Broadcast, after the wire.
+      bytes_up: Bytes of its upload.
+
+    Returns:
+      Seconds until the upload or the deadline; whether the upload comes first.
+    """
+    if timing is None:
+        return jnp.zeros(()), jnp.asarray(True)
+    own = wire.for_client(down, client.id)
+    moved = bytes_up + wire.message_bytes(wire.pack(own, timing.down))
+    step, byte = (jnp.asarray(a_K)[client.id] for a_K in (timing.step_K, timing.byte_K))
+    seconds = client.steps * step + moved * byte
+    return jnp.minimum(seconds, timing.deadline), seconds <= timing.deadline

@@ -1,0 +1,97 @@
+"""Seconds of clients by hand, in a round and in the records of a run."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import runs
+
+from jaxproto import federation
+from jaxproto.experiment import build
+from jaxproto.simulated_time import ELAPSED, Timing, arrival
+from jaxproto.storage import records
+from jaxproto.training import rounds
+
+DOWN = jnp.zeros(22)  # 88 bytes and a header of 12
+
+
+@pytest.mark.parametrize(
+    ("id", "deadline", "seconds", "in_time"),
+    [
+        (0, jnp.inf, 10 * 2.0 + 150 * 0.01, True),
+        (1, jnp.inf, 10 * 0.5 + 150 * 0.1, True),
+        (0, 20.5, 20.5, False),
+        (1, 20.5, 20.0, True),
+    ],
+)
+def test_a_client_takes_the_seconds_of_its_steps_and_bytes(
+    id, deadline, seconds, in_time
+):
+    timing = Timing(np.array([2.0, 0.5]), np.array([0.01, 0.1]), deadline, "float32")
+    client = SimpleNamespace(id=jnp.int32(id), steps=jnp.int32(10))
+    found = arrival(timing, client, DOWN, jnp.int32(50))
+    assert float(found[0]) == pytest.approx(seconds) and bool(found[1]) == in_time
+
+
+def test_seconds_of_rounds_add_up():
+    watched = {ELAPSED: np.full(2, np.nan), "other": np.full(2, np.nan)}
+    for r, seconds in enumerate([3.0, 1.0, 2.0]):
+        reports = [SimpleNamespace(seconds=np.array([0.5, s])) for s in (seconds, 0.0)]
+        now = {ELAPSED: rounds.elapsed(r, reports, watched), "other": 0.0}
+        watched = rounds.record_history(r, now, watched)
+    assert watched[ELAPSED].tolist() == [6.0, 4.0]
+
+
+def test_an_upload_after_the_deadline_is_lost(tmp_path):
+    """Client 2 has a slow device: it trains, its upload counts nowhere."""
+    file = runs.devices(tmp_path / "d.csv", "2,0.001,1", "0,1,1", "1,2,8")
+    c = runs.small("fedproto", "digits", model__group="mlp", time__devices=file)
+
+    def reports(deadline):
+        c.time.deadline = deadline
+        exp = build.experiment(c, "cpu")
+        whole, key = build.federation(exp), jax.random.key(0)
+        model = federation.init_model(whole, {}, jax.random.split(key))
+        step = jax.jit(partial(federation.one_round, whole, dict(exp.floats)))
+        model, (report,) = step(key, model, 0)
+        order = np.argsort(report.id)
+        report = jax.tree.map(lambda a: np.asarray(a)[order], report)
+        return exp.timing, report, model.server
+
+    timing, on_time, _ = reports(0.0)
+    assert (on_time.bytes > 0).all()
+    # the first broadcast has no prototypes: a header and a bit for each of 10 classes
+    moved = on_time.bytes + 12 + 2
+    wanted = on_time.steps * timing.step_K + moved * timing.byte_K
+    np.testing.assert_allclose(on_time.seconds, wanted, rtol=1e-5)
+    np.testing.assert_allclose(timing.byte_K, [8e-6, 1e-6, 8e-6])
+    np.testing.assert_allclose(
+        np.divide(timing.step_K, timing.step_K[0]), [1, 0.5, 1e3]
+    )
+
+    deadline = float(on_time.seconds[2]) / 2
+    _, late, _ = reports(deadline)
+    np.testing.assert_allclose(late.seconds, [*wanted[:2], deadline], rtol=1e-5)
+    assert late.bytes.tolist() == [*on_time.bytes[:2], 0]
+    assert late.steps.tolist() == on_time.steps.tolist()
+
+
+def test_records_and_the_summary_of_a_run_have_its_seconds(tmp_path):
+    c = runs.small(
+        *("fedproto", "digits"),
+        **{"model__group": "mlp", "time__devices": "lognormal"},
+        **{"rounds": 3, "eval_every": 2},
+    )
+    summary, _ = runs.run(c, tmp_path)
+    seconds = [
+        row["every_round"][ELAPSED] for row in records.read(tmp_path / "metrics.jsonl")
+    ]
+    assert [len(part) for part in seconds] == [2, 1]
+    of_rounds = np.diff(np.concatenate([[0.0], *seconds]))
+    assert (of_rounds > 0).all()
+    total = seconds[-1][-1]
+    assert summary[ELAPSED] == {"total": total, "per_round": total / 3}
+    assert (tmp_path / "plots/time.png").exists()
