@@ -30,7 +30,8 @@ from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe
 EXAMPLES, CLIENTS = 3, 2  # of the check
 BRANCH = (
     "needs the value of a traced array in Python, as in an `if`; use jnp.where or "
-    "jax.lax.cond"
+    "jax.lax.cond, or annotate a float of the factory as Annotated[float, STATIC] "
+    "(jaxproto.hyperparameters)"
 )
 
 

@@ -101,6 +101,8 @@ NO_FLAGS = (
     ("--config.rounds=many", "flag --config.rounds=many: invalid lit"),
     ("--config.rounds=1.5", "flag --config.rounds=1.5: invalid lit"),
     ("--wrkdir=x", "Unknown command line flag 'wrkdir'"),
+    ("--rounds=3", "flag 'rounds'. Did you mean --config.rounds?"),
+    ("--lam=3", "flag 'lam'. Did you mean --config.method.lam?"),
 )
 
 
@@ -271,7 +273,7 @@ FLAGS_OF = (
     ("disclosure", "--config=FILE.py"),
     ("fields", "--config=FILE.py"),  # its old name
     ("compare", "--statistic"),
-    ("plot", "accuracy_against_bytes"),
+    ("plot", "accuracy_against_field"),
     ("prepare", "--manual_dir"),
     ("cache", "--clear"),
     ("list", f"{{{','.join(KINDS)}}}"),

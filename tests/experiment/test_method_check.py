@@ -73,6 +73,13 @@ def failing(spec):
     return head_average(spec, colour="red")
 
 
+def threshold(spec, *, rate: float = 0.5):
+    def update(net, server, up, key):
+        return server if rate > 1 else head_average(spec).update(net, server, up, key)
+
+    return head_average(spec, update=update)
+
+
 FEATURES = lambda net, client, x, down: {  # noqa: E731
     "head": net.apply(client.params["net"], client.norm["net"], x, False).feat
 }
@@ -115,6 +122,7 @@ MISTAKES = {  # name -> factory, part of the message
         slots(update=wrong_key),
         rf"update fails: TypeError: tuple indices .*, line \d+ of {HERE}",
     ),
+    "update: a branch on a field": (threshold, r"update needs .*STATIC.*, line \d+ of"),
     "summand: no array": (
         slots(update=Aggregation(other(None), summand=other("text"))),
         r"update fails: TypeError: .*'text'",

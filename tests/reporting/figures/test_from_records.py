@@ -290,7 +290,7 @@ def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
         (f"a picture of one run: name one of {a}, {b}, ", "partition", str(tmp_path)),
         ("given twice", bytes_, a, a),
         ("required: WORKDIR", bytes_),
-        ("invalid choice: 'accuracies'", "accuracies", a, b),
+        ("picture 'accuracies'. Did you mean 'accuracy'?", "accuracies", a, b),
         ("invalid choice: 'page'", bytes_, a, b, "--size", "page"),
     ]
     check_every(cases, check)
