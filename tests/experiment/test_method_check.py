@@ -129,7 +129,7 @@ MISTAKES = {  # name -> factory, part of the message
     ),
     "upload: no pair": (
         slots(upload=lambda *args: jnp.ones(3)),
-        r"upload returns \w+; it must return \(message, memory\)",
+        r"upload returns float32\[3\]; it must return \(message, memory\)",
     ),
     "upload: text": (slots(upload=other(("a", ()))), r"upload fails: TypeError"),
     "upload: memory": (
@@ -166,7 +166,7 @@ MISTAKES = {  # name -> factory, part of the message
     ),
     "transform_grads: a part": (
         slots(transform_grads=lambda grads: grads["net"]),
-        r"transform_grads returns .*; the parameters has",
+        r"transform_grads returns .*; params has",
     ),
     "trainable: a part": (
         slots(trainable=lambda step, steps: {"net": {"body": step < steps}}),
