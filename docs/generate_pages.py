@@ -111,7 +111,8 @@ def method_entry(name: str) -> str:
         if path.startswith("method.") and path != "method.name"
     }
     rows = [
-        f"| `{p}` | `{f.default}` | {f.words} | {f.help} |" for p, f in fields.items()
+        f"| `{p}` | `{f.default}` | {f.words.replace('|', 'or')} | {f.help} |"
+        for p, f in fields.items()
     ]
     table = ["| option | default | allowed | meaning |", "|---|---|---|---|", *rows]
     lines = [

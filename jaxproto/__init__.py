@@ -7,13 +7,14 @@
 import importlib
 import importlib.metadata
 
-_HOMES = {  # public name -> module, name in the module
+_HOMES = {  # public name -> module, and name in the module unless it is the module
     "METHODS": ("methods", "METHODS"),
     "Callback": ("callbacks", "Callback"),
     "Method": ("method", "Method"),
     "Stop": ("callbacks", "Stop"),
     "UserError": ("errors", "UserError"),
     "check": ("experiment.check", "check"),
+    "config": ("config",),
     "debug": ("training.debug", "debug"),
     "default_config": ("config", "default"),
     "load": ("saved_runs", "load"),
@@ -28,6 +29,7 @@ __all__ = [
     "Stop",
     "UserError",
     "check",
+    "config",
     "debug",
     "default_config",
     "load",
@@ -41,8 +43,9 @@ def __getattr__(name):
         return importlib.metadata.version("jaxproto")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, inside = _HOMES[name]
-    return getattr(importlib.import_module(f"{__name__}.{module}"), inside)
+    module, *inside = _HOMES[name]
+    found = importlib.import_module(f"{__name__}.{module}")
+    return getattr(found, inside[0]) if inside else found
 
 
 def __dir__():

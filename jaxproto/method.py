@@ -46,11 +46,12 @@ class Aggregation:
     clients end their training, and no array of all uploads is made.
     """
 
-    finish: Callable  # net, server, reduced, key -> server
-    summand: Callable | None = None  # up of one client -> tree that is summed over the
-    # clients, zeros for a lost upload; None: `finish` gets all uploads [K, ...]
-    drops_non_finite: bool = False  # whether an upload that is not finite counts as
-    # lost; otherwise it ends the run
+    finish: Callable
+    """`net, server, reduced, key -> server`: state after the sums, or all uploads."""
+    summand: Callable | None = None
+    """`up -> tree`: summand of one client, zeros for a lost upload; None: no sums."""
+    drops_non_finite: bool = False
+    """Whether an upload that is not finite counts as lost; if not, it ends the run."""
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
         """Returns the next state of the server from uploads [K, ...]."""
@@ -67,8 +68,8 @@ class Aggregation:
         return dataclasses.replace(self, finish=self.__call__, summand=None)
 
 
-Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes of
-# a client's networks by name -> scalars of a round, all clients, both directions
+Nominal = Callable[[Sequence[int], Mapping[str, int]], int]
+"""`classes_K, {network: size} -> scalars` of a round, all clients, both directions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,10 @@ def run_command(
             sys.stdout.write(NEUTRAL)
         try:
             rest = flags.FLAGS(config.replace_follow(words))
+        except flags.UnrecognizedFlagError as e:
+            raise UserError(
+                config.unknown_flag(e.flagname, _own_flags(), words[1:])
+            ) from e
         except (flags.Error, TypeError, ValueError) as e:
             raise UserError(" ".join(f"{e}".split())) from e
         config.check_words(rest[1:])
@@ -95,7 +99,7 @@ def config_file() -> str:
 
 def help_text(prog: str, about: str | None) -> str:
     """Returns the description of a command and its flags."""
-    own = [name for name in flags.FLAGS if _is_of_command(flags.FLAGS[name])]
+    own = _own_flags()
     grouped = [name for names in GROUPS.values() for name in names]
     texts = [f"usage: {prog} --config=FILE.py[:PRESETS] [FLAGS]\n\n{about}\n\n{CONFIG}"]
     texts += [_flag_help(name) for name in own if name not in grouped]
@@ -113,10 +117,12 @@ def _flag_help(name: str) -> str:
     return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
 
 
-def _is_of_command(flag) -> bool:
-    """Returns whether a command of this package has defined the flag."""
-    module = flags.FLAGS.find_module_defining_flag(flag.name) or ""
-    return module.startswith("jaxproto.cli") or module.endswith("main.py")
+def _own_flags() -> list[str]:
+    """Returns the names of the flags that commands of this package have defined."""
+    find = flags.FLAGS.find_module_defining_flag
+    modules = {name: find(name) or "" for name in flags.FLAGS}
+    own = ("jaxproto.cli", "main.py")
+    return [k for k, v in modules.items() if v.startswith(own[0]) or v.endswith(own[1])]
 
 
 def _flag_usage(flag) -> str:

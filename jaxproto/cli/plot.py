@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxproto import plots
 from jaxproto.cli.argparse_types import Parser, new_file
-from jaxproto.errors import UserError, first_few
+from jaxproto.errors import UserError, choose_from, first_few
 from jaxproto.reporting import leave_out
 from jaxproto.reporting.figures import registry
 
@@ -18,6 +18,10 @@ def main(prog: str, arguments: Sequence[str]):
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
+    name, *rest = [*arguments] or [""]
+    if name and not name.startswith("-"):
+        name = registry.OLD_NAMES.get(name, name)
+        arguments = [choose_from("picture", name, registry.FIGURES), *rest]
     args = _parser(prog).parse_args(_out_as_flag(arguments))
     plots.check(args.out)
     if not args.out.parent.is_dir():
@@ -42,8 +46,7 @@ def _parser(prog: str) -> Parser:
     kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
     width = "width of a paper's column (3.25 in) or of its text (6.75 in)"
     for name, picture in registry.FIGURES.items():
-        former = [old for old, new in registry.OLD_NAMES.items() if new == name]
-        subparser = kinds.add_parser(name, help=picture.help, aliases=former)
+        subparser = kinds.add_parser(name, help=picture.help)
         kind = "png, pdf or svg; default %(default)s"
         default = f"{name}.png"
         subparser.add_argument("--out", type=new_file, default=default, help=kind)

@@ -39,6 +39,7 @@ def main(prog: str, arguments: Sequence[str]):
     )
     html.write(args.out, page.html)
     sys.stderr.writelines(f"left out: {path}: {why}\n" for path, why in page.left_out)
+    sys.stderr.writelines(f"prototypes: {note}\n" for note in page.notes)
     size = atomic.format_bytes(args.out.stat().st_size)
     sys.stdout.write(
         f"{page.runs} run{'s' * (page.runs != 1)}: written to {args.out} ({size})\n"

@@ -16,6 +16,7 @@ from jaxproto.config.flags import (
     check_words,
     replace_follow,
     resolve_paths,
+    unknown_flag,
 )
 from jaxproto.config.presets import (
     apply_fields,
@@ -45,6 +46,7 @@ __all__ = [
     "resolve_callables",
     "resolve_paths",
     "resolved_data_fields",
+    "unknown_flag",
     "unmodified_config",
     "upgrade_saved",
 ]

@@ -1,5 +1,6 @@
 """The flags --config and --config.FIELD, checked and completed before absl parses."""
 
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Sequence
@@ -73,6 +74,22 @@ def check_flags(arguments: Sequence[str]):
                 f"({file}); another method is another file: "
                 f"--config={flag.value}{colon}{arg}."
             )
+
+
+def unknown_flag(name: str, known: Sequence[str], arguments: Sequence[str]) -> str:
+    """Returns the message for a flag that does not exist, with a similar flag or field.
+
+    Args:
+      name: Flag without dashes, such as "rounds" for --config.rounds.
+      known: Flags of the command.
+      arguments: Command line with a valid --config.
+    """
+    paths = [*flatten(files.load(config_flags(arguments)[0][0]))]
+    meant = {path.rpartition(".")[2]: f"config.{path}" for path in paths}
+    meant |= {path: f"config.{path}" for path in paths} | {flag: flag for flag in known}
+    near = difflib.get_close_matches(name, meant, n=1)
+    hint = f". Did you mean --{meant[near[0]]}?" if near else "; see --help"
+    return f"Unknown command line flag {shorten(name)}{hint}"
 
 
 def check_words(words: Sequence[str]):

@@ -21,7 +21,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, choose_from, is_external
+from jaxproto.errors import UserError, choose_from, failing_line, is_external
 from jaxproto.experiment import data, memory, simulated_devices, statelessness
 from jaxproto.experiment.cohorts import (
     CohortPlan,
@@ -118,10 +118,14 @@ def experiment(
     built = parts({})
     method, sampler = built.method, built.sampler
     plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
-    if (
-        is_external(METHODS[config.method.name]) and not plain
-    ):  # which shows its own errors
-        check_method(method, cohorts[0].net, local, spec, two_examples(dataset))
+    external = is_external(METHODS[config.method.name])
+    if external and not plain:  # which shows its own errors
+        net, examples = cohorts[0].net, two_examples(dataset)
+
+        def trace(values):
+            check_method(parts(values).method, net, local, spec, examples)
+
+        jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
     max_participants = max_rows_of(
         method, sampler, cohorts[0].net, len(partition.train)
     )
@@ -228,7 +232,7 @@ def build_parts(
             f"method {config.method.name!r} decides something in Python by the value "
             "of a float, but floats are arguments of its compiled programs; decide it "
             "with jax.numpy, or annotate the argument as Annotated[float, STATIC] "
-            "(jaxproto.types)."
+            f"(jaxproto.hyperparameters){failing_line(e)}."
         ) from e
 
 

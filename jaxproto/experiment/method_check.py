@@ -30,7 +30,8 @@ from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe
 EXAMPLES, CLIENTS = 3, 2  # of the check
 BRANCH = (
     "needs the value of a traced array in Python, as in an `if`; use jnp.where or "
-    "jax.lax.cond"
+    "jax.lax.cond, or annotate a float of the factory as Annotated[float, STATIC] "
+    "(jaxproto.hyperparameters)"
 )
 
 
@@ -101,12 +102,12 @@ def check_method(
         )
     _same(method, "loss", aux.norm, norm, "LossAux.norm, the statistics `norm`,")
     grads = trace("transform_grads", params)
-    _same(method, "transform_grads", grads, params, "the parameters")
+    _same(method, "transform_grads", grads, params, "params")
     if method.trainable is not None:
         number = jax.ShapeDtypeStruct((), jnp.int32)
         part = partial(trained_part, method.trainable)
         grads = trace("trainable", number, number, params, f=part)
-        _same(method, "trainable", grads, params, "the parameters")
+        _same(method, "trainable", grads, params, "params")
 
     if method.pre_upload is not no_pre_upload:
         message = trace("pre_upload", client, data, down, net=net)
@@ -160,7 +161,9 @@ class _WrongKind(Exception):
 
     def __init__(self, found: Any, expected: str):
         kind = type(found).__name__
-        if isinstance(found, tuple):
+        if isinstance(found, jax.Array):
+            kind = describe(found)
+        elif isinstance(found, tuple):
             kind = f"a {kind} of {len(found)}"
         super().__init__(f"returns {kind}; it must return {expected}")
 

@@ -72,6 +72,12 @@ def process(*arguments, **environment):
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
+def test_a_field_given_as_a_flag_is_suggested(command):
+    for flag, field in (("rounds", "rounds"), ("lam", "method.lam")):
+        code, _, err = command(PROTONORM, f"--{flag}=3")
+        assert code == 1 and f"Did you mean --config.{field}?" in err
+
+
 def test_flags_reach_the_runner(command, received):
     """Without a work directory it is named after what differs."""
     code, _, _ = command(
@@ -157,7 +163,7 @@ FLAGS_OF = (
     ("disclosure", "--config=FILE.py"),
     ("fields", "--config=FILE.py"),  # its old name
     ("compare", "--statistic"),
-    ("plot", "accuracy_against_bytes"),
+    ("plot", "accuracy_against_field"),
     ("prepare", "--manual_dir"),
     ("cache", "--clear"),
     ("list", f"{{{','.join(KINDS)}}}"),

@@ -257,7 +257,7 @@ IMPOSSIBLE = [  # of two classes of five examples
     (IID, 10, "client 0 gets 0 training and 1 test examples at train_"),
     (IID, 10, "0.75 (and so do 9 more clients). Raise min_size (pfllib"),
     (registry.dirichlet(1.0, min_size=4), 3, "12 examples, but there are 10. Use at"),
-    (registry.dirichlet(1.0, min_size=4), 3, "most 2 clients or at most 3 ea"),
+    (registry.dirichlet(1.0, min_size=4), 3, "most 2 clients, or min_size 3."),
     (registry.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
     (registry.pathological(3), 2, "is 3, but only 2 classes have examples. Use at"),
     (registry.pathological(1), 1, "but 2 have examples. Use at least 2 clients or"),

@@ -70,6 +70,13 @@ def required(spec, *, rate):
     return head_average(spec)
 
 
+def threshold(spec, *, rate: float = 0.5):
+    def update(net, server, up, key):
+        return server if rate > 1 else head_average(spec).update(net, server, up, key)
+
+    return head_average(spec, update=update)
+
+
 FEATURES = lambda net, client, x, down: {  # noqa: E731
     "head": net.apply(client.params["net"], client.norm["net"], x, False).feat
 }
@@ -97,6 +104,7 @@ MISTAKES = {  # changed slots, or a factory -> part of the message
         {"update": wrong_key},
         rf"update fails: TypeError: tuple indices .*, line \d+ of {HERE}",
     ),
+    "update: a branch on a field": (threshold, r"update needs .*STATIC.*, line \d+ of"),
     "summand: no array": (
         {"update": Aggregation(other(None), summand=other("text"))},
         r"update fails: TypeError: .*'text'",

@@ -251,7 +251,7 @@ def check_enough_examples(examples: int, clients: int, min_size: int) -> None:
     check_whole("clients", clients)
     check_whole("min_size", min_size)
     if clients * min_size > examples:
-        fewer = f" or at most {examples // clients} each" * (examples >= clients)
+        fewer = f", or min_size {examples // clients}" * (examples >= clients)
         raise errors.UserError(
             f"{clients} clients with at least {min_size} examples each need "
             f"{clients * min_size} examples, but there are {examples}. "

@@ -22,11 +22,12 @@ STATIC = resources.files("jaxproto.reporting.html").joinpath("static")
 
 
 class Page(NamedTuple):
-    """A page, the number of its runs, and what is not on it."""
+    """A page, the number of its runs, what is not on it, and why prototypes are not."""
 
     html: str
     runs: int
     left_out: Sequence[SkippedRun]
+    notes: Sequence[str]
 
 
 def render_page(
@@ -86,7 +87,7 @@ def render_page(
         script=texts["page.js"],
         plotly=_plotly(),
     )
-    return Page(html.lstrip(), len(folders), skipped)
+    return Page(html.lstrip(), len(folders), skipped, prototype_notes)
 
 
 def _title(lines: Sequence[SeedGroupView]) -> str:
