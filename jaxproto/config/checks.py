@@ -171,5 +171,5 @@ def check_together(config):
         raise UserError(
             f"{config.method.name} needs public examples, but data.public_share is 0.0 "
             "and data.public_source is empty; set data.public_share such as 0.01, or "
-            "for refprotofl method.anchors to none."
+            "method.anchors to none if the method has it."
         )

@@ -118,10 +118,10 @@ class Messages:
     def encode_for(self, packed: Tree, r: int) -> Callable[[int], bytes]:
         """Returns a function of a client id: its message of a packed broadcast."""
         packed = jax.device_get(packed)
-        if jax.tree.structure(wire.for_client(packed, 0)) == jax.tree.structure(packed):
-            data = self.encode(packed, "down", r)
-            return lambda id: data
-        return lambda id: self.encode(wire.for_client(packed, id), "down", r)
+        if wire.per_client_parts(packed):
+            return lambda id: self.encode(wire.for_client(packed, id), "down", r)
+        data = self.encode(packed, "down", r)
+        return lambda id: data
 
     def decode(
         self, data: bytes, like: Tree, way: str, r: int, sender: int = SERVER

@@ -68,6 +68,12 @@ def _is_per_client(node) -> bool:
     return isinstance(node, PerClient)
 
 
+def per_client_parts(broadcast: Tree) -> list[PerClient]:
+    """Returns the parts of a broadcast of which every client gets a row of its own."""
+    parts = jax.tree.leaves(broadcast, is_leaf=_is_per_client)
+    return [part for part in parts if _is_per_client(part)]
+
+
 def for_client(broadcast: Tree, id: Array | int) -> Tree:
     """Returns the message that a client gets: its own row in place of `PerClient`."""
 
@@ -86,8 +92,7 @@ def broadcast_sizes(message: Tree, packed: Tree) -> tuple[Array, Array]:
     def of(id):
         return scalars(for_client(message, id)), message_bytes(for_client(packed, id))
 
-    parts = jax.tree.leaves(message, is_leaf=_is_per_client)
-    rows = [jax.tree.leaves((a.row, a.value))[0] for a in parts if _is_per_client(a)]
+    rows = [jax.tree.leaves((a.row, a.value))[0] for a in per_client_parts(message)]
     return jax.vmap(of)(jnp.arange(len(rows[0]))) if rows else of(0)
 
 

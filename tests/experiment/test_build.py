@@ -83,9 +83,10 @@ def test_clients_take_the_networks_of_a_group_in_turn_as_many_as_there_are():
 def test_a_mode_takes_every_step_of_any_number_of_them():
     """Each client counts its own steps; padded ones are counted by `steps`."""
     stages = ClientStages(
-        start=lambda own: jnp.zeros((), jnp.int32),
-        steps=lambda n, first, last, own: n + jnp.clip(own - first, 0, last - first),
-        end=lambda n, own: (n, n),
+        start=lambda own: (jnp.zeros((), jnp.int32), own),
+        num_steps=lambda n: n[1],
+        step=lambda own, s, n: (n[0] + 1, own),
+        end=lambda n, own: (n[0], n[0]),
     )
 
     def check(choice, platform, steps_K):

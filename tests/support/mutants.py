@@ -115,8 +115,8 @@ MUTANTS = (
     Mutant(
         "repeated examples of short clients count in the loss",
         "batches.py",
-        "(at_B < data.shard.size).astype(jnp.float32)\n    return",
-        "jnp.ones(size)\n    return",
+        "(at_B < data.shard.size).astype(jnp.float32)\n    row",
+        "jnp.ones(size)\n    row",
     ),
     Mutant("random streams without ids", "client.py", "key, client.id)", "key, 0)"),
 )

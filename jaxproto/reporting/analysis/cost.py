@@ -189,7 +189,7 @@ def public_classes(exp: Experiment) -> list[int]:
 
 
 def build_methods(
-    config: ml_collections.ConfigDict, exp: Experiment, names: Iterable[str] = METHODS
+    config: ml_collections.ConfigDict, exp: Experiment, names: Iterable[str]
 ) -> dict[str, Method | str]:
     """Returns methods by name, or why one does not fit.
 
@@ -213,7 +213,7 @@ def build_methods(
 def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
     """Returns the experiment under every method, or why it does not fit."""
     experiments: dict[str, Experiment | str] = {}
-    for name, method in build_methods(config, exp).items():
+    for name, method in build_methods(config, exp, METHODS).items():
         if isinstance(method, str):
             experiments[name] = method
             continue

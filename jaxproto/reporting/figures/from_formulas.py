@@ -57,8 +57,12 @@ def cost(name: str, spec: Spec, args) -> int:
 
     def network(name: str, feat_dim: int = spec.feat_dim) -> Net:
         """Returns a network for the images and the dimensions of this point."""
-        sizes = {"num_classes": spec.num_classes, "feat_dim": feat_dim}
-        return models.build(name, input_shape=tuple(args.image), **sizes)
+        return models.build(
+            name,
+            input_shape=tuple(args.image),
+            num_classes=spec.num_classes,
+            feat_dim=feat_dim,
+        )
 
     method = build_method(run.method, spec, 1, run, network)
     scalars = nominal_cost.nominal(method, network(args.network), [spec.num_classes])

@@ -209,6 +209,13 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
         ("holds no checkpoint, which networks and prototypes are", "margins", a),
         ("no alignment_iterations in its records", "alignment_iterations", blind),
         ("--target=0 is no share", "until", a, "--target", "0"),
+        ("holds no config.json", "bytes", f"{folder_}/empty"),
+        (f"a picture of one run: name one of {a}, {b}, ", "partition", folder_),
+        ("has no bytes_total in the record of round 1", "bytes", blind),
+        ("share no evaluated round", "bytes", make("f", "fedproto"), other),
+        ("given twice", "bytes", a, a),
+        ("required: WORKDIR", "bytes"),
+        ("invalid choice: 'page'", "bytes", a, b, "--size", "page"),
         ("picture 'accuracies'. Did you mean 'accuracy'?", "accuracies", a, b),
     ]
     check_every(cases, check)
