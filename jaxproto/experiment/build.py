@@ -143,7 +143,7 @@ def experiment(
     )
     # for counts that are equal on all platforms
     plain = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
-    plain_parts = partial(build_parts, config, spec, num_examples, plain)
+    plain_parts = partial(build_parts, config, spec, num_examples, plain, public)
     floats = traced_floats(config) | simulated_devices.floats_of(
         config, cohorts, plain_parts, plain, spec, dataset
     )

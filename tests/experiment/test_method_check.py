@@ -111,7 +111,7 @@ MISTAKES = {  # changed slots, or a factory -> part of the message
     ),
     "upload: no pair": (
         {"upload": lambda *args: jnp.ones(3)},
-        r"upload returns \w+; it must return \(message, memory\)",
+        r"upload returns float32\[3\]; it must return \(message, memory\)",
     ),
     "upload: memory": (
         {"upload": other((0.0, {"last": jnp.ones(2)}))},
@@ -143,7 +143,7 @@ MISTAKES = {  # changed slots, or a factory -> part of the message
     ),
     "transform_grads: a part": (
         {"transform_grads": lambda grads: grads["net"]},
-        r"transform_grads returns .*; the parameters has",
+        r"transform_grads returns .*; params has",
     ),
     "trainable: a part": (
         {"trainable": lambda step, steps: {"net": {"body": step < steps}}},

@@ -106,7 +106,8 @@ def test_a_run_that_goes_on_is_left_alone_and_refreshing_finds_what_is_new(copy)
     assert run.refresh() is run and run.rounds == run.round == LAST
     assert run.evaluate() == json.loads(lines[2])["rules"]
     x = old[0].data.test.x
-    assert any((a.scores(x) != b.scores(x)).any() for a, b in zip(old, run.clients))
+    both = zip(old, run.clients, strict=True)
+    assert any((a.scores(x) != b.scores(x)).any() for a, b in both)
 
 
 def test_a_checkpoint_that_goes_while_it_is_read_is_read_anew(path, monkeypatch):
