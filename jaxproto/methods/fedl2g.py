@@ -15,6 +15,8 @@ changes no network, and the server takes a step with their mean:
 
 In the first rounds the clients send gradients without training (warm-up).
 
+The equations are those of HtFLlib's code; the paper's text was not read.
+
 Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here):
 - quiz: the first batch of the client's examples / `quiz` examples evenly spread, every
   second one of a small client.

@@ -8,7 +8,8 @@ both to r of d entries. The head of the shared network sees the first d' of them
     r    = P [g, f]
     loss = CE(head_shared(r[:d']), y) + CE(head_own(r), y)
 
-The shared network is averaged as in FedAvg.
+The shared network is averaged as in FedAvg. The equations are those of HtFLlib's code
+and of summaries of the paper, whose text was not read.
 
 Deviations (paper / HtFLlib, https://github.com/TsingZ0/HtFLlib / here):
 - weights of both terms: 1 / 1 / 1.

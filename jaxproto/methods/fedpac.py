@@ -16,6 +16,8 @@ The head that client i gets is sum_k a_k phi_k. The weights a, which are >= 0 wi
 where h_ij = (n_ij / n_i) times the mean feature of class j in client i before training,
 and v_i = (mean |theta(x)|^2 - sum_j |h_ij|^2) / n_i.
 
+The equations are those of the released code and of the paper's abstract.
+
 Deviations (paper / released code, https://github.com/JianXu95/FedPAC / here):
 - pull: squared distance / mean over dimensions, from round 2 / the same.
 - a class without global prototype: - / own one before training / no pull.

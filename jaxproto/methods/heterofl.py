@@ -12,7 +12,9 @@ each hidden layer of n units the units
 and of the network the entries between its units. It receives, trains and sends these.
 An entry of the server's network is the mean over the clients that sent it, or stays.
 
-Deviations (papers / here; code was not read):
+Written from public descriptions; neither the papers' text nor their code was read.
+
+Deviations (papers / here):
 - shares: 1, 1/2, 1/4 and so on, fixed or drawn anew / 1/2^l for level l, which is the
   client's id modulo `levels`.
 - network of a client: the part / the whole, whose other entries are 0 and get no
