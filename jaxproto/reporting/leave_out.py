@@ -57,6 +57,17 @@ def read_run(path, name: str = "") -> RunFolder:
     return run
 
 
+def read_finished_run(path, name: str = "") -> RunFolder:
+    """Reads a run as `read_run` does, with a summary of its results.
+
+    Raises:
+      UserError: it is not finished, or `read_run` raises it.
+    """
+    run = read_run(path, name)
+    _ = run.results
+    return run
+
+
 def read_evaluated_run(path, name: str = "") -> RunFolder:
     """Reads a run as `read_run` does, with at least one record.
 

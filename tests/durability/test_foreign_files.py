@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support import hostile_folders as hostile
 from support.commands import called
-from support.every import check_every
+from support.every import check_every, note_counts
 from support.hostile_folders import IRREGULAR, TABLES, WRITERS, loaded
 
 from jaxproto import cli
@@ -234,12 +234,11 @@ SETTINGS = settings(
 )
 
 
-def test_a_damaged_folder_ends_every_command_in_results_or_one_line(made, capsys):
+def test_a_damaged_folder_ends_every_command_in_results_or_one_line(made):
     done, until = Counter(), time.time() + float(os.environ.get("FUZZ_SECONDS", "60"))
     try:
         while time.time() < until:
             run_state_machine_as_test(hostile.machine(made, done), settings=SETTINGS)
     finally:
-        with capsys.disabled():
-            sys.stdout.write(f"\nfuzzed run folders: {dict(done)}\n")
+        note_counts(f"fuzzed run folders: {dict(done)}")
     assert done["commands"] > 10 and done["refused in one line"]

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support import runs
+from support.every import note_counts
 from support.runs import ROUNDS, again, assert_same_end, copy_of, last_state, records
 
 import jaxproto
@@ -190,7 +191,7 @@ def said(script, *arguments, **changes):
 def test_killed_at_a_call_a_run_goes_on_to_the_same_bits(tmp_path, how, each):
     data = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAXPROTO_CACHE": ""}
     found, _ = said("killing.py", how, tmp_path, each, **data)  # they are kept decoded
-    sys.stdout.write(f"kills {how}: tried {found['tried']}, failed {found['failed']}\n")
+    note_counts(f"kills {how}: {found}")
     assert found == {"tried": 6 * each, "failed": {}}
 
 
@@ -201,7 +202,7 @@ def test_random_lives_end_with_the_bits_of_undisturbed_runs(tmp_path):
     seed = int(time.time() / 86400) * 1000  # others every day
     seconds = os.environ.get("FUZZ_SECONDS", "30")
     found, _ = said("lives.py", tmp_path, seconds, seed)
-    sys.stdout.write(f"lives: {found}\n")
+    note_counts(f"lives: {found}")
     assert found["lives"] and found["failed"] == {}
 
 

@@ -15,7 +15,7 @@ from jaxproto.experiment.display_names import display_name
 from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
 from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
 from jaxproto.reporting.figures import arguments
-from jaxproto.reporting.leave_out import read_run
+from jaxproto.reporting.leave_out import read_finished_run
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import pictures
@@ -99,7 +99,7 @@ def accuracy_against_field(args):
     any are a dashed line across. Runs that differ in more are lines of their own.
     """
     fields = args.field.split(",")
-    groups = list(arguments.group_seeds(args.workdirs, read_run).values())
+    groups = list(arguments.group_seeds(args.workdirs, read_finished_run).values())
     known = sorted({name for group in groups for name in group.config})
     for field in fields:
         choose_from("field", field, known)

@@ -170,6 +170,7 @@ def test_accuracy_against_a_field_has_a_line_per_series(make, draw, bands):
     assert (tiny.label, tiny.x) == ("TinyProto-FP (s)", [32, 50])  # 0: a tenth of 500
     assert (whole.label, whole.x) == ("FedProto (feat_dim)", [8, 32])
     runs = [make(k, "fedproto", data__partition=k) for k in ("iid", "dirichlet")]
+    runs.append(make("left_out", "fedproto", status="diverged", data__partition="all"))
     draw("accuracy_against_field", *runs, "--field", "data.partition")
     assert bands[2][0]["rule head"][0].x == ["dirichlet", "iid"]
     line = from_records._against("vhl", [(False, [50.0]), (True, [60.0])])
