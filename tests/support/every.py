@@ -38,6 +38,6 @@ def every(cases: Iterable):
 
 
 def note_counts(text: str) -> None:
-    """Adds a line to the file of FUZZ_COUNTS, if any; `.ci/run` prints it at its end."""
+    """Adds a line to the file that FUZZ_COUNTS names, if any; `.ci/run` prints it."""
     with open(os.environ.get("FUZZ_COUNTS", os.devnull), "a") as file:
         file.write(f"{text}\n")
