@@ -81,7 +81,7 @@ def for_client(broadcast: Tree, id: Array | int) -> Tree:
         if not _is_per_client(part):
             return part
         row = id if part.row is None else jnp.asarray(part.row)[id]
-        return jax.tree.map(lambda rows: rows[row], part.value)
+        return jax.tree.map(lambda rows: jnp.asarray(rows)[row], part.value)
 
     return jax.tree.map(one, broadcast, is_leaf=_is_per_client)
 
