@@ -67,6 +67,7 @@ def changed(plain, value):
         (fields.NEVER, True, []),
         (fields.MOVED, True, []),
         (fields.MORE, False, [0.75]),
+        (fields.FREE, False, [0.25, 0.75]),
         (fields.STOPPED, False, []),
         (fields.STOPPED, True, [0.25, 0.75]),
     ],
