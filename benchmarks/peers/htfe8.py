@@ -20,7 +20,7 @@ from benchmarks import synthetic
 from benchmarks.peers import prepare, shared
 from jaxproto import config as config_
 from jaxproto.experiment import build
-from jaxproto.training import evaluation, rounds
+from jaxproto.training import rounds, run_evaluation
 
 RULES = {"local": "head", "fedproto": "global"}  # method -> rule that HtFLlib evaluates
 
@@ -89,9 +89,9 @@ def main(path: str):
     accuracy = 0.0
     for r in range(s["rounds"]):
         times = [time.perf_counter()]
-        state, seen = rounds.one_round(work, r, state)
+        state, seen = rounds.next_state(work, r, state)
         times.append(time.perf_counter())
-        record = evaluation.evaluate(work, r + 1, state, seen, [1.0])
+        record = run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
         times.append(time.perf_counter())
         accuracy = record["rules"][RULES[s["method"]]]["pooled"]
         seconds, evaluated = np.diff(times).tolist()

@@ -41,6 +41,7 @@ TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "
 TRACED, UNUSED = "argument", "unused"  # by compiled programs; or STATIC
 NEVER, MORE = "no", "to more, unless a round depends on it"  # may change on resume
 STOPPED, MOVED = "after an early stop", "only in `jaxproto.load` and on nodes"
+FREE = "yes"
 
 
 class Names:
@@ -105,7 +106,7 @@ FIELDS = {
     "rounds": Field(300, "communication rounds", COUNT, resume=MORE),  # N 5.1
     "eval_every": Field(1, "rounds between evaluations", COUNT, UNUSED),
     "checkpoint_every": Field(10, "rounds between checkpoints", COUNT, UNUSED, compared=False),
-    "imports": Field("", "files that the command line has imported (--import), joined by commas", program=UNUSED, names_run=False, compared=False, resume=MOVED),
+    "imports": Field("", "files that the command line has imported (--import), joined by commas", program=UNUSED, names_run=False, compared=False, resume=FREE),
     "data.name": Field("digits", "data set", DATA, names_run=False),
     "data.data_dir": Field("", "folder of prepared TFDS data sets (empty: TFDS's default), or of files with a relative path", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.pixels": Field(0, "height and width to which images are resized; 0: unchanged", PIXELS),

@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_collections
 
 from jaxproto.config import differences, flatten
-from jaxproto.config.fields import MORE, MOVED, STOPPED, extended, resumable
+from jaxproto.config.fields import FREE, MORE, MOVED, STOPPED, extended, resumable
 from jaxproto.data import text
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
@@ -164,7 +164,7 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     run, new = RunFolder.at(path), flatten(config)
     if not run.config:
         return
-    free = extended(config, run.config)
+    free = extended(config, run.config) | resumable(config, FREE)
     if run.status() is Status.STOPPED_EARLY:
         free |= resumable(config, STOPPED)
     lines = differences({**run.config, **{k: new[k] for k in free}}, new)
@@ -183,7 +183,7 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     The folder of the data and the fields of early stopping may change, and the number
     of rounds unless a round depends on it.
     """
-    free = resumable(config, MORE, STOPPED, MOVED)
+    free = resumable(config, MORE, STOPPED, MOVED, FREE)
     return {k: v for k, v in flatten(config).items() if k not in free}
 
 

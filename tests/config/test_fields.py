@@ -64,6 +64,7 @@ RULES = [  # of resuming; whether the run stopped early; values that may go on
     (fields.NEVER, True, []),
     (fields.MOVED, True, []),
     (fields.MORE, False, [0.75]),
+    (fields.FREE, False, [0.25, 0.75]),
     (fields.STOPPED, False, []),
     (fields.STOPPED, True, [0.25, 0.75]),
 ]

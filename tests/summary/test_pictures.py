@@ -60,6 +60,7 @@ def finished(tmp_path, method):
         server = server._replace(protos=synthetic(train_KC.sum(0), sent, seed=9))
     counts = SimpleNamespace(train=train_KC)
     exp = SimpleNamespace(method=method, spec=spec, cohorts=groups, counts=counts)
+    exp.timing = None
     path = tmp_path / "a-run"
     path.mkdir()
     total = {"up": 3, "down": 4}

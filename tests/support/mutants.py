@@ -31,7 +31,10 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
-        "one row for all clients", "wire/message.py", "rows[row], part", "rows[0], part"
+        "one row for all clients",
+        "wire/message.py",
+        "(rows)[row], part",
+        "(rows)[0], part",
     ),
     Mutant("alignment along the gradient", "kernels.py", "e(-force_CD", "e(force_CD"),
     Mutant("momentum of the alignment", "kernels.py", "(decay=0.9)", "(decay=0.8)"),
