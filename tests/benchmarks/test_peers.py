@@ -144,11 +144,11 @@ def test_htfllib_reads_our_partition(different_networks, tmp_path):
 def test_what_cannot_run_ends_in_words(tmp_path):
     for flag, why in {
         "--contenders=tff": "they are ours, pfl, fedjax, flower",
-        "--methods=fedavg": "they are local, fedproto",
         "--contenders=ours,pfl": r"pfl: no environment in .* --install",
         "--cohort=7": "--cohort=7 of --clients=6",
         "--images=9": "a whole batch",
         "--data=none.npz": "none.npz",
+        "--methods=fedavg": "they are local, fedproto",  # flags stay set
     }.items():
         given = [*FLAGS, f"--venvs={tmp_path}", "--contenders=ours", flag]
         with pytest.raises(SystemExit, match=f"error: .*{why}"):

@@ -56,5 +56,6 @@ def test_a_client_gets_its_own_row_of_heads_and_its_bytes_count_one_row():
     first = NET.init(KEY)[0]["head"]
     assert toys.gap(wire.for_client(sent.message, 0).heads, first) == 0
     numbers = sum(a.size for a in jax.tree.leaves(NET.init(KEY)[0]))
-    assert int(sent.scalars) == numbers + 5 * 8
-    assert int(sent.bytes) == wire.HEADER + 4 * (numbers + 5 * 8) + 1  # 5 bits: rows
+    assert sent.scalars.tolist() == [numbers + 5 * 8] * 4
+    size = wire.HEADER + 4 * (numbers + 5 * 8) + 1  # 5 bits: rows
+    assert sent.bytes.tolist() == [size] * 4

@@ -196,10 +196,15 @@ def test_texts_are_predicted_from_words(tmp_path):
     words = [" ".join(rng.choice([f"{n}{i}" for i in range(4)], 5)) for n in names * 30]
     rows = [f"{text},{n}" for text, n in zip(words, names * 30, strict=True)]
     (tmp_path / "toy.csv").write_text("\n".join(rows) + "\n")
-    fields = {"data__partition": "iid", "data__max_len": 6, "model__group": "fasttext"}
-    fields |= {"model__feat_dim": 6, "optimizer__learning_rate": 0.5, "rounds": 10}
-    c = attacked.small("fedproto", tmp_path, eval_every=10, **fields)
-    c.data.name, c.local.batch_size = f"csv:{tmp_path / 'toy.csv'}", 4
+    c = jaxproto.config.experiment("fedproto", "digits")
+    c.update_from_flattened_dict(
+        {
+            "data.name": f"csv:{tmp_path / 'toy.csv'}",
+            **{"data.clients": 2, "data.partition": "iid", "data.max_len": 6},
+            **{"model.group": "fasttext", "model.feat_dim": 6, "rounds": 10},
+            **{"optimizer.learning_rate": 0.5, "local.batch_size": 4, "eval_every": 10},
+        }
+    )
     runs.run(c, tmp_path / "run")
     run = jaxproto.load(tmp_path / "run")
     assert run.evaluate() == runs.records(tmp_path / "run")[-1]["rules"]

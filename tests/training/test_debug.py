@@ -67,9 +67,13 @@ def test_a_method_prints_and_gets_arrays_and_no_file_is_written(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("method", ["refprotofl", "fedkd"])
-def test_methods_with_more_than_one_exchange_or_network(method, capsys, tmp_path):
-    made = attacked.small(method, attacked.data(tmp_path / "toy.npz"))
+@pytest.mark.parametrize(
+    ("method", "fields"), [("refprotofl", {}), ("fedkd", {"method__aux": "mlp"})]
+)
+def test_methods_with_more_than_one_exchange_or_network(
+    method, fields, capsys, tmp_path
+):
+    made = attacked.small(method, attacked.data(tmp_path / "toy.npz"), **fields)
     assert jaxproto.debug(made)["participants"] == 1
     first = "message before training:" in capsys.readouterr().out
     assert first == (method == "refprotofl")

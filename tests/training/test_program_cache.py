@@ -3,6 +3,8 @@
 import importlib.resources
 import os
 import pickle
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -10,9 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import traced_function
-from support.every import check_every
-from support.traced_function import assert_doubles, cache, double, flipped
 
 from jaxproto import client, config, federation, transforms
 from jaxproto.config import registries
@@ -24,11 +23,19 @@ from jaxproto.training import (
     compiler,
     exported_program,
     program_cache,
+    program_trial,
     programs,
     runner,
+    xla_cache,
 )
 
-said = traced_function.said
+ARGS = (jnp.arange(3.0), jnp.ones(3))
+NAMES = (
+    (federation, "init_cohort"),
+    (federation, "train_cohort"),
+    (federation, "update_server"),
+    (client, "evaluate_client"),
+)
 
 
 def small(method="fedproto", **fields):
@@ -39,38 +46,95 @@ def small(method="fedproto", **fields):
     return made
 
 
-def test_what_was_traced_is_not_traced_again_but_for_another_key_name_or_shape(
-    tmp_path,
-):
+def refuse():
+    """What must not be traced: called with arguments, it fails."""
+
+
+def double(x, y):
+    return {"sum": x + y, "twice": (2 * x, None)}
+
+
+def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
+    """The function as `wrap` gives it, and how often it was traced for that."""
+    traces = []
+
+    def counted(*values):
+        traces.append(1)
+        return f(*values)
+
+    return program_cache.load_or_trace(folder, cache_key, name, counted, args), len(
+        traces
+    )
+
+
+def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
     for times in (1, 0):
         f, traces = cache(tmp_path)
         assert traces == times
-        assert_doubles(f)
-    others = {"cache_key": "s"}, {"name": "m"}, {"args": (jnp.arange(4.0), jnp.ones(4))}
-    for other in others:
-        assert cache(tmp_path, **other)[1] == 1
-        assert cache(tmp_path)[1] == 0
+        got, want = jax.jit(f)(*ARGS), double(*ARGS)
+        assert jax.tree.structure(got) == jax.tree.structure(want)
+        jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
-DAMAGE = [lambda b: b"", lambda b: b[:-50], lambda b: pickle.dumps((0, b"x"))]
-DAMAGE += map(flipped, np.linspace(0, 1, 25))
+@pytest.mark.parametrize(
+    "other",
+    [{"cache_key": "s"}, {"name": "m"}, {"args": (jnp.arange(4.0), jnp.ones(4))}],
+    ids=lambda other: next(iter(other)),
+)
+def test_another_key_name_or_shape_is_traced(tmp_path, other):
+    cache(tmp_path)
+    assert cache(tmp_path, **other)[1] == 1
+    assert cache(tmp_path)[1] == 0
 
 
-def test_a_damaged_file_is_made_anew_and_said_once(tmp_path, said):
-    def check(i, damage):
-        folder = tmp_path / str(i)
-        for name in "ab":
-            cache(folder, name=name)
-        for file in folder.iterdir():
-            file.write_bytes(damage(file.read_bytes()))
-        f, traces = cache(folder, name="a")
-        assert traces == 1 == cache(folder, name="b")[1]
-        assert_doubles(f)
-        assert cache(folder, name="a")[1] == 0
-        (told,) = (text for text in said if f"{folder}:" in text)
-        assert "made anew" in told
+def flipped(at):
+    """One bit of the byte at this share of the file."""
 
-    check_every([*enumerate(DAMAGE)], check)
+    def damage(content):
+        k = int(at * (len(content) - 1))
+        return content[:k] + bytes([content[k] ^ 1]) + content[k + 1 :]
+
+    return damage
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What is said, each sentence once."""
+    found = []
+    monkeypatch.setattr(
+        xla_cache.logging, "warning", lambda _, text: found.append(text)
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda b: b"",
+        lambda b: b[:-50],
+        lambda b: pickle.dumps((0, b"x")),
+        *map(flipped, np.linspace(0, 1, 25)),
+    ],
+)
+def test_a_damaged_file_is_made_anew_and_said(tmp_path, said, damage):
+    cache(tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    f, traces = cache(tmp_path)
+    assert traces == 1
+    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+    assert cache(tmp_path)[1] == 0
+    (told,) = said
+    assert str(tmp_path) in told and "made anew" in told
+
+
+def test_many_damaged_files_are_said_once(tmp_path, said):
+    for name in "abc":
+        cache(tmp_path, name=name)
+    for file in tmp_path.iterdir():
+        file.write_bytes(flipped(0.5)(file.read_bytes()))
+    assert [cache(tmp_path, name=name)[1] for name in "abc"] == [1, 1, 1]
+    assert len(said) == 1
 
 
 def test_a_file_in_anothers_place_does_not_pass_for_it(tmp_path, said):
@@ -81,7 +145,7 @@ def test_a_file_in_anothers_place_does_not_pass_for_it(tmp_path, said):
     a.write_bytes(b.read_bytes())
     f, traces = cache(tmp_path, name="a")
     assert traces == 1 and len(said) == 1
-    assert_doubles(f)
+    np.testing.assert_array_equal(f(*ARGS)["sum"], ARGS[0] + ARGS[1])
 
 
 class Trap:
@@ -118,28 +182,15 @@ def test_folder_and_files_belong_to_the_user_alone(tmp_path, umask):
     assert modes == [0o600, 0o700, 0o700]
 
 
-def test_a_folder_that_others_can_write_or_replace_is_not_used(
-    tmp_path, said, monkeypatch
-):
-    for mode in (0o770, 0o702):
-        folder = tmp_path / f"{mode:o}"
-        cache(folder)
-        folder.chmod(mode)
-        assert [cache(folder)[1], cache(folder)[1]] == [0, 0]  # the function itself
-        told = said.pop()
-        assert not said and "chmod 700" in told
-        assert f"{folder} can be written by others (mode {mode:o})" in told
-    for mode, times in ((0o755, 0), (0o777, 1), (0o1777, 0)):
-        cache(tmp_path / f"above{mode}" / "traced")
-        (tmp_path / f"above{mode}").chmod(mode)
-        assert cache(tmp_path / f"above{mode}" / "traced")[1] == 0
-        assert len(said) == times
-        said.clear()
-    cache(tmp_path / "mine")
-    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    f, traces = cache(tmp_path / "mine")
-    assert traces == 0 and len(said) == 1 and "belongs to user" in said[0]
-    assert_doubles(f)
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, said, mode):
+    folder = tmp_path / "shared"
+    cache(folder)
+    folder.chmod(mode)
+    assert [cache(folder)[1], cache(folder)[1]] == [0, 0]  # the function itself
+    (told,) = said
+    assert f"{folder} can be written by others (mode {mode:o})" in told
+    assert "chmod 700" in told
 
 
 def test_a_file_that_others_can_write_is_made_anew(tmp_path, said):
@@ -153,6 +204,14 @@ def test_a_file_that_others_can_write_is_made_anew(tmp_path, said):
     assert cache(tmp_path)[1] == 0
 
 
+def test_a_folder_of_another_user_is_not_used(tmp_path, said, monkeypatch):
+    cache(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    f, traces = cache(tmp_path)
+    assert traces == 0 and len(said) == 1 and "belongs to user" in said[0]
+    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+
+
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, said, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
@@ -160,7 +219,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, said, monkeypat
     monkeypatch.setattr(program_cache.atomic, "write", full)
     f, traces = cache(tmp_path)
     assert traces == 1 and "No space left" in said[0]
-    assert_doubles(f)
+    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
 
 
 def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):
@@ -174,17 +233,86 @@ def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):
     assert cache(tmp_path, name="used")[1] == 0
 
 
-def test_what_cannot_be_written_is_traced_each_time_and_an_error_is_its_own(tmp_path):
+REPACKED = """
+import sys
+from pathlib import Path
+import jax, numpy as np
+from jaxproto.training import compiler, exported_program, program_cache
+from test_program_cache import ARGS, cache, double
+
+folder, share = Path(sys.argv[1]), float(sys.argv[2])
+(file,) = (p for p in folder.iterdir() if p.suffix != ".trial")
+head, _, data = file.read_bytes().partition(b"\\n")
+k = int(share * (len(data) - 1))
+data = data[:k] + bytes([data[k] ^ 1]) + data[k + 1 :]
+head = exported_program.digest(file.name.encode(), data).encode()
+file.write_bytes(head + b"\\n" + data)  # damage under a right checksum
+def compiled(exp, examples, wrap):
+    f = double if wrap is program_cache.uncached else cache(folder)[0]
+    return jax.jit(f).lower(*ARGS).compile()
+compiler._compile_all = compiled
+f = compiler.compile_all(None, None, program_cache.disk_cache)
+jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+"""
+
+
+@pytest.mark.long
+def test_a_program_that_cannot_be_compiled_is_made_anew_whatever_its_checksum(tmp_path):
+    """Also where the compiler crashes: then by the next start."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    for share in np.linspace(0, 1, 12):
+        cache(tmp_path)
+        for attempt in range(2):
+            at = str(share) if not attempt else "0"
+            script = REPACKED if not attempt else REPACKED.replace("k] ^ 1", "k] ^ 0")
+            command = [sys.executable, "-c", script, str(tmp_path), at]
+            done = subprocess.run(command, capture_output=True, text=True, env=env)
+            if done.returncode >= 0:
+                break
+        assert done.returncode == 0, done.stderr
+        assert not list(tmp_path.glob("*.trial"))
+
+
+def test_a_program_of_which_a_process_died_is_made_anew(tmp_path, said):
+    cache(tmp_path)
+    (file,) = tmp_path.iterdir()
+    mark = file.with_name(f"{file.name}.trial")
+    mark.write_text("1 on here")  # and no process has it locked
+    for traces in (1, 0):
+        with program_trial.trial() as loaded:
+            assert cache(tmp_path)[1] == traces
+            assert loaded == [file] and mark.exists()
+            with program_trial.trial():
+                assert cache(tmp_path)[1] == 0  # it is being compiled elsewhere
+        assert not mark.exists()
+    assert len(said) == 1 and "process that compiled it has died" in said[0]
+
+
+@pytest.mark.parametrize(("mode", "said_of"), [(0o755, 0), (0o777, 1), (0o1777, 0)])
+def test_a_folder_that_others_could_replace_is_not_used(tmp_path, said, mode, said_of):
+    cache(tmp_path / "traced")
+    tmp_path.chmod(mode)
+    assert cache(tmp_path / "traced")[1] == 0 and len(said) == said_of
+
+
+def test_what_cannot_be_written_is_traced_each_time(tmp_path):
     def calls_python(x, y):
         return jax.pure_callback(np.add, jax.ShapeDtypeStruct((3,), jnp.float32), x, y)
 
+    assert cache(tmp_path, calls_python)[1] == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_is_that_of_the_function(tmp_path):
     def wrong(x, y):
         raise KeyError("mine")
 
-    assert cache(tmp_path, calls_python)[1] == 1
+    f, _ = cache(tmp_path, wrong)
     with pytest.raises(KeyError, match="mine"):
-        cache(tmp_path, wrong)[0](1.0, 2.0)
-    assert not list(tmp_path.iterdir())
+        f(1.0, 2.0)
 
 
 def test_the_recipe_holds_settings_data_and_source_but_no_seed(monkeypatch):
@@ -215,24 +343,26 @@ def test_the_source_is_every_file_of_the_package(tmp_path, monkeypatch):
     assert len(seen) == 3
 
 
-def test_a_method_or_option_of_ones_own_or_without_a_local_folder_is_never_kept(
-    tmp_path, monkeypatch
-):
+def test_a_method_or_option_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
     made = small()
     exp = build.experiment(made, "cpu")
-
-    def kept(folder=tmp_path):
-        wrap = program_cache.disk_cache(folder, made, exp)
-        return wrap is not program_cache.uncached
-
-    assert kept() and not kept(None) and not kept(Path("gs://bucket/compiled"))
+    assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
     with monkeypatch.context() as patch:
         patch.setitem(METHODS, "mine", partial(double, 1))
-        assert not kept()
-    assert kept()
+        assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
+    assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
     mine = transforms.stateless(lambda protos: protos)
     monkeypatch.setitem(registries.OPTIONS["alignment"], "mine", mine)
-    assert not kept()
+    assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
+
+
+@pytest.mark.parametrize("folder", [None, Path("gs://bucket/compiled")])
+def test_nothing_is_kept_without_a_folder_on_disk(folder):
+    made = small()
+    assert (
+        program_cache.disk_cache(folder, made, build.experiment(made, "cpu"))
+        is program_cache.uncached
+    )
 
 
 @pytest.mark.long
@@ -244,17 +374,13 @@ def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
-    def refuse():
-        """What must not be traced: called with arguments, it fails."""
-
     monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
     monkeypatch.setattr(runner.xla_cache, "enable_xla_cache", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()
     assert result("first", cache=program_cache.disk_cache) == plain
-    for name in ("init_cohort", "train_cohort", "update_server"):
-        monkeypatch.setattr(federation, name, refuse)
-    monkeypatch.setattr(client, "evaluate_client", refuse)
+    for home, name in NAMES:
+        monkeypatch.setattr(home, name, refuse)
     assert result("second", cache=program_cache.disk_cache) == plain
     with pytest.raises(TypeError):
         result("third")

@@ -31,7 +31,7 @@ def on_the_page() -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def view():
     """Every method with its defaults, on clients of one architecture."""
-    made = config.experiment("fedavg", "digits")
+    made = config.experiment("fedmd", "digits")  # which needs public examples
     made.model.group, made.data.clients = "mlp", 3
     return disclosure.view(made, every=True)
 
