@@ -49,6 +49,7 @@ FORMATS = ("float32", "float16", "bfloat16", "int8")  # of values on the wire, b
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
 SHORTER = 10  # rounds of these
 BEGINNING = 20  # rounds after which all methods are compared first
+PRECISIONS = ("protonorm", "fedproto")  # also trained with bfloat16 products
 
 
 def cells(names, suffix="", reading="", flags=()):
@@ -67,7 +68,10 @@ def changed(fields):
 
 def runs():
     """Name, configuration and flags of every run, the comparison's first seed first."""
-    yield from cells(PULLED, "_20", flags=[f"--config.rounds={BEGINNING}"])
+    beginning = f"--config.rounds={BEGINNING}"
+    yield from cells(PULLED, "_20", flags=[beginning])
+    flags = [beginning, "--config.model.compute_dtype=bfloat16"]
+    yield from cells(PRECISIONS, "_20_bfloat16", flags=flags)
     yield from cells(PROTOTYPES)
     yield from cells(BASELINES)
     yield from cells(PULLED, "_paper", ",paper")
