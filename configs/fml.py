@@ -26,7 +26,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "data.train_share": 0.75,
     "model.group": "digits",
     "model.feat_dim": 64,
-    "rounds": 60,
+    "rounds": 50,
     "local.epochs": 1,
     "local.batch_size": 10,
     "optimizer.name": "sgd",
