@@ -30,10 +30,11 @@ def run(c, path, happens):
     return run_server(c, path, link, QUIET)
 
 
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("fedavg", "refprotofl")]
-
-
-@pytest.mark.parametrize("method", ["fedproto", *LONG])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param("fedproto", marks=pytest.mark.landing), "fedavg", "refprotofl"],
+)
 def test_each_lie_is_one_fault_and_costs_what_a_lost_message_costs(method, tmp_path):
     plan, schemas = hostile.planned(method, [1, 2]), tmp_path / "schemas"
     c = small(method, max(r for _, r, _ in plan) + 1)

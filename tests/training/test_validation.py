@@ -46,7 +46,9 @@ def check(path):
     [
         ("fedproto", {"model__group": "mlp,amazon_mlp"} | FEW | SAMPLE),
         ("fedavg", PART),  # clients keep nothing: each example is evaluated once
-        ("fedavg", PART | {"eval__metrics": "loss"}),  # or each set of examples
+        pytest.param(  # or each set of examples
+            "fedavg", PART | {"eval__metrics": "loss"}, marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_run_evaluates_validation_examples(small, method, fields, tmp_path):
@@ -68,6 +70,7 @@ def test_what_cannot_be_validated_is_refused_before_training(small, tmp_path):
             attacked.run(small(**fields), tmp_path)
 
 
+@pytest.mark.long
 def test_the_cells_of_a_sweep_evaluate_validation_examples(small, tmp_path):
     c = small()
     attacked.begins(c)
