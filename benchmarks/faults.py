@@ -3,10 +3,10 @@
     python -m benchmarks.faults
 
 Faults are injected one after the other, in a seeded order, while rounds go on. Nodes
-are killed and restarted, stopped for longer than the server's patience, or leave and join
-again. Messages are damaged in both directions. A node of another configuration joins.
-The server is killed and restarted. The fault of a message ends when the server reports
-it, the fault of a process when all clients have taken part in a round. It needs
+are killed and restarted, stopped for longer than the server's patience, or leave and
+join again. Messages are damaged in both directions. A node of another configuration
+joins. The server is killed and restarted. The fault of a message ends when the server
+reports it, the fault of a process when all clients have taken part in a round. It needs
 `jaxproto[flower]`.
 """
 

@@ -89,7 +89,7 @@ class MobileNetV2(nn.Module):
 
 
 class ShuffleUnit(nn.Module):
-    """ShuffleNetV2's block: convolves half of the channels, or all if it halves maps."""
+    """ShuffleNetV2's block: convolves half of the channels, or all to halve maps."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
