@@ -35,9 +35,9 @@ flags.DEFINE_integer("clients", 8, "clients of `time`", flag_values=FLAGS)
 flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
 
 NETWORKS = {"Ht0": 4}  # architectures per group; other groups have 1
 STAGES = (
