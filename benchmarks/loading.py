@@ -23,7 +23,7 @@ flags.DEFINE_list(
     "names", "tfds:fashion_mnist", "values of data.name", flag_values=FLAGS
 )
 flags.DEFINE_string("data_dir", "", "folder of TFDS data sets", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 0, "height and width; 0: own", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 0, "height and width; 0: unchanged", flag_values=FLAGS)
 flags.DEFINE_integer("vocab_size", 32_000, "data.vocab_size", flag_values=FLAGS)
 
 

@@ -48,13 +48,13 @@ flags.DEFINE_integer("clients", 4, "clients of one architecture", flag_values=FL
 flags.DEFINE_integer("steps", 10, "local steps per client", flag_values=FLAGS)
 flags.DEFINE_integer("naive_steps", 1, "local steps of `naive*`", flag_values=FLAGS)
 flags.DEFINE_integer("repeats", 5, "timed repetitions", flag_values=FLAGS)
-flags.DEFINE_integer("naive_repeats", 2, "those of `naive`", flag_values=FLAGS)
+flags.DEFINE_integer("naive_repeats", 2, "those for `naive`", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
 flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
 flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
 
-BASES = ("torch", "naive", "naive_loop")  # contenders to divide by
+BASES = ("torch", "naive", "naive_loop")  # contenders in denominators
 RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam
 OPS = {
     "auto": ops.ops_for,
@@ -91,16 +91,14 @@ def make_task(name: str, s: dict) -> Task:
     steps = max(s["steps"], s["naive_steps"])
     x, y = synthetic.images(s["clients"] * steps * s["batch"], shape, spec.num_classes)
     method = protonorm(spec, pull=Pull(LAM, losses.mse_mean), upscale=GAMMA)
-    uploads_nothing = dataclasses.replace(
+    method = dataclasses.replace(
         method,
         upload=lambda net, before, after, data, down, sums: ((), after.memory),
     )
     protos = jax.random.normal(jax.random.key(1), spec)
     protos /= jnp.linalg.norm(protos, axis=1, keepdims=True)
     examples = Examples(jnp.asarray(x), jnp.asarray(y))
-    return Task(
-        name, spec, shape, s["clients"], s["batch"], examples, protos, uploads_nothing
-    )
+    return Task(name, spec, shape, s["clients"], s["batch"], examples, protos, method)
 
 
 def server(task: Task, net: Net):
