@@ -31,14 +31,14 @@ STARTS = {  # name -> key, shape -> prototypes
 def one(start: str, classes: int, dim: int, repeats: int) -> dict:
     """Times one size, and counts the iterations."""
     shape = (classes, dim)
-    mean, here = STARTS[start](jax.random.key(0), shape), jnp.ones(classes, bool)
-    align = jax.jit(kernels.align).lower(mean, here).compile()
+    mean, present = STARTS[start](jax.random.key(0), shape), jnp.ones(classes, bool)
+    align = jax.jit(kernels.align).lower(mean, present).compile()
 
     def call():
-        jax.block_until_ready(align(mean, here))
+        jax.block_until_ready(align(mean, present))
 
     time = measure.alternate({"align": call}, repeats)["align"]
-    steps = int(align(mean, here)[1])
+    steps = int(align(mean, present)[1])
     return {"start": start, "K": classes, "d": dim, "steps": steps, **time.record()}
 
 

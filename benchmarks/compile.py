@@ -125,13 +125,13 @@ def one(name: str, f, given) -> dict:
 def main(argv):
     """Measures in fresh processes."""
     settings = measure.parse(FLAGS, argv, __doc__)
-    given, here = {"settings": settings}, "benchmarks.compile"
+    given, module = {"settings": settings}, "benchmarks.compile"
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (
-            measure.fresh(here, "together", {**given, "folder": cache})
+            measure.fresh(module, "together", {**given, "folder": cache})
             for _ in range(2)
         )
-    rows = measure.fresh(here, "alone", given) if settings["each"] else []
+    rows = measure.fresh(module, "alone", given) if settings["each"] else []
     tables = [
         measure.table(
             "All programs, as the runner compiles them: seconds",

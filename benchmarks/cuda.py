@@ -75,9 +75,7 @@ def calls(row: dict, prefix: str) -> int:
 
 def main(argv):
     """Compiles for each GPU, and writes one file per GPU."""
-    os.environ.setdefault(
-        "TF_CPP_MIN_LOG_LEVEL", "2"
-    )  # hides a warning that there is no driver
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no warning about the driver
     settings = measure.parse(FLAGS, argv, __doc__)
     gpus = settings["gpus"]
     for gpu in gpus:

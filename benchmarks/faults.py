@@ -79,8 +79,8 @@ class Injected:
     round: int  # last round that had ended before it
     seconds: float = 0.0  # until its end
     resumed: int | None = None  # round after which a restarted server continued
-    lost: list = dataclasses.field(default_factory=list)  # messages of its client
-    beyond: list = dataclasses.field(default_factory=list)  # messages of others
+    lost: list = dataclasses.field(default_factory=list)  # lost messages of its client
+    beyond: list = dataclasses.field(default_factory=list)  # those of other clients
 
 
 class Federation:
@@ -139,58 +139,58 @@ class Federation:
         return any(f["client"] == client for f in self.faults()[before:])
 
 
-def node_killed(here: Federation, client: int):
+def node_killed(fed: Federation, client: int):
     """Kills a node in a round, and restarts it at once."""
-    terminate_tree(here.deployment.nodes[client], signal.SIGKILL)
-    here.deployment.start_node(client)
+    terminate_tree(fed.deployment.nodes[client], signal.SIGKILL)
+    fed.deployment.start_node(client)
 
 
-def node_stopped(here: Federation, client: int):
+def node_stopped(fed: Federation, client: int):
     """Stops a node for longer than the server waits, then continues it."""
-    before, node = len(here.faults()), here.deployment.nodes[client]
+    before, node = len(fed.faults()), fed.deployment.nodes[client]
     signal_tree(node, signal.SIGSTOP)
-    here.until(lambda: here.named(client, before), "report of a stopped node")
+    fed.until(lambda: fed.named(client, before), "report of a stopped node")
     signal_tree(node, signal.SIGCONT)
 
 
-def node_late(here: Federation, client: int):
+def node_late(fed: Federation, client: int):
     """Ends a node, and restarts it when the server has reported its absence."""
-    before = len(here.faults())
-    terminate_tree(here.deployment.nodes[client])
-    here.until(lambda: here.named(client, before), "report of a node that left")
-    here.deployment.start_node(client)
+    before = len(fed.faults())
+    terminate_tree(fed.deployment.nodes[client])
+    fed.until(lambda: fed.named(client, before), "report of a node that left")
+    fed.deployment.start_node(client)
 
 
 def damaged(direction: str) -> Callable[[Federation, int], None]:
     """Returns a fault that flips one bit of a message "up" or "down"."""
 
-    def inject(here: Federation, client: int):
-        before = len(here.faults())
-        (here.deployment.path / "nodes" / str(client) / "fault").write_text(direction)
-        here.until(lambda: here.named(client, before), "report of a damaged message")
+    def inject(fed: Federation, client: int):
+        before = len(fed.faults())
+        (fed.deployment.path / "nodes" / str(client) / "fault").write_text(direction)
+        fed.until(lambda: fed.named(client, before), "report of a damaged message")
 
     return inject
 
 
-def stranger(here: Federation, client: int):
+def foreign_node(fed: Federation, client: int):
     """Adds a node of another configuration, and ends it when it has answered."""
-    number = here.clients
-    here.deployment.start_node(number, other=1)
-    log = here.deployment.log(f"node-{number}")
+    number = fed.clients
+    fed.deployment.start_node(number, other=1)
+    log = fed.deployment.log(f"node-{number}")
     sent = log.read_text().count("Sent successfully")
-    here.until(lambda: log.read_text().count("Sent successfully") > sent, "an answer")
-    terminate_tree(here.deployment.nodes.pop(number))
+    fed.until(lambda: log.read_text().count("Sent successfully") > sent, "an answer")
+    terminate_tree(fed.deployment.nodes.pop(number))
 
 
-def server_killed(here: Federation, client: int):
+def server_killed(fed: Federation, client: int):
     """Kills SuperLink and ServerApp, and restarts both."""
     del client
-    terminate_tree(here.deployment.superlink, signal.SIGKILL)
-    terminate_tree(here.submitted)
-    before = len(here.resumed())
-    here.deployment.start_superlink()
-    here.submitted = here.deployment.run()
-    here.until(lambda: len(here.resumed()) > before, "a resumed server")
+    terminate_tree(fed.deployment.superlink, signal.SIGKILL)
+    terminate_tree(fed.submitted)
+    before = len(fed.resumed())
+    fed.deployment.start_superlink()
+    fed.submitted = fed.deployment.run()
+    fed.until(lambda: len(fed.resumed()) > before, "a resumed server")
 
 
 SERVER = "server killed, started again"
@@ -200,7 +200,7 @@ KINDS = {  # kind -> function, share of the faults
     "node leaves, joins late": (node_late, 6),
     "upload damaged": (damaged("up"), 10),
     "broadcast damaged": (damaged("down"), 8),
-    "node of another configuration": (stranger, 6),
+    "node of another configuration": (foreign_node, 6),
     SERVER: (server_killed, 6),
 }
 DAMAGED = ("upload damaged", "broadcast damaged")
@@ -215,20 +215,20 @@ def planned(number: int, seed: int) -> list[str]:
     return [all_kinds[n % len(all_kinds)] for n in range(number)]
 
 
-def injected(here: Federation, kind: str, rng: random.Random) -> Injected:
+def injected(fed: Federation, kind: str, rng: random.Random) -> Injected:
     """Injects one fault and waits for its end."""
     time.sleep(rng.uniform(0.0, 3.0))  # at any time of a round
-    client = rng.randrange(here.clients)
-    made = Injected(kind, None if kind in OF_NO_CLIENT else client, here.ended())
-    before, clock = len(here.faults()), time.perf_counter()
-    KINDS[kind][0](here, client)
-    after = here.ended()
+    client = rng.randrange(fed.clients)
+    made = Injected(kind, None if kind in OF_NO_CLIENT else client, fed.ended())
+    before, clock = len(fed.faults()), time.perf_counter()
+    KINDS[kind][0](fed, client)
+    after = fed.ended()
     if kind not in DAMAGED:
-        here.until(lambda: here.whole(after), f"a complete round after {kind}")
+        fed.until(lambda: fed.whole(after), f"a complete round after {kind}")
     if kind == SERVER:
-        made.resumed = here.resumed()[-1]
+        made.resumed = fed.resumed()[-1]
     made.seconds = time.perf_counter() - clock
-    for fault in here.faults()[before:]:
+    for fault in fed.faults()[before:]:
         own = fault["client"] == made.client
         (made.lost if own else made.beyond).append([fault[k] for k in REPORTED])
     return made
@@ -249,18 +249,18 @@ def federation(s: dict) -> dict:
         times = {"wait": 60.0, "patience": s["patience"]}
         with Deployment(c, Path(folder) / "run", **times) as deployment:
             deployment.add_mod("faulty", MOD)
-            here = Federation(deployment, s["clients"], s["limit"])
-            here.start()
-            here.until(lambda: here.whole(0), "a first complete round")
+            fed = Federation(deployment, s["clients"], s["limit"])
+            fed.start()
+            fed.until(lambda: fed.whole(0), "a first complete round")
             end_at = time.monotonic() + 60.0 * s["minutes"]
             for kind in planned(s["faults"], s["seed"]):
                 if time.monotonic() > end_at:
                     break
-                done.append(injected(here, kind, rng))
+                done.append(injected(fed, kind, rng))
                 line = f"{len(done)} {kind}: {done[-1].seconds:.0f} s"
                 print(line, done[-1].lost, done[-1].beyond, flush=True)
-            found, rounds = here.records(), here.ended()
-            terminate_tree(here.submitted)
+            found, rounds = fed.records(), fed.ended()
+            terminate_tree(fed.submitted)
     evaluated = [r["round"] for r in found]
     return {
         "injected": [dataclasses.asdict(one) for one in done],

@@ -126,7 +126,7 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     )
     image = {
         k: np.asarray(batches.normalise_inputs(jnp.asarray(exp.dataset.x[v])))
-        for k, v in (("own", own), ("held", held_out), ("public", public))
+        for k, v in (("own", own), ("held out", held_out), ("public", public))
     }
     target, known = image["own"].mean(1), image["public"].mean(1)
     starts = {"grey": np.zeros_like(known), "public": known}
@@ -136,7 +136,7 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
         for start, x in starts.items():
             found = invert(net, body, goal, x, settings["steps"])
             row[f"{name}, {start}"] = scores.correlation(found, target)
-        row[f"{name}, AUC"] = auc(net, body, goal, image["own"], image["held"])
+        row[f"{name}, AUC"] = auc(net, body, goal, image["own"], image["held out"])
     return row
 
 

@@ -54,8 +54,8 @@ flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
 flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
 flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
 
-BASES = ("torch", "naive", "naive_loop")  # contenders in denominators
-RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam
+BASES = ("torch", "naive", "naive_loop")  # contenders that others are divided by
+RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # ProtoNorm, Section 5.1; lam as released
 OPS = {
     "auto": ops.ops_for,
     "lax": lambda: ops.LAX,

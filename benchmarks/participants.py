@@ -103,7 +103,7 @@ def one(registered: int, participants: int, s: dict) -> dict:
     }
 
 
-def apart(registered: int, participants: int, settings: dict) -> dict:
+def in_own_process(registered: int, participants: int, settings: dict) -> dict:
     """Measures one federation in its own process."""
     given = [f"--{k}={v}" for k, v in settings.items() if k in PASSED]
     command = [sys.executable, "-m", "benchmarks.participants", *given]
@@ -133,7 +133,7 @@ def main(argv):
         "participants": [(many[0], n) for n in sorted(few) if n <= many[0]],
     }
     pairs = dict.fromkeys([*sizes["registered"], *sizes["participants"]])
-    known = {pair: apart(*pair, s) for pair in pairs}
+    known = {pair: in_own_process(*pair, s) for pair in pairs}
     results, tables = {}, []
     for factor, varied in sizes.items():
         rows = [known[pair] for pair in varied]

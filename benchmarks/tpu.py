@@ -22,7 +22,7 @@ BANDWIDTH = 819e9  # bytes per second of the HBM, from the same data sheet
 HBM = 16e9  # bytes
 
 FLAGS = ahead_run.flag_values("1,4", "one:tpu")
-WITHOUT = {  # environment in which libtpu does not look for a TPU
+WITHOUT_TPU = {  # environment in which libtpu does not look for a TPU
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -31,7 +31,7 @@ WITHOUT = {  # environment in which libtpu does not look for a TPU
 
 def devices(chips: int):
     """Returns chips of one host of v5e, which has four."""
-    for name, value in WITHOUT.items():
+    for name, value in WITHOUT_TPU.items():
         os.environ.setdefault(name, value)
     return ahead_run.topology("tpu", "v5e:2x2")[:chips]
 

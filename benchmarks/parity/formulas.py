@@ -56,7 +56,7 @@ def add(sums, counts, feat, y):
 
 def class_means(sums, counts) -> torch.Tensor:
     """Returns prototypes [C, D], NaN where there is no example."""
-    return sums / counts[:, None]  # 0 / 0
+    return sums / counts[:, None]  # 0 / 0 is NaN
 
 
 def mean_of(how: str, local, counts) -> torch.Tensor:

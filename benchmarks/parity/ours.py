@@ -140,9 +140,9 @@ class Ours:
         if not self.server_epochs:
             return None
         own = self.by_client(c.memory for c in self.state.clients)
-        here = np.concatenate([p.count > 0 for p in own])
+        sent = np.concatenate([p.count > 0 for p in own])
         key = jax.random.fold_in(key, federation.SERVER)
-        return np.array(fedtgp.batch_orders(here, self.server_epochs, key))
+        return np.array(fedtgp.batch_orders(sent, self.server_epochs, key))
 
     def adapter(self) -> Record:
         """Records RefProtoFL's anchors, and its adapter on the server."""

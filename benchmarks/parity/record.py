@@ -12,8 +12,8 @@ Record = dict[str, dict[str, np.ndarray]]
 
 BATCHES = "batches"  # rows of the pool [S, B], -1 where no example counts
 FIRST = "loss of the first step"
-STEP = "weights after a step"  # [S, ...] first steps, from equal weights each
-STEPS = 10  # most first steps in a record
+STEP = "weights after a step"  # [S, ...]; sides start each from equal weights
+STEPS = 10  # recorded first steps, at most
 WEIGHTS = "weights after training"
 STEP_STATISTICS = "statistics after a step"  # of BatchNorm, not in weights
 STATISTICS = "statistics after training"

@@ -57,9 +57,9 @@ def made_up(
     y = rng.permutation(np.arange(total) % classes).astype(np.int32)
     x = np.empty((total, *shape), np.uint8)
     for i in range(0, total, CHUNK):
-        here = y[i : i + CHUNK]
-        noise = rng.standard_normal((len(here), *shape), np.float32)
-        x[i : i + CHUNK] = np.clip(mean[here] + NOISE * noise, 0, 255)
+        labels = y[i : i + CHUNK]
+        noise = rng.standard_normal((len(labels), *shape), np.float32)
+        x[i : i + CHUNK] = np.clip(mean[labels] + NOISE * noise, 0, 255)
     return x, y
 
 

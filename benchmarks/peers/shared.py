@@ -108,7 +108,7 @@ def peaks() -> list[int]:
         return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
     found = {pid: status for pid in _processes() if (status := _status(pid))}
     family = [os.getpid()]
-    for pid in family:  # grows meanwhile
+    for pid in family:  # grows in the loop
         family += [p for p, s in found.items() if int(s["PPid"]) == pid]
     known = [found[pid] for pid in family if pid in found]
     return [int(s["VmHWM"].split()[0]) * 1024 for s in known if "VmHWM" in s]
@@ -121,6 +121,6 @@ def _processes():
 def _status(pid):
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return {}
     return dict(line.split(":", 1) for line in lines if ":" in line)
