@@ -101,12 +101,17 @@ def compiled(target: Target, s: dict) -> Iterator[dict]:
             lowered = program.stage.lower()
             executable = lowered.compile()
             seconds = time.process_time() - start
-            key_ = {"part": part, "network": network, "program": program.name, **common}
+            labels = {
+                "part": part,
+                "network": network,
+                "program": program.name,
+                **common,
+            }
             found = target.read(lowered, executable, chips)
             at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            print(*key_.values(), f"{seconds:.0f} s of CPU", flush=True)
+            print(*labels.values(), f"{seconds:.0f} s of CPU", flush=True)
             cost = {"compile_cpu_seconds": seconds, "date": at, "versions": versions}
-            yield {**key_, **found, **cost}
+            yield {**labels, **found, **cost}
 
 
 def devices(target: Target, chips: int) -> Sequence:

@@ -107,7 +107,7 @@ def whole(kind: str, path: Path):
 
 
 def bits(path: Path) -> dict:
-    """Returns metrics but seconds, and all arrays, of the runs below a folder."""
+    """Returns metrics except seconds, and all arrays, of the runs below a folder."""
     found = {}
     for metrics in sorted(path.rglob("metrics.jsonl")):
         rows = [{**r, "seconds": 0} for r in records.read(metrics)]

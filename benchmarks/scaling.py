@@ -86,7 +86,7 @@ def exponents(factor: str, rows: list[dict]) -> dict[str, float | None]:
 
 
 def main(argv):
-    """Varies every factor."""
+    """Measures rounds over every factor."""
     settings, results = measure.parse(FLAGS, argv, __doc__), {}
     tables, known = [], {}
     for factor in FACTORS:

@@ -19,7 +19,7 @@ from jaxproto.training.programs import State
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
 
-AS_RELEASED = {  # loss and batches of the released code, in every round here
+AS_RELEASED = {  # loss and batches of the released code
     "method.lam": 10.0,
     "method.reg": "mse_mean",
     "method.collect": "after_training",
