@@ -3,14 +3,14 @@
     python -m benchmarks.accelerator
     python -m benchmarks.accelerator --dry       # tiny sizes, on a CPU too
 
-Stages run in processes of their own, most important first, each within its share of
-`--seconds`. Every line is written as it is measured, so that an interrupted call loses
-nothing. It needs jax, flax, optax and the other packages of jaxproto except
-tensorflow-datasets, and no data set.
+Stages run in separate processes, most important first, each within its share of
+`--seconds`. Every line is written when it is measured, so that an interrupted call
+loses nothing. The benchmark needs no data set, and the packages of jaxproto except
+tensorflow-datasets.
 
-`roofline` is the share of the speed that the measured matrix product and memory
-bandwidth allow. `--choose` writes the fastest forms of operations to the file that
-`models.ops.ops_for` reads on this platform.
+`roofline` is the fraction of the speed of the measured matrix product. `--choose`
+writes the fastest forms of operations to the file that `models.ops.ops_for` reads on
+this platform.
 """
 
 import json
@@ -80,7 +80,7 @@ FLAGS = measure.flag_values()
 flags.DEFINE_bool("dry", False, "tiny sizes", flag_values=FLAGS)
 flags.DEFINE_bool("choose", False, "write the fastest forms", flag_values=FLAGS)
 flags.DEFINE_float("seconds", 540.0, "time limit of all stages", flag_values=FLAGS)
-flags.DEFINE_string("stage", "", "one stage alone", flag_values=FLAGS)
+flags.DEFINE_string("stage", "", "run only this stage", flag_values=FLAGS)
 
 Lines = Iterator[dict]
 
@@ -214,7 +214,7 @@ def batched_sweep(size: dict) -> Lines:
         yield {"federations": name, **result}
 
 
-STAGES = {  # name -> measurement, share of the time
+STAGES = {  # name -> measurement, share of --seconds
     "products": (products, 0.05),
     "round": (whole_round, 0.25),
     "averaging": (federated_averaging, 0.1),
@@ -234,11 +234,11 @@ def run_stage(name: str, size: dict, file: Path):
 
 
 def run_all(s: dict, file: Path):
-    """Runs all stages in processes of their own, within the time limit."""
+    """Runs all stages in separate processes, within the time limit."""
     began, spent = time.monotonic(), 0.0
     for name, (_, share) in STAGES.items():
         spent += share * s["seconds"] * (8 if s["dry"] else 1)
-        left = spent - (time.monotonic() - began)  # what earlier stages left, too
+        left = spent - (time.monotonic() - began)  # with time that others left
         program = [sys.executable, "-m", "benchmarks.accelerator", f"--stage={name}"]
         program += [f"--out={file}", "--dry"] if s["dry"] else [f"--out={file}"]
         clock, status = time.monotonic(), "complete"

@@ -1,7 +1,7 @@
-"""Programs of a run, compiled for accelerators that are not there.
+"""Programs of a run, to compile for accelerators that this machine does not have.
 
-Nothing is executed and no data are read: sizes are those of CIFAR-10 (Ht0, HmCNN) and
-of AG News (text), 20 clients, ProtoNorm with the papers' batch of 32.
+Nothing is executed and no data are read. Sizes are those of CIFAR-10 (Ht0, HmCNN) and
+AG News (text), with 20 clients, ProtoNorm and the papers' batch of 32.
 """
 
 import dataclasses
@@ -30,15 +30,15 @@ from jaxproto.training import batched_programs, compiler, programs
 from jaxproto.types import Examples, Net, Tree
 
 CLIENTS, BATCH, DIM = 20, 32, 512
-AXIS = "clients"  # of the mesh
+AXIS = "clients"  # axis of the mesh
 OPS = {"lax": ops.LAX, "cpu": ops.CPU, "tpu": ops.TPU, "gpu": ops.GPU}
-OWN = {"train": (2, 4), "evaluate": (2, 4), "pre-upload": (2, 4)}  # arguments that have
-# a row for each client: their states, their examples
-UPLOADS = {"update": 3, "pre-aggregate": 3}  # the argument that has them
+# positions of arguments with a row for each client (states, examples), and of uploads
+OWN = {"train": (2, 4), "evaluate": (2, 4), "pre-upload": (2, 4)}
+UPLOADS = {"update": 3, "pre-aggregate": 3}
 
 
 class Form(NamedTuple):
-    """How clients run (as `clients_at_once` says), and their operations."""
+    """Execution of clients (a value of `clients_at_once`), and their operations."""
 
     name: str
     mode: str
@@ -46,7 +46,7 @@ class Form(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A program that is neither lowered nor compiled unless it is asked for."""
+    """A traced program, which is not lowered or compiled yet."""
 
     name: str
     out: Tree  # shapes of its results
@@ -54,19 +54,19 @@ class Traced(NamedTuple):
 
 
 def form(text: str) -> Form:
-    """Of a name such as `all:lax`."""
+    """Parses the name of a form, such as `all:lax`."""
     mode, _, kind = text.partition(":")
     return Form(text, mode, OPS[choose_from("operations", kind, OPS)])
 
 
 def images() -> Dataset:
-    """CIFAR-10 by shape."""
+    """Makes a data set with the shapes of CIFAR-10."""
     x, y = np.zeros((60_000, 32, 32, 3), np.uint8), np.arange(60_000) % 10
     return Dataset("shapes", x, y.astype(np.int32), 10, 50_000)
 
 
 def texts() -> Dataset:
-    """AG News by shape: tokens of 200 words out of 32,000."""
+    """Makes a data set with the shapes of AG News: 200 tokens out of 32,000."""
     x, y = np.zeros((127_600, 200), np.int32), np.arange(127_600) % 4
     words = tuple(map(str, range(32_000)))
     return Dataset("shapes", x, y.astype(np.int32), 4, 120_000, tokens=words)
@@ -78,28 +78,28 @@ NETWORKS = tuple(name for group in GROUPS for name in models.GROUPS[group])
 
 
 def groups(networks: Sequence[str]) -> list[str]:
-    """The groups that have one of these networks."""
+    """Returns the groups that contain one of these networks."""
     chosen = {choose_from("network", name, NETWORKS) for name in networks}
     return [group for group in GROUPS if chosen & {*models.GROUPS[group]}]
 
 
 def rows(group: str, chips: int) -> int:
-    """Clients of one architecture: their share of 20, made up to a multiple of chips.
+    """Returns the clients of one architecture, rounded up to a multiple of the chips.
 
-    On several chips the rows of a cohort are divided; what is missing is padding, which
-    has no step to take.
+    Several chips divide the rows of a cohort. Rows beyond the share of 20 clients stand
+    for padding, which takes no step.
     """
     share = CLIENTS // len(models.GROUPS[group])
     return -(-share // chips) * chips
 
 
 def at_once(group: str, mode: str) -> int:
-    """Clients of one architecture that are in step."""
+    """Returns how many clients of one architecture train in step."""
     return {"one": 1, "all": rows(group, 1)}.get(mode) or int(mode)
 
 
 def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
-    """A group's federation; on several chips each runs its rows in the form."""
+    """Builds the federation of a group; every chip runs its rows in the form `how`."""
     each, names = rows(group, chips), models.GROUPS[group]
     made = config_.default()
     made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
@@ -128,7 +128,7 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
 
 
 def network(name: str, dataset: Dataset, how: Form, dtype: str) -> Net:
-    """A network with the operations of a form."""
+    """Builds a network with the operations of a form."""
     return models.build(
         name,
         input_shape=dataset.x.shape[1:],
@@ -141,7 +141,7 @@ def network(name: str, dataset: Dataset, how: Form, dtype: str) -> Net:
 
 
 def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
-    """All programs of a run for the devices of a mesh, clients divided among them."""
+    """Traces all programs of a run, with clients divided among the mesh's devices."""
     found = []
 
     def submit(name, f, *rest, **options):
@@ -165,14 +165,21 @@ def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
 
 
 def divided(f: Callable, mesh: Mesh, own: Sequence[int], many: int) -> Callable:
-    """`f` of each device's rows of the arguments `own`; it has `many` arguments."""
+    """Applies `f` on every device to its rows of some arguments.
+
+    Args:
+      f: function to apply.
+      mesh: devices.
+      own: positions of the arguments with a row for each client.
+      many: number of arguments of `f`.
+    """
     specs = tuple(P(AXIS) if i in own else P() for i in range(many))
     options = {"in_specs": specs, "out_specs": P(AXIS), "check_vma": False}
     return jax.shard_map(f, mesh=mesh, **options)
 
 
 def at(tree: Tree, mesh: Mesh, own: bool) -> Tree:
-    """Shapes of a tree on the mesh: divided along the first axis, or copied."""
+    """Places shapes on the mesh: divided along the first axis if `own`, else copied."""
     sharding = NamedSharding(mesh, P(AXIS) if own else P())
 
     def shape(a):
@@ -182,15 +189,15 @@ def at(tree: Tree, mesh: Mesh, own: bool) -> Tree:
 
 
 def dtype_of(a):
-    """Of an array, a shape or a number, as JAX takes it."""
+    """Returns the dtype that JAX gives an array, a shape or a number."""
     return a.dtype if hasattr(a, "dtype") else jnp.result_type(a)
 
 
 def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
-    """One local step of a group's clients of one network: cross-entropy and SGD.
+    """Traces a local step of a group's clients of one network: cross-entropy and SGD.
 
-    Clients in step are one program; of clients one after the other it is the step of
-    one, which every client repeats.
+    The program has all clients that train in step. If clients run one after the other,
+    it has the step of one client.
     """
     dataset = GROUPS[group]()
     net = network(name, dataset, how, dtype)
@@ -206,7 +213,7 @@ def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
 
 
 def step_shapes(net: Net, dataset: Dataset) -> tuple[Tree, ...]:
-    """Shapes of the arguments of `sgd` for one client."""
+    """Returns the shapes of the arguments of `sgd` for one client."""
     key = jax.eval_shape(jax.random.key, 0)
     params, norm = jax.eval_shape(net.init, key)
     x = dataset.x
@@ -216,27 +223,27 @@ def step_shapes(net: Net, dataset: Dataset) -> tuple[Tree, ...]:
 
 
 def sgd(net: Net, params: Tree, norm: Tree, x, y, key):
-    """Parameters and statistics after a step on one batch, and its loss."""
+    """Returns parameters and statistics after a step on one batch, and its loss."""
 
     def loss(params):
         out = net.apply(params, norm, x, True, key)
-        told = jnp.take_along_axis(jax.nn.log_softmax(out.logits), y[:, None], 1)
-        return -jnp.mean(told), out.norm
+        log = jnp.take_along_axis(jax.nn.log_softmax(out.logits), y[:, None], 1)
+        return -jnp.mean(log), out.norm
 
     (value, norm), grads = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(lambda p, g: p - 0.01 * g, params, grads), norm, value
 
 
 def memory(compiled: jax.stages.Compiled) -> dict[str, int]:
-    """Bytes on one device: arguments, results, what they share, temporaries, all."""
-    said = compiled.memory_analysis()
+    """Returns bytes on one device by kind; `need` is the total, shared ones once."""
+    analysis = compiled.memory_analysis()
     kinds = ("argument", "output", "alias", "temp")
-    found = {kind: getattr(said, f"{kind}_size_in_bytes") for kind in kinds}
+    found = {kind: getattr(analysis, f"{kind}_size_in_bytes") for kind in kinds}
     need = found["argument"] + found["output"] - found["alias"] + found["temp"]
     return {**found, "need": need}
 
 
 def wanted(program: Traced, networks: Sequence[str]) -> bool:
-    """Whether it is of the server, or of a cohort of one of the networks."""
+    """Returns whether a program is the server's or of one of the networks."""
     cohort = program.name.split()[-1]
     return cohort not in NETWORKS or cohort in networks

@@ -1,4 +1,4 @@
-"""What `benchmarks.tpu` and `benchmarks.cuda` share: flags, the loop, the file."""
+"""Common parts of `benchmarks.tpu` and `benchmarks.cuda`: flags, loop, JSON file."""
 
 import datetime
 import itertools
@@ -27,39 +27,41 @@ KEY = ("part", "group", "network", "program", "chips", "dtype", "form")
 class Target(NamedTuple):
     """An accelerator to compile for."""
 
-    name: str  # of the file of results
-    devices: Callable[[int], Sequence]  # so many of them
-    read: Callable[[jax.stages.Lowered, jax.stages.Compiled, int], dict]  # and chips
-    install: str  # the extra that has the compiler
-    packages: tuple[str, ...]  # whose versions a row tells
+    name: str  # of the JSON file
+    devices: Callable[[int], Sequence]  # number -> devices
+    read: Callable[[jax.stages.Lowered, jax.stages.Compiled, int], dict]  # int: chips
+    install: str  # extra of jaxproto that installs the compiler
+    packages: tuple[str, ...]  # versions of these are in every row
 
 
 def flag_values(chips: str, forms: str) -> flags.FlagValues:
-    """Flags of both benchmarks."""
+    """Makes the flags of both benchmarks."""
     values, names = measure.flag_values(), ",".join(ahead.NETWORKS)
-    of = {"flag_values": values}
-    flags.DEFINE_list("networks", names, "whose programs are compiled", **of)
-    flags.DEFINE_list("chips", chips, "devices that clients are divided among", **of)
-    flags.DEFINE_list(
-        "dtype", "float32", "of the bodies: " + ", ".join(PRECISIONS), **of
-    )
+    own = {"flag_values": values}
+    flags.DEFINE_list("networks", names, "networks of the programs", **own)
+    flags.DEFINE_list("chips", chips, "devices that share the clients", **own)
+    dtypes = "dtype of the bodies: " + ", ".join(PRECISIONS)
+    flags.DEFINE_list("dtype", "float32", dtypes, **own)
     flags.DEFINE_list(
         "forms",
         forms,
         "MODE:OPS; modes one, all, a number; ops " + ", ".join(ahead.OPS),
-        **of,
+        **own,
     )
-    flags.DEFINE_list("parts", ",".join(PARTS), "local steps alone, programs", **of)
-    flags.DEFINE_list("programs", "", "of these only: train, update, ...", **of)
-    flags.DEFINE_bool("add", False, "to what the file has", **of)
+    parts = "steps: local steps alone; programs: all of a run"
+    flags.DEFINE_list("parts", ",".join(PARTS), parts, **own)
+    flags.DEFINE_list("programs", "", "only these: train, update, ...", **own)
+    flags.DEFINE_bool("add", False, "keep the other rows of the file", **own)
     return values
 
 
 def run(target: Target, settings: dict, tables: Callable):
-    """Compiles what the settings ask for, writes each row at once, prints the tables.
+    """Compiles the selected programs, writes each row at once and prints the tables.
 
     Args:
-      tables: of rows.
+      target: accelerator.
+      settings: values of the flags.
+      tables: `rows -> tables`.
 
     Raises:
       SystemExit: a name is wrong, or the compiler is not installed.
@@ -78,14 +80,14 @@ def run(target: Target, settings: dict, tables: Callable):
 
 
 def before(settings: dict) -> list[dict]:
-    """The rows of the file, if this run adds to it."""
+    """Returns the rows of the file if this run adds to it, else none."""
     path = Path(settings["out"])
-    there = settings["add"] and path.exists()
-    return json.loads(path.read_text())["results"] if there else []
+    adds = settings["add"] and path.exists()
+    return json.loads(path.read_text())["results"] if adds else []
 
 
 def compiled(target: Target, s: dict) -> Iterator[dict]:
-    """The rows one by one, told on the way."""
+    """Yields a row for each compiled program, and prints that it is done."""
     every = itertools.product(
         ahead.groups(s["networks"]), measure.whole(s["chips"]), s["dtype"], s["forms"]
     )
@@ -94,21 +96,26 @@ def compiled(target: Target, s: dict) -> Iterator[dict]:
         how = ahead.form(name)
         common = {"group": group, "chips": chips, "dtype": dtype, "form": name}
         versions = {name: metadata.version(name) for name in target.packages}
-        for part, network, program in asked(s, group, how, dtype, mesh):
+        for part, network, program in selected(s, group, how, dtype, mesh):
             start = time.process_time()
-            stage = program.stage.lower()
-            made = stage.compile()
+            lowered = program.stage.lower()
+            executable = lowered.compile()
             seconds = time.process_time() - start
-            what = {"part": part, "network": network, "program": program.name, **common}
-            found = target.read(stage, made, chips)
+            labels = {
+                "part": part,
+                "network": network,
+                "program": program.name,
+                **common,
+            }
+            found = target.read(lowered, executable, chips)
             at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            print(*what.values(), f"{seconds:.0f} s of CPU", flush=True)
+            print(*labels.values(), f"{seconds:.0f} s of CPU", flush=True)
             cost = {"compile_cpu_seconds": seconds, "date": at, "versions": versions}
-            yield {**what, **found, **cost}
+            yield {**labels, **found, **cost}
 
 
 def devices(target: Target, chips: int) -> Sequence:
-    """So many devices of the target; ends the program without its compiler."""
+    """Returns devices of the target; exits if its compiler is not installed."""
     try:
         return target.devices(chips)
     except Exception as e:
@@ -118,8 +125,8 @@ def devices(target: Target, chips: int) -> Sequence:
         )
 
 
-def asked(s: dict, group: str, how: ahead.Form, dtype: str, mesh: Mesh):
-    """Part, network and program of everything that the settings ask for."""
+def selected(s: dict, group: str, how: ahead.Form, dtype: str, mesh: Mesh):
+    """Yields part, network and program of everything that the settings select."""
     members = ahead.models.GROUPS[group]
     if "steps" in s["parts"] and mesh.size == 1:
         for name in (n for n in members if n in s["networks"]):
@@ -137,12 +144,12 @@ def asked(s: dict, group: str, how: ahead.Form, dtype: str, mesh: Mesh):
 
 
 def key(row: dict) -> tuple:
-    """What a row is of."""
+    """Returns the values that identify a row."""
     return tuple(row[name] for name in KEY)
 
 
 def topology(platform: str, name: str, **options) -> Sequence:
-    """Devices of a topology that need not be there."""
+    """Returns the devices of a topology, which this machine need not have."""
     return topologies.get_topology_desc(
         platform=platform, topology_name=name, **options
     ).devices

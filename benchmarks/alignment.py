@@ -2,8 +2,8 @@
 
     python -m benchmarks.alignment
 
-From random starts (means of non-negative features) and from nearly equal ones (what
-untrained networks upload), with the iterations done.
+The prototypes are random (means of non-negative features) or nearly equal (as untrained
+networks upload). The table includes the number of iterations.
 """
 
 import sys
@@ -17,10 +17,10 @@ from jaxproto import kernels
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list(
-    "classes", "10,100,200,1000", "K, each with every d", flag_values=FLAGS
+    "classes", "10,100,200,1000", "K, number of classes", flag_values=FLAGS
 )
-flags.DEFINE_list("dims", "64,512", "d", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "calls that count", flag_values=FLAGS)
+flags.DEFINE_list("dims", "64,512", "d, number of features", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed calls", flag_values=FLAGS)
 
 STARTS = {  # name -> key, shape -> prototypes
     "random": lambda key, shape: jnp.abs(jax.random.normal(key, shape)),
@@ -29,21 +29,21 @@ STARTS = {  # name -> key, shape -> prototypes
 
 
 def one(start: str, classes: int, dim: int, repeats: int) -> dict:
-    """Time and iterations of one size."""
+    """Times one size, and counts the iterations."""
     shape = (classes, dim)
-    mean, here = STARTS[start](jax.random.key(0), shape), jnp.ones(classes, bool)
-    align = jax.jit(kernels.align).lower(mean, here).compile()
+    mean, present = STARTS[start](jax.random.key(0), shape), jnp.ones(classes, bool)
+    align = jax.jit(kernels.align).lower(mean, present).compile()
 
     def call():
-        jax.block_until_ready(align(mean, here))
+        jax.block_until_ready(align(mean, present))
 
     time = measure.alternate({"align": call}, repeats)["align"]
-    steps = int(align(mean, here)[1])
+    steps = int(align(mean, present)[1])
     return {"start": start, "K": classes, "d": dim, "steps": steps, **time.record()}
 
 
 def milliseconds(r: dict) -> tuple[float, ...]:
-    """Per call, the extremes, and microseconds per iteration."""
+    """Returns median, least and most ms per call, and microseconds per iteration."""
     each = 1e6 * r["median"] / r["steps"]
     return (*(1e3 * r[k] for k in ("median", "min", "max")), each)
 

@@ -1,14 +1,14 @@
-"""Compares the numbers of two commits, to the bit.
+"""Comparison of the numbers of two commits, to the bit.
 
     python -m benchmarks.bits --commit=cbdea53
     python -m benchmarks.bits --commit=cbdea53 --only=method,store
 
-Runs of the digits (3 rounds) by the code of a commit and by the one that is here, each
-in a process of its own: all methods; clients on the device, on the host and in files,
-and stateless ones; two virtual devices; a sweep of 2 x 2 in threads and as one program;
-a resumed run; nodes rehearsed in one process. Every number in `metrics.jsonl` but
-seconds is compared; entries and runs that only the newer code has are left out. Prints
-a line for each run, and exits with 1 if any differs.
+Two processes train runs on the digits (3 rounds), one with the code of a commit and one
+with the current code: all methods; clients on the device, on the host and in files, and
+stateless clients; two virtual devices; a sweep of 2 x 2 in threads and in one program;
+a resumed run; server and nodes in one process. Every number in `metrics.jsonl` except
+seconds is compared. Entries and runs that only the newer code has are ignored. Prints a
+line for each run, and exits with 1 if any differs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ STORES = ("device", "host", "disk")
 
 
 def configured(method: str, **fields):
-    """Six clients of one small network, three rounds; `__` stands for a dot."""
+    """Configures six clients of one small network; `__` stands for a dot."""
     from jaxproto import config
 
     c = config.experiment(method, "digits")
@@ -41,19 +41,19 @@ def configured(method: str, **fields):
 
 
 def named(module, *names: str):
-    """Returns the first of some names that a module has, as commits differ in them."""
+    """Returns the attribute of a module that has one of these names in its commit."""
     return next(getattr(module, name) for name in names if hasattr(module, name))
 
 
 def quiet():
-    """A console that shows nothing."""
+    """Returns a console that prints nothing."""
     from rich.console import Console
 
     return Console(quiet=True)
 
 
 def run(method: str, devices: str = "", **fields) -> Callable[[Path], None]:
-    """Returns what trains a run in a folder."""
+    """Returns a function that trains a run in a folder."""
 
     def train(path):
         import jaxproto
@@ -64,14 +64,14 @@ def run(method: str, devices: str = "", **fields) -> Callable[[Path], None]:
 
 
 def resumed(path: Path):
-    """Two rounds, then three: the optimiser's state is kept."""
+    """Trains two rounds, then resumes to three, and keeps the optimiser's state."""
     fields = {"optimizer__momentum": 0.5, "local__optimizer_state": "keep"}
     for rounds in (2, 3):
         run("protonorm", rounds=rounds, **fields)(path)
 
 
 def swept(cells_at_once: str) -> Callable[[Path], None]:
-    """A sweep of two seeds and two weights."""
+    """Returns a function that trains a sweep of two seeds and two weights."""
 
     def train(path):
         from jaxproto import sweeps
@@ -84,7 +84,7 @@ def swept(cells_at_once: str) -> Callable[[Path], None]:
 
 
 def rehearsed(method: str) -> Callable[[Path], None]:
-    """Server and nodes in one process."""
+    """Returns a function that runs server and nodes in one process."""
 
     def train(path):
         from jaxproto import flower
@@ -120,7 +120,7 @@ def cases() -> dict[str, Callable[[Path], None]]:
 
 
 def numbers(folder: Path) -> dict[str, list]:
-    """Records of all runs below a folder without seconds, by their path."""
+    """Reads the records of all runs below a folder, without seconds, by path."""
     return {
         str(file.relative_to(folder)): [
             {k: v for k, v in json.loads(line).items() if k != "seconds"}
@@ -138,21 +138,21 @@ def train_all(folder: Path, only: list[str]):
 
 
 def trained(code: Path, folder: Path, only: list[str]) -> dict[str, list]:
-    """Numbers of all runs by the code of a checkout."""
+    """Trains all cases with the code of a checkout; returns their numbers."""
     flags = "--xla_force_host_platform_device_count=2"
     env = {**os.environ, "PYTHONPATH": str(code), "XLA_FLAGS": flags}
-    env["JAXPROTO_CACHE"] = "off"  # programs of the other commit are not taken
+    env["JAXPROTO_CACHE"] = "off"  # uses no programs of the other commit
     command = [sys.executable, Path(__file__), "--train", folder, "--only", *only]
     subprocess.run(list(map(str, command)), cwd=code, env=env, check=True)
     return numbers(folder)
 
 
 def main():
-    """Compares a commit with the code that is here."""
+    """Compares a commit with the current code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commit", default="cbdea53")
-    parser.add_argument("--only", nargs="*", default=[], help="beginnings of names")
-    parser.add_argument("--train", type=Path, help="of a process of its own")
+    parser.add_argument("--only", nargs="*", default=[], help="prefixes of cases")
+    parser.add_argument("--train", type=Path, help="train in this folder")
     args = parser.parse_args()
     only = [word for given in args.only for word in given.split(",")]
     if args.train:

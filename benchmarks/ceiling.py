@@ -1,4 +1,4 @@
-"""How much arithmetic a network needs, and how fast matrices are multiplied here."""
+"""Arithmetic operations of a network, and the measured speed of matrix products."""
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,11 @@ from jaxproto.models.ops import ops
 
 
 def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
-    """Floating-point operations to train on one example: three forward passes.
+    """Returns the operations to train on one example: three forward passes.
 
-    The forward pass is counted by XLA on the network with plain convolutions; the
-    gradients with respect to inputs and to weights cost as much again each. None
-    where XLA does not say.
+    XLA counts the forward pass of the network with plain convolutions. The gradients
+    with respect to inputs and to weights each cost as much again. None if XLA does not
+    count.
     """
     how = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
     net = models.build(name, input_shape=shape, **how)
@@ -25,7 +25,7 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
 
 
 def matmul_flops(size: int = 2048, repeats: int = 10) -> float:
-    """Operations per second of a float32 product of square matrices, at its fastest."""
+    """Measures operations per second of a float32 matrix product, at its fastest."""
     a = jax.random.normal(jax.random.key(0), (size, size))
     product = jax.jit(jnp.matmul)
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.compile
 
-Each measurement is a new process: `cold` as the runner compiles, with an empty
-persistent cache; `warm` the same with the cache that `cold` left; `each` one program
-after the other with no cache, for seconds per program. `--nokeep` as jaxproto.run does
-it in a notebook: nothing that was traced is kept.
+Each measurement is a new process. `cold` compiles as the runner does, with an empty
+persistent cache. `warm` repeats this with the cache that `cold` left. `each` compiles
+one program after the other without a cache, for seconds per program. `--nokeep`
+compiles as jaxproto.run does in a notebook, which keeps no traced programs.
 """
 
 import sys
@@ -28,19 +28,19 @@ from jaxproto.training import (
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 8, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 8, "number of clients", flag_values=FLAGS)
 flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("test", 96, "test examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
-flags.DEFINE_bool("each", True, "measure every program alone too", flag_values=FLAGS)
-flags.DEFINE_bool("keep", True, "what was traced, as main.py does", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
+flags.DEFINE_bool("each", True, "also measure every program alone", flag_values=FLAGS)
+flags.DEFINE_bool("keep", True, "traced programs, as main.py does", flag_values=FLAGS)
 
 
 def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
-    """Experiment, pool, what is kept; and the seconds of each part."""
+    """Returns experiment, examples, cache of programs, and seconds of each part."""
     clock = measure.Clock()
     config, exp = synthetic.equal_clients(
         clients=s["clients"],
@@ -59,7 +59,7 @@ def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
 
 
 def together(settings: dict, folder: str) -> dict:
-    """As the runner does it; a fresh process calls this."""
+    """Compiles all programs as the runner does; a fresh process calls this."""
     xla_cache.enable_xla_cache()
     jax.config.update("jax_compilation_cache_dir", folder)
     kept = settings["keep"]
@@ -74,7 +74,7 @@ def together(settings: dict, folder: str) -> dict:
 
 
 def alone(settings: dict) -> list[dict]:
-    """Program after program; a fresh process calls this."""
+    """Compiles program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
     exp = batched_programs.without_lanes(exp)
@@ -104,7 +104,7 @@ def alone(settings: dict) -> list[dict]:
 
 
 def one(name: str, f, given) -> dict:
-    """Seconds of the three stages of one program, and the size of its code."""
+    """Times the three stages of one program, and counts its lines of StableHLO."""
     start = time.perf_counter()
     traced = jax.jit(f).trace(*given)
     lower = time.perf_counter()
@@ -125,13 +125,13 @@ def one(name: str, f, given) -> dict:
 def main(argv):
     """Measures in fresh processes."""
     settings = measure.parse(FLAGS, argv, __doc__)
-    given, here = {"settings": settings}, "benchmarks.compile"
+    given, module = {"settings": settings}, "benchmarks.compile"
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (
-            measure.fresh(here, "together", {**given, "folder": cache})
+            measure.fresh(module, "together", {**given, "folder": cache})
             for _ in range(2)
         )
-    rows = measure.fresh(here, "alone", given) if settings["each"] else []
+    rows = measure.fresh(module, "alone", given) if settings["each"] else []
     tables = [
         measure.table(
             "All programs, as the runner compiles them: seconds",

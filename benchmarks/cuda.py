@@ -1,13 +1,13 @@
-"""What XLA compiles for H100 and A100: library calls, memory, collectives.
+"""XLA's programs for H100 and A100: library calls, memory, collectives.
 
     python -m benchmarks.cuda
     python -m benchmarks.cuda --gpus=h100 --networks=resnet8 --chips=1
 
-Every program is compiled ahead of time and nothing is executed. Without a GPU, XLA
-tries no algorithms: it takes a kernel of its own for a matrix product where a GPU might
-prefer cuBLAS, and the workspaces of cuDNN are not counted. Times are not known.
-MODE:OPS is a form: how clients run and which operations (jaxproto/models/ops/ops.py).
-Flops are those of the program before XLA optimises it, loops' bodies once.
+Every program is compiled ahead of time and nothing is executed, so there are no times.
+Without a GPU, XLA does not autotune: it uses its own kernel for a matrix product where
+cuBLAS may be faster, and the workspaces of cuDNN are not counted. MODE:OPS is a form:
+how clients run, and their operations (jaxproto/models/ops/ops.py). Flops are those of
+the program before XLA optimises it, with the body of every loop once.
 """
 
 import os
@@ -20,11 +20,11 @@ from benchmarks.ahead_run import Target
 from benchmarks.cuda_chips import CHIPS
 
 FLAGS = ahead_run.flag_values("1,8", "all:lax,all:gpu,one:lax")
-flags.DEFINE_list("gpus", ",".join(CHIPS), "to compile for", flag_values=FLAGS)
+flags.DEFINE_list("gpus", ",".join(CHIPS), "GPUs to compile for", flag_values=FLAGS)
 
 
 def read(stage, compiled, chips: int) -> dict:
-    """What XLA tells of a program, per GPU."""
+    """Returns XLA's account of a program, per GPU."""
     text = compiled.as_text()
     cost = stage.cost_analysis() or {}
     return {
@@ -37,7 +37,7 @@ def read(stage, compiled, chips: int) -> dict:
 
 
 def target(gpu: str) -> Target:
-    """One kind of GPU."""
+    """Returns the target for one kind of GPU."""
 
     def devices(many):
         options = {"target_config": CHIPS[gpu], "topology": f"1x1x{many}"}
@@ -48,7 +48,7 @@ def target(gpu: str) -> Target:
 
 
 def tables(rows: list[dict]):
-    """Steps and programs in one table."""
+    """Returns one table of steps and programs."""
     names = ("program", "chips", "dtype", "form")
     columns = (*names, "cuDNN", "grouped", "cuBLAS", "GEMM kernels", "MB temporary")
     lines = [
@@ -63,26 +63,26 @@ def tables(rows: list[dict]):
         ]
         for r in rows
     ]
-    title = "Calls of libraries, products by kernels of XLA, per GPU"
+    title = "Library calls and matrix products by XLA's own kernels, per GPU"
     return [measure.table(title, (*columns, "collectives"), lines)]
 
 
 def calls(row: dict, prefix: str) -> int:
-    """Library calls whose name begins like this."""
+    """Counts library calls whose name starts with a prefix."""
     found = row["library_calls"].items()
     return sum(many for name, many in found if name.startswith(prefix))
 
 
 def main(argv):
-    """Compiles for each GPU, and writes a file for each."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no driver: known
+    """Compiles for each GPU, and writes one file per GPU."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no warning about the driver
     settings = measure.parse(FLAGS, argv, __doc__)
     gpus = settings["gpus"]
     for gpu in gpus:
         if gpu not in CHIPS:
-            sys.exit(f"error: no GPU {gpu!r} in --gpus; they are {', '.join(CHIPS)}.")
+            sys.exit(f"error: --gpus has {gpu!r}; choose from {', '.join(CHIPS)}.")
     if settings["out"] and len(gpus) > 1:
-        sys.exit(f"error: one --out for {len(gpus)} GPUs; name one in --gpus.")
+        sys.exit(f"error: --out is for one GPU, --gpus has {len(gpus)}; choose one.")
     for gpu in gpus:
         ahead_run.run(target(gpu), settings, tables)
 

@@ -1,4 +1,4 @@
-"""GPUs as XLA's compiler wants them described (its `GpuTargetConfigProto`)."""
+"""Descriptions of GPUs for XLA's compiler (its `GpuTargetConfigProto`)."""
 
 COMMON = {
     "threads_per_block_limit": 1024,
@@ -37,7 +37,7 @@ A100 = {
 
 
 def described(name: str, capability: str, numbers: dict) -> str:
-    """The text of a GPU's description, with cuDNN 9.10 and CUDA 12.9."""
+    """Returns the description of a GPU as text, with cuDNN 9.10 and CUDA 12.9."""
     lines = [f"{key}: {value}" for key, value in {**COMMON, **numbers}.items()]
     return f"""
 gpu_device_info {{

@@ -1,14 +1,16 @@
-"""Clients over several devices: the work of each by XLA's account, and seconds.
+"""Clients on several devices: work per device by XLA's cost analysis, and seconds.
 
     python -m benchmarks.devices
     python -m benchmarks.devices --parts=time --groups=HmCNN
 
-Virtual devices of a CPU, in processes of their own. `count`: the same number of clients
-per device on 1, 2, 4 and 8 devices; FLOPs and bytes of each device in local training
-and in the whole round, by `cost_analysis` of the compiled programs, all clients of a
-device in step. Weak scaling is the work of one device alone over that of one of
-several. `time`: rounds of one federation on one device and on as many as there are
-cores, in turn; evaluation is not timed.
+The devices are virtual devices of a CPU, in separate processes.
+
+- `count` compares 1, 2, 4 and 8 devices with the same number of clients per device. It
+  shows FLOPs and bytes of each device in local training and in the whole round, by
+  `cost_analysis` of the compiled programs. All clients of a device train in step. Weak
+  scaling is the work of a single device divided by that of one of several.
+- `time` runs rounds of one federation on one device and on as many as there are cores,
+  in turn. Evaluation is not timed.
 """
 
 import sys
@@ -26,23 +28,29 @@ from jaxproto.types import Examples
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list("groups", "Ht0,HmCNN", "groups of networks", flag_values=FLAGS)
-flags.DEFINE_list("parts", "count,time", "see above", flag_values=FLAGS)
-flags.DEFINE_list("devices", "1,2,4,8", "of `count`", flag_values=FLAGS)
-flags.DEFINE_integer("each", 1, "clients of a network and device", flag_values=FLAGS)
+flags.DEFINE_list("parts", "count,time", "of count, time", flag_values=FLAGS)
+flags.DEFINE_list("devices", "1,2,4,8", "device counts of `count`", flag_values=FLAGS)
+flags.DEFINE_integer("each", 1, "clients per network and device", flag_values=FLAGS)
 flags.DEFINE_integer("clients", 8, "clients of `time`", flag_values=FLAGS)
 flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
 
-NETWORKS = {"Ht0": 4}  # architectures of a group; of others one
-STAGES = ("broadcast", "participate", "train", "update", "diagnostics")  # of a round
+NETWORKS = {"Ht0": 4}  # architectures per group; other groups have 1
+STAGES = (
+    "broadcast",
+    "participate",
+    "train",
+    "update",
+    "diagnostics",
+)  # stages of a round
 
 
 def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Experiment:
-    """A federation on random images, over the first `number` devices."""
+    """Builds a federation on random images, on the first `number` devices."""
     _, exp = synthetic.equal_clients(
         clients=clients,
         train=s["train"],
@@ -59,7 +67,7 @@ def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Exp
 
 
 def counted(settings: dict, group: str, number: int) -> dict:
-    """FLOPs and bytes of one of several devices, and what devices say."""
+    """Returns FLOPs, bytes and collectives of one of `number` devices."""
     s = settings
     clients = s["each"] * NETWORKS.get(group, 1) * number
     exp = experiment(s, group, clients, number, "all")
@@ -78,7 +86,7 @@ def counted(settings: dict, group: str, number: int) -> dict:
 
 
 def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
-    """The programs of a round by stage; those of other stages are traced alone."""
+    """Compiles the programs of a round by stage; others of a run are only lowered."""
     f = sharded_programs.functions(exp)
     made: dict[str, list] = {stage: [] for stage in STAGES}
 
@@ -94,7 +102,7 @@ def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
 
 
 def account(compiled_: list) -> dict:
-    """FLOPs, bytes and collectives of the programs of a stage, on one device."""
+    """Adds up FLOPs, bytes and collectives of a stage's programs on one device."""
     each = []
     for program in compiled_:
         cost = program.cost_analysis() or {}
@@ -109,13 +117,13 @@ def account(compiled_: list) -> dict:
 
 
 def summed(parts: list[dict]) -> dict:
-    """The sum of accounts."""
+    """Adds up FLOPs, bytes and collectives."""
     names = ("flops", "bytes", "collectives")
     return {name: sum(part[name] for part in parts) for name in names}
 
 
 def timed(s: dict, group: str) -> dict[str, measure.Timing]:
-    """Seconds of a round on one device and on all cores' devices."""
+    """Times a round on one device, and on one device per core."""
     numbers = [1, measure.cores()]
     runs = {
         f"{n} device" + "s" * (n > 1): one(
@@ -127,7 +135,7 @@ def timed(s: dict, group: str) -> dict[str, measure.Timing]:
 
 
 def one(exp: Experiment) -> Callable[[], None]:
-    """A round of a federation."""
+    """Returns a function that runs the next round of a federation."""
     work, state, _ = synthetic.start(exp)
     r = 0
 
@@ -140,18 +148,18 @@ def one(exp: Experiment) -> Callable[[], None]:
 
 
 def timed_record(settings: dict, group: str) -> dict:
-    """`timed`, as JSON has it."""
+    """Times rounds of a group; returns the entry of the JSON file."""
     times = timed(settings, group)
     return {"group": group} | {name: time.record() for name, time in times.items()}
 
 
 def environment(number: int) -> dict[str, str]:
-    """Of a process with virtual devices."""
+    """Returns the environment of a process with virtual devices."""
     return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={number}"}
 
 
 def in_processes(settings: dict, functions: list[tuple[str, dict, int]]) -> list[dict]:
-    """Results of functions of this module, each with a number of virtual devices."""
+    """Calls functions of this module, each in a process with its virtual devices."""
     return [
         measure.fresh(
             "benchmarks.devices", name, {"settings": settings} | given, **environment(n)
@@ -161,7 +169,7 @@ def in_processes(settings: dict, functions: list[tuple[str, dict, int]]) -> list
 
 
 def count_table(rows: list[dict]):
-    """FLOPs and bytes per device, and weak scaling."""
+    """Makes the table of FLOPs and bytes per device, with weak scaling."""
     first = {row["group"]: row for row in reversed(rows)}
     lines = []
     for row in rows:
@@ -174,11 +182,13 @@ def count_table(rows: list[dict]):
             lines[-1].append(count)
     columns = ["group", "programs", "devices", "clients", "GF", "MB"]
     columns += ["FLOPs %", "bytes %", "collectives"]
-    return measure.table("Work of each device, a loop's body once", columns, lines)
+    return measure.table(
+        "Work per device, with the body of every loop once", columns, lines
+    )
 
 
 def time_table(rows: list[dict]):
-    """Seconds of a round."""
+    """Makes the table of seconds per round."""
     lines = [
         [row["group"], name, time["median"], time["min"], time["max"]]
         for row in rows
@@ -190,22 +200,22 @@ def time_table(rows: list[dict]):
 
 
 def main(argv):
-    """Measures what is asked for."""
+    """Measures the selected parts."""
     s = measure.parse(FLAGS, argv, __doc__)
     if {*s["parts"]} - {"count", "time"}:
-        sys.exit("error: parts are count, time.")
+        sys.exit(f"error: --parts={','.join(s['parts'])}; choose from count, time.")
     results: dict[str, list[dict]] = {"count": [], "time": []}
     if "count" in s["parts"]:
         numbers = measure.whole(s["devices"])
-        asked = [
+        calls = [
             ("counted", {"group": g, "number": n}, n)
             for g in s["groups"]
             for n in numbers
         ]
-        results["count"] = in_processes(s, asked)
+        results["count"] = in_processes(s, calls)
     if "time" in s["parts"]:
-        asked = [("timed_record", {"group": g}, measure.cores()) for g in s["groups"]]
-        results["time"] = in_processes(s, asked)
+        calls = [("timed_record", {"group": g}, measure.cores()) for g in s["groups"]]
+        results["time"] = in_processes(s, calls)
     tables = [count_table(results["count"]), time_table(results["time"])]
     measure.finish("devices", s, results, tables)
 

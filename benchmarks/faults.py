@@ -1,12 +1,12 @@
-"""What faults cost a federation of real processes: a deployment with TLS.
+"""Cost of faults in a Flower deployment of real processes with TLS.
 
     python -m benchmarks.faults
 
-One after the other, in a seeded order, while rounds go on: nodes are killed and started
-again, stopped for longer than the server's patience, leave and come back, messages are
-damaged on their way in both directions, a node of another configuration comes, the
-server is killed and started again. A damaged message is waited for until the server
-names it, a process until a round that all clients took part in has ended. It needs
+Faults are injected one after the other, in a seeded order, while rounds go on. Nodes
+are killed and restarted, stopped for longer than the server's patience, or leave and
+join again. Messages are damaged in both directions. A node of another configuration
+joins. The server is killed and restarted. The fault of a message ends when the server
+reports it, the fault of a process when all clients have taken part in a round. It needs
 `jaxproto[flower]`.
 """
 
@@ -34,15 +34,15 @@ from jaxproto.flower.server_run import FAULTS
 from jaxproto.storage import checkpoint, records
 
 FLAGS = measure.flag_values()
-flags.DEFINE_integer("faults", 50, "how many", 1, flag_values=FLAGS)
-flags.DEFINE_integer("clients", 4, "each with a SuperNode", 2, flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "of the order of faults", flag_values=FLAGS)
-flags.DEFINE_string("method", "fedproto", "of the federation", flag_values=FLAGS)
-flags.DEFINE_float("patience", 30.0, "seconds for an answer", flag_values=FLAGS)
-flags.DEFINE_float("limit", 600.0, "seconds of a fault", flag_values=FLAGS)
-flags.DEFINE_float("minutes", 120.0, "after which no more begin", flag_values=FLAGS)
+flags.DEFINE_integer("faults", 50, "number of faults", 1, flag_values=FLAGS)
+flags.DEFINE_integer("clients", 4, "clients, each a SuperNode", 2, flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "seed of the order of faults", flag_values=FLAGS)
+flags.DEFINE_string("method", "fedproto", "method of the run", flag_values=FLAGS)
+flags.DEFINE_float("patience", 30.0, "seconds to wait for a reply", flag_values=FLAGS)
+flags.DEFINE_float("limit", 600.0, "most seconds of a fault", flag_values=FLAGS)
+flags.DEFINE_float("minutes", 120.0, "time to inject faults", flag_values=FLAGS)
 
-MOD = '''"""Damages what the benchmark of faults says, once."""
+MOD = '''"""Damages one message, as the benchmark of faults selects."""
 
 from pathlib import Path
 
@@ -52,155 +52,155 @@ def flipped(data):
 
 
 def faulty(message, context, call):
-    told, own = message.content["jaxproto"], context.node_config
-    if told["stage"] == "who" and "other" in own:
-        told["federation"] ^= 1
-    flag = Path(str(own["folder"])) / "fault"
-    if told["stage"] != "train" or not flag.exists():
+    request, node = message.content["jaxproto"], context.node_config
+    if request["stage"] == "who" and "other" in node:
+        request["federation"] ^= 1
+    flag = Path(str(node["folder"])) / "fault"
+    if request["stage"] != "train" or not flag.exists():
         return call(message, context)
-    way = flag.read_text()
+    direction = flag.read_text()
     flag.unlink()
-    if way == "down":
-        told["down"] = flipped(told["down"])
+    if direction == "down":
+        request["down"] = flipped(request["down"])
     reply = call(message, context)
-    if way == "up" and reply.has_content():
-        said = reply.content["jaxproto"]
-        said["up"] = flipped(said["up"])
+    if direction == "up" and reply.has_content():
+        fields = reply.content["jaxproto"]
+        fields["up"] = flipped(fields["up"])
     return reply
 '''
 
 
 @dataclasses.dataclass
 class Injected:
-    """A fault, and what came of it."""
+    """An injected fault and its consequences."""
 
     kind: str
     client: int | None
-    round: int  # the last one that had ended
-    seconds: float = 0.0  # until it was named, or until all took part again
-    resumed: int | None = None  # the round after which the server goes on
-    lost: list = dataclasses.field(default_factory=list)  # messages: round, client
-    beyond: list = dataclasses.field(default_factory=list)  # of other clients
+    round: int  # last round that had ended before it
+    seconds: float = 0.0  # until its end
+    resumed: int | None = None  # round after which a restarted server continued
+    lost: list = dataclasses.field(default_factory=list)  # lost messages of its client
+    beyond: list = dataclasses.field(default_factory=list)  # those of other clients
 
 
 class Federation:
-    """A deployment, with what its server has written."""
+    """A deployment, and the files that its server writes."""
 
-    def __init__(self, there: Deployment, clients: int, limit: float):
-        """Of a deployment that was not started."""
-        self.there, self.clients, self.limit = there, clients, limit
+    def __init__(self, deployment: Deployment, clients: int, limit: float):
+        """Takes a deployment that is not started yet."""
+        self.deployment, self.clients, self.limit = deployment, clients, limit
         self.submitted = None
 
     def start(self):
-        """Everything."""
-        self.there.start_superlink()
+        """Starts the SuperLink, all SuperNodes and the run."""
+        self.deployment.start_superlink()
         for client in range(self.clients):
-            self.there.start_node(client)
-        self.submitted = self.there.run()
+            self.deployment.start_node(client)
+        self.submitted = self.deployment.run()
 
     def records(self) -> list[dict]:
-        """Of the rounds that were evaluated."""
-        return records.read(self.there.path / "metrics.jsonl")
+        """Returns the records of the evaluated rounds."""
+        return records.read(self.deployment.path / "metrics.jsonl")
 
     def faults(self) -> list[dict]:
-        """That the server has named."""
-        file = self.there.path / FAULTS
+        """Returns the faults that the server has reported."""
+        file = self.deployment.path / FAULTS
         return records.read(file) if file.exists() else []
 
     def ended(self) -> int:
-        """Rounds, by their checkpoints."""
-        return max(checkpoint.rounds(self.there.path / "checkpoints"), default=0)
+        """Returns the last round that has a checkpoint."""
+        return max(checkpoint.rounds(self.deployment.path / "checkpoints"), default=0)
 
     def whole(self, after: int) -> bool:
-        """Whether a later round has ended for which no client is named."""
+        """Returns whether a later round has ended without a reported fault."""
         ended = self.ended()
         failed = {f["round"] for f in self.faults()}
         return bool({*range(after + 1, ended + 1)} - failed)
 
     def resumed(self) -> list[int]:
-        """The rounds after which a server that was started again has gone on."""
-        said = self.there.log("run").read_text()
-        return [int(n) for n in re.findall(r"resuming .* after round (\d+)", said)]
+        """Returns the rounds after which a restarted server has continued."""
+        log = self.deployment.log("run").read_text()
+        return [int(n) for n in re.findall(r"resuming .* after round (\d+)", log)]
 
     def until(self, done: Callable[[], bool], what: str):
-        """Waits.
+        """Waits until `done` returns True.
 
         Raises:
-          TimeoutError: for too long.
+          TimeoutError: it does not within the limit; `what` names it.
         """
         end_at = time.monotonic() + self.limit
         while not done():
             if time.monotonic() > end_at:
-                raise TimeoutError(f"{what}: not in {self.limit:g} seconds")
+                raise TimeoutError(f"{what}: not within {self.limit:g} s (--limit)")
             time.sleep(0.2)
 
     def named(self, client: int, before: int) -> bool:
-        """Whether the server has named a fault of a client since."""
+        """Returns whether a fault of the client follows the first `before` faults."""
         return any(f["client"] == client for f in self.faults()[before:])
 
 
-def node_killed(here: Federation, client: int):
-    """In a round, and started again at once."""
-    terminate_tree(here.there.nodes[client], signal.SIGKILL)
-    here.there.start_node(client)
+def node_killed(fed: Federation, client: int):
+    """Kills a node in a round, and restarts it at once."""
+    terminate_tree(fed.deployment.nodes[client], signal.SIGKILL)
+    fed.deployment.start_node(client)
 
 
-def node_stopped(here: Federation, client: int):
-    """For longer than the server waits."""
-    before, node = len(here.faults()), here.there.nodes[client]
+def node_stopped(fed: Federation, client: int):
+    """Stops a node for longer than the server waits, then continues it."""
+    before, node = len(fed.faults()), fed.deployment.nodes[client]
     signal_tree(node, signal.SIGSTOP)
-    here.until(lambda: here.named(client, before), "a stopped node is named")
+    fed.until(lambda: fed.named(client, before), "report of a stopped node")
     signal_tree(node, signal.SIGCONT)
 
 
-def node_late(here: Federation, client: int):
-    """It leaves, and joins when a round has ended without it."""
-    before = len(here.faults())
-    terminate_tree(here.there.nodes[client])
-    here.until(lambda: here.named(client, before), "a node that left is named")
-    here.there.start_node(client)
+def node_late(fed: Federation, client: int):
+    """Ends a node, and restarts it when the server has reported its absence."""
+    before = len(fed.faults())
+    terminate_tree(fed.deployment.nodes[client])
+    fed.until(lambda: fed.named(client, before), "report of a node that left")
+    fed.deployment.start_node(client)
 
 
-def damaged(way: str) -> Callable[[Federation, int], None]:
-    """One bit of a message."""
+def damaged(direction: str) -> Callable[[Federation, int], None]:
+    """Returns a fault that flips one bit of a message "up" or "down"."""
 
-    def inject(here: Federation, client: int):
-        before = len(here.faults())
-        (here.there.path / "nodes" / str(client) / "fault").write_text(way)
-        here.until(lambda: here.named(client, before), "a damaged message is named")
+    def inject(fed: Federation, client: int):
+        before = len(fed.faults())
+        (fed.deployment.path / "nodes" / str(client) / "fault").write_text(direction)
+        fed.until(lambda: fed.named(client, before), "report of a damaged message")
 
     return inject
 
 
-def stranger(here: Federation, client: int):
-    """A node of another configuration, of a client that is there."""
-    number = here.clients
-    here.there.start_node(number, other=1)
-    log = here.there.log(f"node-{number}")
+def foreign_node(fed: Federation, client: int):
+    """Adds a node of another configuration, and ends it when it has answered."""
+    number = fed.clients
+    fed.deployment.start_node(number, other=1)
+    log = fed.deployment.log(f"node-{number}")
     sent = log.read_text().count("Sent successfully")
-    here.until(lambda: log.read_text().count("Sent successfully") > sent, "a stranger")
-    terminate_tree(here.there.nodes.pop(number))
+    fed.until(lambda: log.read_text().count("Sent successfully") > sent, "an answer")
+    terminate_tree(fed.deployment.nodes.pop(number))
 
 
-def server_killed(here: Federation, client: int):
-    """SuperLink and ServerApp; both started again."""
+def server_killed(fed: Federation, client: int):
+    """Kills SuperLink and ServerApp, and restarts both."""
     del client
-    terminate_tree(here.there.superlink, signal.SIGKILL)
-    terminate_tree(here.submitted)
-    before = len(here.resumed())
-    here.there.start_superlink()
-    here.submitted = here.there.run()
-    here.until(lambda: len(here.resumed()) > before, "a server that goes on")
+    terminate_tree(fed.deployment.superlink, signal.SIGKILL)
+    terminate_tree(fed.submitted)
+    before = len(fed.resumed())
+    fed.deployment.start_superlink()
+    fed.submitted = fed.deployment.run()
+    fed.until(lambda: len(fed.resumed()) > before, "a resumed server")
 
 
 SERVER = "server killed, started again"
-KINDS = {  # with their share of the faults
+KINDS = {  # kind -> function, share of the faults
     "node killed, started again": (node_killed, 8),
     "node stopped, continued": (node_stopped, 6),
     "node leaves, joins late": (node_late, 6),
     "upload damaged": (damaged("up"), 10),
     "broadcast damaged": (damaged("down"), 8),
-    "node of another configuration": (stranger, 6),
+    "node of another configuration": (foreign_node, 6),
     SERVER: (server_killed, 6),
 }
 DAMAGED = ("upload damaged", "broadcast damaged")
@@ -208,38 +208,38 @@ OF_NO_CLIENT = ("node of another configuration", SERVER)
 
 
 def planned(number: int, seed: int) -> list[str]:
-    """Kinds in the order of injection."""
+    """Returns the kinds of faults in the order of injection."""
     all_kinds = [kind for kind, (_, share) in KINDS.items() for _ in range(share)]
     rng = random.Random(seed)
     rng.shuffle(all_kinds)
     return [all_kinds[n % len(all_kinds)] for n in range(number)]
 
 
-def injected(here: Federation, kind: str, rng: random.Random) -> Injected:
-    """One fault, until a round had everyone again."""
-    time.sleep(rng.uniform(0.0, 3.0))  # somewhere in a round
-    client = rng.randrange(here.clients)
-    made = Injected(kind, None if kind in OF_NO_CLIENT else client, here.ended())
-    before, clock = len(here.faults()), time.perf_counter()
-    KINDS[kind][0](here, client)
-    after = here.ended()
+def injected(fed: Federation, kind: str, rng: random.Random) -> Injected:
+    """Injects one fault and waits for its end."""
+    time.sleep(rng.uniform(0.0, 3.0))  # at any time of a round
+    client = rng.randrange(fed.clients)
+    made = Injected(kind, None if kind in OF_NO_CLIENT else client, fed.ended())
+    before, clock = len(fed.faults()), time.perf_counter()
+    KINDS[kind][0](fed, client)
+    after = fed.ended()
     if kind not in DAMAGED:
-        here.until(lambda: here.whole(after), f"a whole round after {kind}")
+        fed.until(lambda: fed.whole(after), f"a complete round after {kind}")
     if kind == SERVER:
-        made.resumed = here.resumed()[-1]
+        made.resumed = fed.resumed()[-1]
     made.seconds = time.perf_counter() - clock
-    for fault in here.faults()[before:]:
+    for fault in fed.faults()[before:]:
         own = fault["client"] == made.client
-        (made.lost if own else made.beyond).append([fault[k] for k in SAID])
+        (made.lost if own else made.beyond).append([fault[k] for k in REPORTED])
     return made
 
 
 EVERY = 4  # rounds between two evaluations
-SAID = ("round", "client", "stage", "why")
+REPORTED = ("round", "client", "stage", "why")
 
 
 def federation(s: dict) -> dict:
-    """All faults of one deployment, and what is left of its rounds."""
+    """Injects all faults into one deployment; returns the results."""
     c = config_.experiment(s["method"], "digits")
     c.rounds, c.data.clients, c.eval_every = 10_000, s["clients"], EVERY
     c.model.group = "mlp"
@@ -247,20 +247,20 @@ def federation(s: dict) -> dict:
     rng, done = random.Random(s["seed"]), list[Injected]()
     with tempfile.TemporaryDirectory() as folder:
         times = {"wait": 60.0, "patience": s["patience"]}
-        with Deployment(c, Path(folder) / "run", **times) as there:
-            there.add_mod("faulty", MOD)
-            here = Federation(there, s["clients"], s["limit"])
-            here.start()
-            here.until(lambda: here.whole(0), "a first whole round")
-            until = time.monotonic() + 60.0 * s["minutes"]
+        with Deployment(c, Path(folder) / "run", **times) as deployment:
+            deployment.add_mod("faulty", MOD)
+            fed = Federation(deployment, s["clients"], s["limit"])
+            fed.start()
+            fed.until(lambda: fed.whole(0), "a first complete round")
+            end_at = time.monotonic() + 60.0 * s["minutes"]
             for kind in planned(s["faults"], s["seed"]):
-                if time.monotonic() > until:
+                if time.monotonic() > end_at:
                     break
-                done.append(injected(here, kind, rng))
-                told = f"{len(done)} {kind}: {done[-1].seconds:.0f} s"
-                print(told, done[-1].lost, done[-1].beyond, flush=True)
-            found, rounds = here.records(), here.ended()
-            terminate_tree(here.submitted)
+                done.append(injected(fed, kind, rng))
+                line = f"{len(done)} {kind}: {done[-1].seconds:.0f} s"
+                print(line, done[-1].lost, done[-1].beyond, flush=True)
+            found, rounds = fed.records(), fed.ended()
+            terminate_tree(fed.submitted)
     evaluated = [r["round"] for r in found]
     return {
         "injected": [dataclasses.asdict(one) for one in done],
@@ -274,7 +274,7 @@ def federation(s: dict) -> dict:
 
 
 def rows(found: dict) -> list[tuple]:
-    """The table: a line for each kind."""
+    """Returns the rows of the table, one for each kind of fault."""
     made = []
     for kind in KINDS:
         own = [one for one in found["injected"] if one["kind"] == kind]
@@ -297,7 +297,7 @@ COLUMNS = ("fault", "times", "messages of its client lost", "others lost", "seco
 def main():
     """Prints the table and writes the JSON file."""
     s = measure.parse(FLAGS, sys.argv, __doc__)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # with its processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # ends processes too
     found = federation(s)
     title = f"{len(found['injected'])} faults, {found['rounds']} rounds"
     view = measure.table(title, COLUMNS, rows(found))

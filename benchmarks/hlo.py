@@ -1,4 +1,4 @@
-"""What stands in the text of an optimised HLO module: calls, collectives, traffic."""
+"""Analysis of the text of an optimised HLO module: calls, collectives, traffic."""
 
 import math
 import re
@@ -30,26 +30,26 @@ class Moved(NamedTuple):
 
 
 def collectives(text: str) -> dict[str, int]:
-    """Collective operations by name."""
+    """Counts collective operations by name."""
     return dict(Counter(COLLECTIVES.findall(text)))
 
 
 def library_calls(text: str) -> dict[str, int]:
-    """Custom calls by target, and fusions that XLA gives a kernel of its own."""
+    """Counts custom calls by target, and fusions with a special kernel by kind."""
     return dict(Counter([*CUSTOM_CALLS.findall(text), *FUSIONS.findall(text)]))
 
 
 def grouped(text: str) -> dict[str, int]:
-    """Convolutions by their number of groups, where they have several."""
+    """Counts convolutions with several groups, by the number of groups."""
     return dict(Counter(GROUPS.findall(text)))
 
 
 def traffic(text: str) -> dict[str, int]:
-    """Bytes that cross the HBM, and those that stay within the core's own memory.
+    """Returns the bytes that cross the HBM, and those within the core's own memory.
 
-    Operands and results of every instruction that runs, the body of a loop once; a copy
-    between the two memories counts once. An operand counts whole, even if a slice of it
-    is read.
+    Operands and results of every instruction count, and the body of a loop counts once.
+    A copy between the two memories counts once. An operand counts completely, even if
+    only a slice of it is read.
     """
     bodies, entry = computations(text)
     moved: Counter = Counter()
@@ -66,7 +66,7 @@ def traffic(text: str) -> dict[str, int]:
 
 
 def computations(text: str) -> tuple[dict[str, list[str]], str]:
-    """Lines of each computation, and the name of the first one to run."""
+    """Returns the lines of each computation, and the name of the entry."""
     found: dict[str, list[str]] = {}
     entry = name = ""
     for line in text.splitlines():
@@ -80,7 +80,7 @@ def computations(text: str) -> tuple[dict[str, list[str]], str]:
 
 
 def work(lines: list[str]) -> Iterator[Moved]:
-    """What the instructions of one computation read and write."""
+    """Yields the arrays that the instructions of one computation read and write."""
     made: dict[str, list[Moved]] = {}
     for line in lines:
         if not (found := INSTRUCTION.match(line)):
@@ -99,7 +99,7 @@ def work(lines: list[str]) -> Iterator[Moved]:
 
 
 def arrays(shape: str) -> Iterator[Moved]:
-    """The arrays of a shape; memory space 0, which is not written, is the HBM."""
+    """Yields the arrays of a shape; one without a memory space S(n) is in the HBM."""
     for kind, sizes, layout in ARRAY.findall(shape):
         count = math.prod(int(n) for n in sizes.split(",") if n)
         yield Moved(count * BYTES[kind], "S(" not in layout)

@@ -1,17 +1,18 @@
-"""What an uploaded prototype gives away: inversion, and membership of examples.
+"""Leakage of an uploaded prototype: inversion, and membership of examples.
 
     python -m benchmarks.inversion
 
-One client of the digits trains with FedProto and uploads the mean feature of each class
-of m examples. The attacker has the upload and a body: the client's own, as the server
-does where bodies are shared, or one that other examples trained from another start. Its
-attacks are those of `jaxproto.contrib.leakage`, without total variation:
+One client trains on the digits with FedProto, with m examples of each class, and
+uploads the mean feature of each class. The attacker has the upload and a body: the
+client's own, as the server has if bodies are shared, or one that was trained on other
+examples from another start. The attacks are those of `jaxproto.contrib.leakage`,
+without total variation:
 
-- Inversion, from grey or from the mean of public images of the class; the correlation
-  over pixels with the mean of the client's images of that class. Beside it, that of the
-  public mean itself, which needs no upload.
-- Membership: the area under the ROC curve, members against as many examples of each
-  class that nobody trained on (0.5 is guessing).
+- Inversion, from grey or from the mean of public images of the class. The result is the
+  correlation over pixels with the mean of the client's images of that class. The table
+  also has the correlation of the public mean itself, which needs no upload.
+- Membership. The result is the area under the ROC curve, for members against as many
+  examples of each class that were not trained on (0.5 is guessing).
 """
 
 import sys
@@ -35,30 +36,30 @@ from jaxproto.method import own_features
 from jaxproto.types import Client, Net, Shard
 
 FLAGS = measure.flag_values()
-flags.DEFINE_list("behind", "1,2,5,20", "m, examples of a class", flag_values=FLAGS)
+flags.DEFINE_list("behind", "1,2,5,20", "m, examples per class", flag_values=FLAGS)
 flags.DEFINE_string("net", "mlp", "network of the client", flag_values=FLAGS)
 flags.DEFINE_integer("rounds", 10, "rounds of the client", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 300, "of gradient descent on an image", flag_values=FLAGS)
-flags.DEFINE_integer("seeds", 3, "clients, each its own data", flag_values=FLAGS)
-PUBLIC = 40  # examples of a class that the attacker has; as many train another body
+flags.DEFINE_integer("steps", 300, "gradient steps on an image", flag_values=FLAGS)
+flags.DEFINE_integer("seeds", 3, "clients, each with other data", flag_values=FLAGS)
+PUBLIC = 40  # examples per class of the attacker, and of the other body
 
 
 class Trained(NamedTuple):
-    """A client after its rounds, and what it uploads."""
+    """A client after its rounds, and its upload."""
 
     client: Client
     mean_CD: np.ndarray
 
 
 def experiment(net: str) -> Experiment:
-    """The digits with one network; who holds what is chosen here."""
+    """Builds the digits with one network; `split` chooses the examples."""
     made = config.experiment("fedproto", "digits")
     made.model.group, made.data.clients = net, 3
     return build.experiment(made, "cpu")
 
 
 def split(y: np.ndarray, seed: int, m: int):
-    """Rows per class [C, ...]: the client's, held out as many, public, other body's."""
+    """Draws rows per class [C, ...]: members, non-members, public, other body's."""
     rng = np.random.default_rng(seed)
     by_class = [rng.permutation(np.flatnonzero(y == c)) for c in range(10)]
     ends = np.cumsum([m, m, PUBLIC, PUBLIC])
@@ -66,7 +67,7 @@ def split(y: np.ndarray, seed: int, m: int):
 
 
 def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
-    """FedProto with one client, through the functions that a run uses."""
+    """Trains one client with FedProto, through the functions that a run uses."""
     cohort = Cohort("one", exp.cohorts[0].net, (0,))
     key, examples = jax.random.key(seed), build.examples(exp.dataset)
     table = jnp.asarray(rows.reshape(1, -1), jnp.int32)
@@ -96,7 +97,7 @@ def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
 def invert(
     net: Net, body: Client, goal: PrototypeTarget, start: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Images [C, ...] whose features are near the prototypes."""
+    """Optimises images [C, ...] until their features are near the prototypes."""
     embedding = Embedding(own_features, net)
     found, _ = prototype_inversion.optimise_images(
         embedding, body, goal.mean, goal.mask, start, steps=steps, tv=0.0
@@ -105,7 +106,7 @@ def invert(
 
 
 def auc(net: Net, body: Client, goal: PrototypeTarget, members, others) -> float:
-    """Of images [C, m, ...] by class."""
+    """Returns the AUC of membership, for images [C, m, ...] by class."""
     embedding = Embedding(own_features, net)
     y = np.repeat(np.arange(10), members.shape[1])
     both = (x.reshape(-1, *x.shape[2:]) for x in (members, others))
@@ -115,7 +116,7 @@ def auc(net: Net, body: Client, goal: PrototypeTarget, members, others) -> float
 
 
 def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
-    """One client with m examples of each class."""
+    """Attacks one client with m examples of each class."""
     own, held_out, public, other = split(exp.dataset.y, seed, m)
     made, net = partial(train, exp, rounds=settings["rounds"]), exp.cohorts[0].net
     bodies = {"own": made(own, seed), "other": made(other, 1000 + seed)}
@@ -125,7 +126,7 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     )
     image = {
         k: np.asarray(batches.normalise_inputs(jnp.asarray(exp.dataset.x[v])))
-        for k, v in (("own", own), ("held", held_out), ("public", public))
+        for k, v in (("own", own), ("held out", held_out), ("public", public))
     }
     target, known = image["own"].mean(1), image["public"].mean(1)
     starts = {"grey": np.zeros_like(known), "public": known}
@@ -135,7 +136,7 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
         for start, x in starts.items():
             found = invert(net, body, goal, x, settings["steps"])
             row[f"{name}, {start}"] = scores.correlation(found, target)
-        row[f"{name}, AUC"] = auc(net, body, goal, image["own"], image["held"])
+        row[f"{name}, AUC"] = auc(net, body, goal, image["own"], image["held out"])
     return row
 
 
@@ -154,7 +155,7 @@ def main(argv):
         mine = [[r[name] for name in names] for r in rows if r["m"] == m]
         spread = zip(np.mean(mine, 0), np.std(mine, 0), strict=True)
         cells.append((m, *(f"{a:.3f} ± {s:.3f}" for a, s in spread)))
-    title = f"What a prototype gives away, {settings['seeds']} clients"
+    title = f"Leakage of a prototype, {settings['seeds']} clients"
     measure.finish(
         "inversion", settings, rows, [measure.table(title, ("m", *names), cells)]
     )

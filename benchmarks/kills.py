@@ -1,13 +1,13 @@
-"""Runs that are killed at random times, against undisturbed ones: bits are compared.
+"""Comparison of runs that are killed at random times with undisturbed ones, by bits.
 
     python -m benchmarks.kills --kills=200 --folder=kills
 
-Kinds of runs take turns: a single run, a sweep, clients in files, several devices, and
-two processes, of which one is killed. A run is started and killed by SIGKILL eight
-times, each time shortly after a random round, and then ends; its metrics and its newest
-checkpoint must be those of an undisturbed run. The folder keeps the undisturbed runs
-and a line for each kill, so that the same command goes on. The exit code is 1 if bits
-were lost.
+Kinds of runs alternate: a single run, a sweep, clients in files, several devices, and
+two processes of which one is killed. A run is started and killed by SIGKILL eight
+times, each time shortly after a random round, and then runs to its end. Its metrics and
+its newest checkpoint must equal those of an undisturbed run. The folder keeps the
+undisturbed runs and a line for each kill, so that a repeated command continues. The
+exit code is 1 if bits differ.
 """
 
 import collections
@@ -29,13 +29,13 @@ from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards,
 from jaxproto.storage.row_deltas import read as read_rows
 
 FLAGS = measure.flag_values()
-flags.DEFINE_integer("kills", 200, "how many", 1, flag_values=FLAGS)
-flags.DEFINE_string("folder", "kills", "of all runs", flag_values=FLAGS)
-flags.DEFINE_list("kinds", [], "of KINDS, default all", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "of the rounds", flag_values=FLAGS)
+flags.DEFINE_integer("kills", 200, "number of kills", 1, flag_values=FLAGS)
+flags.DEFINE_string("folder", "kills", "folder of all runs", flag_values=FLAGS)
+flags.DEFINE_list("kinds", [], "keys of KINDS; default: all", flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "seed of the rounds", flag_values=FLAGS)
 
 SOME = ["--config.participation.law=uniform", "--config.participation.fraction=0.4"]
-KINDS: dict[str, list[str]] = {  # kind -> more flags
+KINDS: dict[str, list[str]] = {  # kind -> further flags
     "single": [],
     "sweep": ["--sweep=seed=0,1"],
     "disk": ["--config.clients.store=disk", *SOME],
@@ -44,7 +44,7 @@ KINDS: dict[str, list[str]] = {  # kind -> more flags
 }
 EACH, ROUNDS = 8, 40  # kills of a run before it ends, rounds of a run
 DELAY = 0.5  # seconds after a round within which a run is killed
-LIMIT = 900.0  # seconds of a start
+LIMIT = 900.0  # seconds for a process to end
 RUN = [
     "--config=configs/fedproto.py",
     "--config.data.clients=10",
@@ -99,7 +99,7 @@ def killed(kind: str, path: Path, after: int, rng: random.Random) -> bool:
 
 
 def whole(kind: str, path: Path):
-    """Runs to the end."""
+    """Trains a run to its end."""
     for p in start(kind, path):
         error = p.communicate(timeout=LIMIT)[1]
         if p.returncode:
@@ -107,7 +107,7 @@ def whole(kind: str, path: Path):
 
 
 def bits(path: Path) -> dict:
-    """Returns metrics but seconds, and all arrays, of the runs below a folder."""
+    """Returns metrics except seconds, and all arrays, of the runs below a folder."""
     found = {}
     for metrics in sorted(path.rglob("metrics.jsonl")):
         rows = [{**r, "seconds": 0} for r in records.read(metrics)]
@@ -128,7 +128,7 @@ def bits(path: Path) -> dict:
 
 
 def lives(s: dict, folder: Path) -> list[dict]:
-    """Kills runs until there are as many kills as wanted; returns all kills."""
+    """Kills runs until the number of kills is reached; returns all kills."""
     log = folder / "kills.jsonl"
     done = records.read(log) if log.exists() else []
     kinds = s["kinds"] or [*KINDS]

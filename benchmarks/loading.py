@@ -3,9 +3,10 @@
     python -m benchmarks.loading --names=tfds:fashion_mnist --data_dir=DIR
     python -m benchmarks.loading --names=npz:cifar10.npz,csv:ag_news
 
-Each load is a new process; the first has an empty cache, the second what the first
-left. A load is what a run does before it builds networks: decoding or mapping the
-cache, 20 clients by the partition of the papers and, for texts, vocabulary and tokens.
+Each load is a new process. The first has an empty cache, the second the cache that the
+first has written. A load is what a run does before it builds networks: it decodes the
+data or maps the cache, divides them among 20 clients by the papers' partition and, for
+texts, makes vocabulary and tokens.
 """
 
 import sys
@@ -18,14 +19,16 @@ from jaxproto import config
 from jaxproto.experiment import data
 
 FLAGS = measure.flag_values()
-flags.DEFINE_list("names", "tfds:fashion_mnist", "data.name of each", flag_values=FLAGS)
-flags.DEFINE_string("data_dir", "", "of prepared TFDS sets", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 0, "height and width, 0: as they are", flag_values=FLAGS)
-flags.DEFINE_integer("vocab_size", 32_000, "most tokens of texts", flag_values=FLAGS)
+flags.DEFINE_list(
+    "names", "tfds:fashion_mnist", "values of data.name", flag_values=FLAGS
+)
+flags.DEFINE_string("data_dir", "", "folder of TFDS data sets", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 0, "height and width; 0: unchanged", flag_values=FLAGS)
+flags.DEFINE_integer("vocab_size", 32_000, "data.vocab_size", flag_values=FLAGS)
 
 
 def once(name: str, settings: dict) -> dict:
-    """Seconds and memory of one load; a fresh process calls this."""
+    """Measures seconds and memory of one load; a fresh process calls this."""
     fields = config.default()
     fields.data.update(
         name=name,

@@ -5,13 +5,12 @@
     python -m benchmarks.local_training --contenders=ours,all:lax,one:lax,4:matmul
     python -m benchmarks.local_training --contenders=ours,auto:bfloat16
 
-Contenders: `ours` is a run's own training of clients with one architecture, in the form
-of the platform: on a CPU a lane of clients per core, side by side;
-`naive` is one jitted `vmap` of a step over the clients, with XLA's convolutions, and
-`naive_loop` the same with the loop over the steps inside the program (as in `ours`);
-`torch` is an eager PyTorch loop over the clients; FORM:OPS is ours in another form
-(one, all, a number of clients at a time) with other operations (lax, matmul,
-bfloat16 of CPUs).
+`ours` is the local training of a run, for clients of one architecture, in the form of
+the platform: on a CPU, parallel lanes of clients, one per core. `naive` is one jitted
+`vmap` of a step over the clients, with XLA's convolutions. `naive_loop` also has the
+loop over the steps inside the program, like `ours`. `torch` is an eager PyTorch loop
+over the clients. FORM:OPS is `ours` in another form (one, all, or a number of clients
+at a time) with other operations (lax, matmul, or bfloat16 on CPUs).
 """
 
 import dataclasses
@@ -42,21 +41,21 @@ from jaxproto.wire import EXACT
 
 FLAGS = measure.flag_values()
 NETWORKS = "resnet8,mobilenet_v2,shufflenet_v2_x1_0,efficientnet_b0,cnn4"
-flags.DEFINE_list("networks", NETWORKS, "networks", flag_values=FLAGS)
+flags.DEFINE_list("networks", NETWORKS, "names of networks", flag_values=FLAGS)
 CONTENDERS = "ours,naive,naive_loop,torch"
-flags.DEFINE_list("contenders", CONTENDERS, "see above", flag_values=FLAGS)
+flags.DEFINE_list("contenders", CONTENDERS, "in this order", flag_values=FLAGS)
 flags.DEFINE_integer("clients", 4, "clients of one architecture", flag_values=FLAGS)
 flags.DEFINE_integer("steps", 10, "local steps per client", flag_values=FLAGS)
-flags.DEFINE_integer("naive_steps", 1, "the same of `naive*`", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "repetitions that count", flag_values=FLAGS)
-flags.DEFINE_integer("naive_repeats", 2, "the same of `naive`", flag_values=FLAGS)
+flags.DEFINE_integer("naive_steps", 1, "local steps of `naive*`", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed repetitions", flag_values=FLAGS)
+flags.DEFINE_integer("naive_repeats", 2, "those for `naive`", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
 
-BASES = ("torch", "naive", "naive_loop")  # what others are compared with
-RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam
+BASES = ("torch", "naive", "naive_loop")  # contenders that others are divided by
+RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # ProtoNorm, Section 5.1; lam as released
 OPS = {
     "auto": ops.ops_for,
     "lax": lambda: ops.LAX,
@@ -66,7 +65,7 @@ OPS = {
 
 
 class Task(NamedTuple):
-    """What all contenders do for one network."""
+    """Training that all contenders do for one network."""
 
     name: str
     spec: Spec
@@ -79,7 +78,7 @@ class Task(NamedTuple):
 
 
 class Contender(NamedTuple):
-    """Something that trains, and how many samples that is."""
+    """A function that trains, and its number of samples."""
 
     run: Callable[[], None]
     samples: int
@@ -87,30 +86,30 @@ class Contender(NamedTuple):
 
 
 def make_task(name: str, s: dict) -> Task:
-    """Random images for all steps of all clients, and ProtoNorm's loss."""
+    """Makes random images for all steps of all clients, and ProtoNorm's loss."""
     spec, shape = Spec(s["classes"], s["dim"]), (s["pixels"], s["pixels"], 3)
     steps = max(s["steps"], s["naive_steps"])
     x, y = synthetic.images(s["clients"] * steps * s["batch"], shape, spec.num_classes)
     method = protonorm(spec, pull=Pull(LAM, losses.mse_mean), upscale=GAMMA)
-    nothing = dataclasses.replace(
+    method = dataclasses.replace(
         method,
         upload=lambda net, before, after, data, down, sums: ((), after.memory),
     )
     protos = jax.random.normal(jax.random.key(1), spec)
     protos /= jnp.linalg.norm(protos, axis=1, keepdims=True)
     examples = Examples(jnp.asarray(x), jnp.asarray(y))
-    return Task(name, spec, shape, s["clients"], s["batch"], examples, protos, nothing)
+    return Task(name, spec, shape, s["clients"], s["batch"], examples, protos, method)
 
 
 def server(task: Task, net: Net):
-    """A server state with a prototype of every class."""
+    """Returns a server state with a prototype of every class."""
     state = task.method.init_server(net, jax.random.key(0))
     present = jnp.ones(task.spec.num_classes)
     return state._replace(protos=state.protos.replace(mean=task.globals, count=present))
 
 
 def network(task: Task, kind: str) -> Net:
-    """The network with operations of one kind."""
+    """Builds the network with operations of one kind."""
     classes, dim = task.spec
     local = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
     return models.build(task.name, input_shape=task.shape, **local)
@@ -119,10 +118,10 @@ def network(task: Task, kind: str) -> Net:
 def ours(
     task: Task, mode: str, kind: str, steps: int, build: Callable = network
 ) -> Contender:
-    """A run's local training of one cohort, in its lanes, without what follows it.
+    """Compiles a run's local training of one cohort, in its lanes.
 
     Args:
-      build: task, kind of operations -> network.
+      build: `task, kind -> network`.
     """
     net, key = build(task, kind), jax.random.key(0)
     each = len(task.examples.y) // task.clients
@@ -173,7 +172,7 @@ def ours(
 
 
 def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
-    """All clients of the task, as they run in a federation of this network alone."""
+    """Plans the clients of the task as in a federation of this network alone."""
     platform = jax.default_backend()
     choices = cohorts.ExecutionChoices(mode, 0, 0, platform, measure.cores())
     return CohortPlan(
@@ -186,7 +185,7 @@ def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
 
 
 def naive(task: Task, steps: int) -> Contender:
-    """One step of all clients as a jitted `vmap`, called once per step."""
+    """Compiles one step of all clients as a `vmap`, which is called for every step."""
     net = network(task, "lax")
     down = task.method.broadcast(server(task, net))
     keys = jax.random.split(jax.random.key(0), task.clients)
@@ -217,7 +216,7 @@ def naive(task: Task, steps: int) -> Contender:
 
 
 def eager(task: Task, steps: int) -> Contender:
-    """PyTorch, one client after the other; images lie decoded in its memory."""
+    """Returns the contender in PyTorch, with decoded images in memory."""
     from benchmarks import torch_loops
 
     x = np.asarray(batches.normalise_inputs(task.examples.x)).transpose(0, 3, 1, 2)
@@ -230,7 +229,7 @@ def eager(task: Task, steps: int) -> Contender:
 
 
 def contender(which: str, task: Task, s: dict) -> Contender | None:
-    """By its name on the command line; None for PyTorch where it is missing."""
+    """Returns a contender by its name; None for PyTorch if it is not installed."""
     if which == "naive":
         return naive(task, s["naive_steps"])
     if which == "naive_loop":
@@ -239,12 +238,12 @@ def contender(which: str, task: Task, s: dict) -> Contender | None:
         return eager(task, s["steps"]) if measure.has_torch() else None
     mode, _, kind = {"ours": "auto:auto"}.get(which, which).partition(":")
     if kind not in OPS:
-        sys.exit(f"error: contender {which!r}; it is {CONTENDERS} or FORM:OPS.")
+        sys.exit(f"error: --contenders has {which!r}, not {CONTENDERS} or FORM:OPS.")
     return ours(task, mode, kind, s["steps"])
 
 
 def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
-    """All contenders on one network, in turn.
+    """Times all contenders on one network, in turn.
 
     Args:
       ceiling: floating-point operations per second of a matrix product.

@@ -1,7 +1,7 @@
-"""What every benchmark shares: flags, the machine, timing, tables and JSON files.
+"""Common tools of the benchmarks: flags, machine, timing, tables and JSON files.
 
-Contenders are timed in turn (A B A B ...), so that what else the machine does meanwhile
-falls on all of them, and reported by their medians.
+Contenders are timed in turn (A B A B ...), so that other load on the machine affects
+all of them alike. Tables show their medians.
 """
 
 import datetime
@@ -28,28 +28,28 @@ from rich.table import Table
 
 from jaxproto.storage import records
 
-WIDTH = 140  # of tables in files and logs
+WIDTH = 140  # columns of tables in files and logs
 ROOT = Path(__file__).parent.parent
 BUSY = (
-    "this machine is busy (load {:.1f}): measure on a quiet one. PyTorch suffers most, "
-    "because its threads wait for each other: ratios against it come out too good."
+    "this machine is busy (load {:.1f}); measure on a quiet one. PyTorch slows down "
+    "most, because its threads wait for each other: ratios against it are too good."
 )
-NO_TORCH = "torch is not installed: its column is left out (pip install torch)."
+NO_TORCH = "torch is not installed, so it is not measured (pip install torch)."
 
 
 class Timing(NamedTuple):
-    """Seconds of the repetitions of one contender, in the order they ran."""
+    """Seconds of the repetitions of one contender, in their order."""
 
     seconds: list[float]
-    parts: list[dict[str, float]]  # seconds by name within each, where it tells
+    parts: list[dict[str, float]]  # seconds by part; [] if it has no parts
 
     @property
     def median(self) -> float:
-        """Of the seconds."""
+        """Median of the seconds."""
         return statistics.median(self.seconds)
 
     def record(self) -> dict:
-        """As it is written: median, extremes, medians of the parts, everything."""
+        """Returns the entry of the JSON file: median, extremes, parts, all seconds."""
         return {
             "median": self.median,
             "min": min(self.seconds),
@@ -67,13 +67,13 @@ def alternate(
     repeats: int,
     fewer: Mapping[str, int] | None = None,
 ) -> dict[str, Timing]:
-    """Times contenders in turn, after one run of each that does not count.
+    """Times contenders in turn, after a warm-up run of each.
 
     Args:
-      contenders: each does its work and waits for the result; it may return the
-        seconds of its parts.
-      repeats: of each.
-      fewer: repeats of contenders that are too slow for more.
+      contenders: functions by name; each does its work, waits for the result, and may
+        return the seconds of its parts.
+      repeats: repetitions of each contender.
+      fewer: repetitions of contenders that are too slow for `repeats`.
     """
     times = {name: Timing([], []) for name in contenders}
     for run in contenders.values():
@@ -89,15 +89,15 @@ def alternate(
 
 
 def ratio(slow: Timing, fast: Timing) -> float:
-    """How many times faster `fast` is, by medians."""
+    """Returns how many times faster `fast` is, by medians."""
     return slow.median / fast.median
 
 
 class Clock:
-    """Seconds by the name of what was done; `lap` ends a part."""
+    """Stopwatch that adds up seconds by the name of a part."""
 
     def __init__(self):
-        """Starts now."""
+        """Starts the first part."""
         self.parts, self._last = {}, time.perf_counter()
 
     def lap(self, name: str):
@@ -108,12 +108,12 @@ class Clock:
 
 
 def exponent(factors: Sequence[float], values: Sequence[float]) -> float:
-    """The slope b of value = a * factor**b, by least squares of the logarithms."""
+    """Fits the slope b of value = a * factor**b, by least squares of logarithms."""
     return float(np.polyfit(np.log(factors), np.log(values), 1)[0])
 
 
 def flag_values() -> flags.FlagValues:
-    """Flags of one benchmark, apart from those of other modules."""
+    """Makes the flags of one benchmark, with `--out`."""
     values = flags.FlagValues()
     flags.DEFINE_string(
         "out",
@@ -125,7 +125,7 @@ def flag_values() -> flags.FlagValues:
 
 
 def parse(values: flags.FlagValues, argv: Sequence[str], about: str) -> dict:
-    """Settings by name from the command line; ends the program on a wrong one."""
+    """Returns settings by name from the command line; exits on a wrong one."""
     if {"--help", "-h"} & {*argv}:
         print(about, values.get_help(), sep="\n")
         sys.exit(0)
@@ -141,22 +141,22 @@ def parse(values: flags.FlagValues, argv: Sequence[str], about: str) -> dict:
 
 
 def whole(texts: Iterable[str]) -> list[int]:
-    """Whole numbers of a list flag."""
+    """Converts the values of a list flag to whole numbers."""
     return [int(text) for text in texts]
 
 
 def cores() -> int:
-    """CPU cores that this process may use."""
+    """Returns the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
 
 
 def load() -> float:
-    """Processes that ran in the last minute, on average."""
+    """Returns the load average of the last minute."""
     return os.getloadavg()[0]
 
 
 def machine() -> dict:
-    """What the numbers were measured on."""
+    """Describes the machine that the numbers were measured on."""
     device = jax.devices()[0]
     stats = device.memory_stats() or {}
     on_cpu = device.platform == "cpu"
@@ -173,7 +173,7 @@ def machine() -> dict:
 
 
 def cpu_model() -> str:
-    """The processor's own name, where the system tells."""
+    """Returns the model name of the processor, where the system knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -183,7 +183,7 @@ def cpu_model() -> str:
 
 
 def versions() -> dict:
-    """Of the packages that the numbers depend on, and of this repository."""
+    """Returns the versions of the packages that matter, and the commit."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
@@ -194,18 +194,18 @@ def versions() -> dict:
 
 
 def has_torch() -> bool:
-    """Whether PyTorch is installed."""
+    """Returns whether PyTorch is installed."""
     return importlib.util.find_spec("torch") is not None
 
 
 def unplaced(value):
-    """A setting as records show it: of a path of this machine, its last part."""
+    """Returns a setting as records show it: only the last part of an absolute path."""
     absolute = isinstance(value, str) and Path(value).is_absolute()
     return Path(value).name if absolute else value
 
 
 def write(name: str, settings: Mapping, results) -> Path:
-    """Writes everything as JSON; returns the file."""
+    """Writes results, settings and machine as JSON; returns the file."""
     file = f"{name}-{jax.default_backend()}.json"
     path = Path(settings["out"] or ROOT / "benchmarks" / "results" / file)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +223,7 @@ def write(name: str, settings: Mapping, results) -> Path:
 
 
 def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Path:
-    """Prints the tables and writes everything as JSON; returns the file."""
+    """Prints the tables and writes the JSON file; returns the file."""
     path = write(name, settings, results)
     console = Console()
     if not console.is_terminal:
@@ -235,7 +235,7 @@ def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Pa
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Sequence]) -> Table:
-    """A table: text to the left, numbers to the right."""
+    """Makes a table, with text aligned to the left and numbers to the right."""
     rows, view = list(rows), Table(title=title)
     for i, column in enumerate(columns):
         text = any(isinstance(row[i], str) for row in rows)
@@ -246,7 +246,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Sequence]) -> Table
 
 
 def cell(value) -> str:
-    """Text of one entry: three digits of a number, a dash for None."""
+    """Formats one entry: three digits of a number, a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -255,7 +255,7 @@ def cell(value) -> str:
 
 
 def peak_bytes() -> int:
-    """The most memory this process had resident, not counting who started it."""
+    """Returns the peak resident memory of this process, without its parent's."""
     try:
         status = Path("/proc/self/status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in status)
@@ -265,7 +265,7 @@ def peak_bytes() -> int:
 
 
 def fresh(module: str, function: str, arguments: Mapping, **environment: str):
-    """Calls `module.function(**arguments)` in a new process; JSON both ways."""
+    """Calls `module.function(**arguments)` in a new process, by files of JSON."""
     with tempfile.TemporaryDirectory() as folder:
         given, got = (Path(folder) / name for name in ("arguments", "result"))
         given.write_text(json.dumps(dict(arguments)))

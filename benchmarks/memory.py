@@ -1,12 +1,12 @@
 """Peak memory of a run of the size of CIFAR-10, in a fresh process.
 
-    python -m benchmarks.memory                  # 1 round of at most 320 examples each
-    python -m benchmarks.memory --most=0         # of all examples: the real thing
+    python -m benchmarks.memory                  # 1 round of at most 320 examples
+    python -m benchmarks.memory --most=0         # all examples, as in a real run
 
-60,000 random images in 20 clients by the partition of the papers. The images, the state
-of all clients and all programs are those of a real run; `--most` only shortens the
-rounds. The peak is that of the process at the end of every stage, the checkpoint
-included, and what XLA reserves for every program.
+60,000 random images are divided among 20 clients by the papers' partition. Images,
+states and programs have the sizes of a real run; `--most` only shortens the rounds. The
+tables show the peak memory of the process at the end of every stage, including the
+checkpoint, and the memory that XLA reserves for every program.
 """
 
 import sys
@@ -28,18 +28,18 @@ from jaxproto.types import Shard
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
 flags.DEFINE_integer("images", 60_000, "examples of the pool", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 20, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 20, "number of clients", flag_values=FLAGS)
 flags.DEFINE_integer("rounds", 1, "rounds to run", flag_values=FLAGS)
-flags.DEFINE_integer("most", 320, "examples a client uses; 0: all", flag_values=FLAGS)
-flags.DEFINE_float("alpha", 0.1, "of the Dirichlet partition", flag_values=FLAGS)
+flags.DEFINE_integer("most", 320, "most examples per client; 0: all", flag_values=FLAGS)
+flags.DEFINE_float("alpha", 0.1, "alpha of the Dirichlet partition", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
 
 
 def shortened(exp: Experiment, most: int) -> Experiment:
-    """Clients use the first `most` of their examples; their tables stay as long."""
+    """Limits clients to their first `most` examples, in tables of the same length."""
 
     def cut(shard):
         return Shard(shard.index, jnp.minimum(shard.size, most))
@@ -51,16 +51,17 @@ def shortened(exp: Experiment, most: int) -> Experiment:
 
 
 def run(settings: dict, images: str) -> dict:
-    """The run; a fresh process calls this.
+    """Measures a run by stages; a fresh process calls this.
 
     Args:
+      settings: values of the flags.
       images: npz file.
     """
     stages, folder = {}, Path(images).parent
 
     def stage(name):
         before = max((s["host"] for s in stages.values()), default=0)
-        host = max(before, measure.peak_bytes())  # Linux counts it only about
+        host = max(before, measure.peak_bytes())  # Linux's count is approximate
         stages[name] = {"host": host, "device": on_device()}
 
     jax.devices()
@@ -91,12 +92,12 @@ def run(settings: dict, images: str) -> dict:
 
 
 def on_device() -> int | None:
-    """Peak bytes of the fullest accelerator."""
+    """Returns the peak bytes of the fullest accelerator."""
     return records.peak_memory_bytes()["device"]
 
 
 def programs(work: RoundEnvironment) -> list[dict]:
-    """XLA's own account of every program, in bytes."""
+    """Returns XLA's account of every program, in bytes."""
     compiled, names = work.compiled, [c.name for c in work.exp.cohorts]
     every = {
         "broadcast": compiled.broadcast,
@@ -110,14 +111,14 @@ def programs(work: RoundEnvironment) -> list[dict]:
 
 
 def account(compiled) -> dict:
-    """Bytes of arguments, results, scratch space and code."""
-    said = compiled.func.memory_analysis()  # without its floats
+    """Returns bytes of arguments, results, temporaries and code."""
+    analysis = compiled.func.memory_analysis()  # `func`: without bound floats
     kinds = ("argument", "output", "alias", "temp", "generated_code")
-    return {kind: getattr(said, f"{kind}_size_in_bytes", None) for kind in kinds}
+    return {kind: getattr(analysis, f"{kind}_size_in_bytes", None) for kind in kinds}
 
 
 def main(argv):
-    """Measures in a fresh process."""
+    """Measures a run in a fresh process."""
     settings = measure.parse(FLAGS, argv, __doc__)
     shape = (settings["pixels"], settings["pixels"], 3)
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +136,7 @@ def main(argv):
         [c if isinstance(c, str) else c / 2**20 for c in r.values()]
         for r in results["programs"]
     ]
-    title = "What XLA reserves, in MiB (alias: results in the arguments' place)"
+    title = "Memory that XLA reserves, in MiB (alias: results in place of arguments)"
     tables.append(measure.table(title, list(results["programs"][0]), rows))
     measure.finish("memory", settings, results, tables)
 

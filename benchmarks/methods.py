@@ -3,9 +3,9 @@
     python -m benchmarks.methods
     python -m benchmarks.methods --base=fedavg --cells=fedavg,fedprox,fednova
 
-The cells of `configs/comparison.py` on random images, clients of equal size; one round
-of each in turn, then an evaluation. Bytes are those of the state of all clients and the
-server, of the hungriest program by XLA's account, and of what crosses the network.
+The cells of `configs/comparison.py` run on random images, with clients of equal size:
+in turn, one round and an evaluation of each. Bytes are those of the state of server and
+clients, of the largest program according to XLA, and of the messages of a round.
 """
 
 import sys
@@ -26,21 +26,21 @@ CELLS = (
     "fedproto,fedtgp,protonorm,tinyproto,tinyproto_ft,cps_ppa_cpkd,cps_ppa_cpkd_ft,"
     "refprotofl,local"
 )
-flags.DEFINE_list("cells", CELLS, "of configs/comparison.py", flag_values=FLAGS)
-flags.DEFINE_string("base", "fedproto", "the cell that is 1", flag_values=FLAGS)
+flags.DEFINE_list("cells", CELLS, "cells of configs/comparison.py", flag_values=FLAGS)
+flags.DEFINE_string("base", "fedproto", "cell to divide by", flag_values=FLAGS)
 flags.DEFINE_string("group", "cnn4_d", "group of networks", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 20, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 20, "number of clients", flag_values=FLAGS)
 flags.DEFINE_integer("train", 160, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("test", 48, "test examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 28, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 500, "d", flag_values=FLAGS)
-SIZES = ("state", "program", "network")  # bytes of
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 500, "number of features d", flag_values=FLAGS)
+SIZES = ("state", "program", "network")  # kinds of bytes
 
 
 def experiment(cell: str, s: dict, path: Path) -> Experiment:
-    """The federation of one cell on the images in `path`."""
+    """Builds the federation of one cell on the images in `path`."""
     each = s["train"] + s["test"]
     made = config.load(f"{measure.ROOT}/configs/comparison.py:{cell}")
     made.update_from_flattened_dict(
@@ -58,7 +58,7 @@ def experiment(cell: str, s: dict, path: Path) -> Experiment:
 
 
 def contender(cell: str, s: dict, path: Path):
-    """One round and one evaluation as a call, and a function of its sizes."""
+    """Returns a function for a round and an evaluation, and one for the bytes."""
     work, state, _ = synthetic.start(experiment(cell, s, path))
     r, seen = 0, None
 
@@ -73,9 +73,9 @@ def contender(cell: str, s: dict, path: Path):
         return clock.parts
 
     def sizes():
-        held = (state.server, state.clients)
+        model = (state.server, state.clients)
         return {
-            "state": sum(a.nbytes for a in jax.tree.leaves(held)),
+            "state": sum(a.nbytes for a in jax.tree.leaves(model)),
             "program": compiler.required_bytes(
                 f.func for f in jax.tree.leaves(work.compiled)
             ),
@@ -106,7 +106,7 @@ def main(argv):
 
 
 def view(results: dict, base: str):
-    """One line per cell: seconds and bytes, and how many times those of the base."""
+    """Makes a table of seconds and bytes per cell, and their ratios to the base."""
     rows, one = [], results[base]
     for cell, r in results.items():
         row = [cell]
@@ -121,7 +121,7 @@ def view(results: dict, base: str):
 
 
 def ratio(result: dict, base: dict, kind: str) -> float | None:
-    """Bytes of one kind over those of the base; None if the base has none."""
+    """Divides bytes of one kind by those of the base; None if the base has none."""
     below = base["bytes"][kind]
     return result["bytes"][kind] / below if below else None
 

@@ -3,8 +3,9 @@
     python -m benchmarks.operations
     python -m benchmarks.operations --cases=conv3x3_64,depthwise3x3_192 --clients=4
 
-Every client has a kernel of its own. `all:` is `vmap` over the clients, `one:` one
-after the other within the program. Which form a platform takes, `nn.ops_for` says.
+Every client has its own kernel. `all:` maps over the clients with `vmap`, `one:` runs
+them one after the other within the program. `models.ops.ops_for` selects the form of a
+platform.
 """
 
 import sys
@@ -22,12 +23,12 @@ from jaxproto.models.ops import channel_sums, forms
 
 
 class Case(NamedTuple):
-    """An operation at a place in a network."""
+    """An operation of a network, with its shapes."""
 
     kind: str
     image: tuple[int, int, int]  # H, W, C
     kernel: tuple[int, ...] = ()  # [kh, kw, C / groups, C']; () where there is none
-    how: tuple[int, ...] = (1, 0)  # what follows x and kernel
+    how: tuple[int, ...] = (1, 0)  # arguments after x and kernel
 
 
 FORMS = {  # kind -> name -> function
@@ -57,35 +58,35 @@ CASES = {
 MAPS = {"all": execution.all_at_once().each, "one": execution.one_by_one().each}
 
 FLAGS = measure.flag_values()
-flags.DEFINE_list("cases", list(CASES), "of " + ", ".join(CASES), flag_values=FLAGS)
-flags.DEFINE_integer("clients", 20, "clients", flag_values=FLAGS)
+flags.DEFINE_list("cases", list(CASES), "from " + ", ".join(CASES), flag_values=FLAGS)
+flags.DEFINE_integer("clients", 20, "number of clients", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "images per client", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 20, "times within a program", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "programs that count", flag_values=FLAGS)
-flags.DEFINE_list("maps", "all,one", "over clients: all, one", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 20, "repetitions within a program", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed calls of a program", flag_values=FLAGS)
+flags.DEFINE_list("maps", "all,one", "forms of clients: all, one", flag_values=FLAGS)
 
 
 def applied(case: Case, f: Callable) -> Callable:
-    """A form as a function of images [B, H, W, C] and a kernel, used or not."""
+    """Returns a form as a function of images [B, H, W, C] and a kernel."""
     if case.kernel:
         return lambda x, kernel: [f(x, kernel, *case.how)]
     return lambda x, kernel: [*f(x)] if case.kind == "sums" else [f(x, *case.how)]
 
 
 def squares(case: Case, f: Callable) -> Callable:
-    """Half the sum of squares of what a form gives, which is then its own gradient."""
+    """Returns half the squared norm of a form's results, to take gradients of."""
     return lambda *args: sum(jnp.sum(a**2) / 2 for a in applied(case, f)(*args))
 
 
 def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], None]:
-    """Some steps of gradient descent on inputs and kernels of all clients."""
+    """Returns a program of gradient steps on inputs and kernels of all clients."""
     grads = over(jax.grad(squares(case, f), (0, 1)))
     keys = jax.random.split(jax.random.key(0))
     x = jax.random.normal(keys[0], (s["clients"], s["batch"], *case.image))
     kernel = jax.random.normal(keys[1], (s["clients"], *case.kernel))
 
-    def step(_, held):
-        return jax.tree.map(lambda a, g: a - 1e-9 * g, held, grads(*held))
+    def step(_, arrays):
+        return jax.tree.map(lambda a, g: a - 1e-9 * g, arrays, grads(*arrays))
 
     def program(x, kernel):
         return lax.fori_loop(0, s["steps"], step, (x, kernel))
@@ -95,7 +96,7 @@ def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], 
 
 
 def one_case(name: str, s: dict) -> list[dict]:
-    """Every form of one operation in every map, in turn."""
+    """Times every form of one operation, for every form of clients, in turn."""
     case = CASES[name]
     made = {
         f"{m}:{form}": contender(case, f, MAPS[m], s)

@@ -2,11 +2,11 @@
 
     python -m benchmarks.participants
 
-A round should cost its participants: `registered` varies the clients of the federation
-at one number of participants, `participants` the reverse. Each federation has a process
-of its own, whose peak memory is its own too. Training and the server's step are timed,
-evaluation of a sample of clients beside it. Bytes of the device are those of the
-hungriest program, less the examples.
+The cost of a round should grow with its participants only. `registered` varies the
+clients of the federation at a fixed number of participants, `participants` the reverse.
+Each federation runs in its own process, whose peak memory is measured. Training
+includes the server's step, and evaluation of a sample of clients is timed apart. Bytes
+of the device are those of the largest program without the examples.
 """
 
 import contextlib
@@ -30,25 +30,25 @@ FLAGS = measure.flag_values()
 flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
 flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
 flags.DEFINE_list(
-    "registered", "1000,100,10000,100000", "first: the usual", flag_values=FLAGS
+    "registered", "1000,100,10000,100000", "first: default", flag_values=FLAGS
 )
-flags.DEFINE_list("participants", "50,10,100,400", "first: usual", flag_values=FLAGS)
+flags.DEFINE_list("participants", "50,10,100,400", "first: default", flag_values=FLAGS)
 flags.DEFINE_integer("train", 45, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("test", 5, "test examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 8, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("channels", 1, "of an image", flag_values=FLAGS)
-flags.DEFINE_integer("feat_dim", 64, "features", flag_values=FLAGS)
-flags.DEFINE_integer("batch", 10, "examples of a step", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 10, "rounds that count", flag_values=FLAGS)
-flags.DEFINE_integer("evaluated", 100, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("channels", 1, "channels of an image", flag_values=FLAGS)
+flags.DEFINE_integer("feat_dim", 64, "number of features", flag_values=FLAGS)
+flags.DEFINE_integer("batch", 10, "examples per step", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 10, "timed rounds", flag_values=FLAGS)
+flags.DEFINE_integer("evaluated", 100, "clients to evaluate", flag_values=FLAGS)
 flags.DEFINE_string("store", "auto", "clients.store", flag_values=FLAGS)
-flags.DEFINE_string("only", "", "REGISTERED,PARTICIPANTS of one", flag_values=FLAGS)
+flags.DEFINE_string("only", "", "REGISTERED,PARTICIPANTS", flag_values=FLAGS)
 
 MEASURED = ("training", "evaluation", "device_bytes", "peak_bytes")
 
 
 def experiment(registered: int, participants: int, s: dict) -> build.Experiment:
-    """A federation on random images."""
+    """Builds a federation on random images."""
     each = s["train"] + s["test"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"
@@ -60,7 +60,7 @@ def experiment(registered: int, participants: int, s: dict) -> build.Experiment:
             "data.name": f"npz:{path}",
             "data.clients": registered,
             "data.partition": "iid",
-            "data.train_share": (s["train"] + 0.5) / each,  # rounded down later
+            "data.train_share": (s["train"] + 0.5) / each,  # the split rounds down
             "model.group": s["network"],
             "model.feat_dim": s["feat_dim"],
             "local.batch_size": s["batch"],
@@ -76,7 +76,7 @@ def experiment(registered: int, participants: int, s: dict) -> build.Experiment:
 
 
 def one(registered: int, participants: int, s: dict) -> dict:
-    """Medians over the rounds of one federation, in this process."""
+    """Returns medians over the rounds of one federation, in this process."""
     exp = experiment(registered, participants, s)
     laps = []
     with tempfile.TemporaryDirectory() as folder:
@@ -103,9 +103,9 @@ def one(registered: int, participants: int, s: dict) -> dict:
     }
 
 
-def apart(registered: int, participants: int, settings: dict) -> dict:
-    """The same in a process of its own."""
-    given = [f"--{k}={v}" for k, v in settings.items() if k in MINE]
+def in_own_process(registered: int, participants: int, settings: dict) -> dict:
+    """Measures one federation in its own process."""
+    given = [f"--{k}={v}" for k, v in settings.items() if k in PASSED]
     command = [sys.executable, "-m", "benchmarks.participants", *given]
     command += [f"--only={registered},{participants}"]
     done = subprocess.run(
@@ -115,14 +115,14 @@ def apart(registered: int, participants: int, settings: dict) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-MINE = (
+PASSED = (  # flags that every process receives
     *("method", "network", "train", "test", "pixels", "channels", "feat_dim"),
     *("batch", "rounds", "evaluated", "store"),
 )
 
 
 def main(argv):
-    """Varies both numbers."""
+    """Varies registered clients, then participants."""
     s = measure.parse(FLAGS, argv, __doc__)
     if s["only"]:
         print(json.dumps(one(*map(int, s["only"].split(",")), s)))
@@ -133,11 +133,11 @@ def main(argv):
         "participants": [(many[0], n) for n in sorted(few) if n <= many[0]],
     }
     pairs = dict.fromkeys([*sizes["registered"], *sizes["participants"]])
-    known = {pair: apart(*pair, s) for pair in pairs}
+    known = {pair: in_own_process(*pair, s) for pair in pairs}
     results, tables = {}, []
     for factor, varied in sizes.items():
         rows = [known[pair] for pair in varied]
-        if len(rows) < 2:  # one federation does not vary
+        if len(rows) < 2:  # a single federation has no exponent
             continue
         grows = {
             k: measure.exponent([r[factor] for r in rows], [r[k] for r in rows])

@@ -2,10 +2,10 @@
 
     python -m benchmarks.round
 
-Training, second pass for prototypes, aggregation and alignment, evaluation of every
-client on both parts. `ours` runs the programs of the runner and evaluates every rule
-on both parts; `scripts` is the round as the released PyTorch scripts do it; `lean` is
-tidy PyTorch, with models in memory and no loops over examples (see torch_rounds.py).
+A round has training, the second pass for prototypes, aggregation and alignment, and
+evaluation of every client on both parts. `ours` runs the programs of the runner and
+evaluates every rule. `scripts` is the round of the released PyTorch scripts. `lean` is
+efficient PyTorch, with models in memory and no loops over examples (torch_rounds.py).
 """
 
 import sys
@@ -27,20 +27,20 @@ from jaxproto.training.rounds import RoundEnvironment
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
-flags.DEFINE_list("contenders", "ours,scripts,lean", "see above", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 8, "clients", flag_values=FLAGS)
+flags.DEFINE_list("contenders", "ours,scripts,lean", "in this order", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 8, "number of clients", flag_values=FLAGS)
 flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("test", 96, "test examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
 
 
 def experiment(s: dict) -> Experiment:
-    """The federation of the settings."""
+    """Builds the federation of the settings."""
     _, exp = synthetic.equal_clients(
         clients=s["clients"],
         train=s["train"],
@@ -56,7 +56,7 @@ def experiment(s: dict) -> Experiment:
 
 
 def ours(exp: Experiment) -> Callable[[], dict]:
-    """The runner's round, and its evaluation on test and training parts."""
+    """Returns the runner's round, with evaluation on test and training parts."""
     work, state, _ = synthetic.start(exp)
     on_train = evaluation_of_training(work)
     r = 0
@@ -76,16 +76,16 @@ def ours(exp: Experiment) -> Callable[[], dict]:
 
 
 def evaluation_of_training(work: RoundEnvironment) -> RoundEnvironment:
-    """The same, whose evaluation runs over the clients' training parts."""
+    """Returns an environment that evaluates on the clients' training parts."""
     exp = work.exp
     run = programs.with_floats(programs.build_programs(exp), exp.floats)
-    evaluate = tuple(jax.jit(f) for f in run.evaluate)  # the first run compiles
+    evaluate = tuple(jax.jit(f) for f in run.evaluate)  # compiles in the warm-up run
     compiled = work.compiled._replace(evaluate=evaluate)
     return work._replace(exp=exp._replace(test=exp.train), compiled=compiled)
 
 
 def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], dict]]:
-    """Both forms in PyTorch, on the same images and networks."""
+    """Returns the rounds in PyTorch, on the images and networks of `exp`."""
     import torch
 
     from benchmarks import torch_loops, torch_rounds
@@ -110,7 +110,7 @@ def contest(s: dict) -> dict[str, measure.Timing]:
     """Times all contenders in turn."""
     known = {"ours", "scripts", "lean"}
     if {*s["contenders"]} - known:
-        sys.exit(f"error: contenders are {', '.join(sorted(known))}.")
+        sys.exit(f"error: --contenders must be of {', '.join(sorted(known))}.")
     exp, runs = experiment(s), {}
     if "ours" in s["contenders"]:
         runs["ours"] = ours(exp)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.scaling
 
-ProtoNorm with a light network on small images, every client with the same number of
-examples; one of the three varies at a time. `exponent` is the slope b of
+ProtoNorm trains a small network on small images, and every client has the same number
+of examples. One of the three sizes varies at a time. `exponent` is the slope b of
 value = a * size**b: 1 is linear.
 """
 
@@ -18,21 +18,21 @@ from jaxproto.training import rounds, run_evaluation
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
-flags.DEFINE_list("clients", "20,50,100,500", "first: the usual", flag_values=FLAGS)
-flags.DEFINE_list("classes", "10,100,200,1000", "first: the usual", flag_values=FLAGS)
-flags.DEFINE_list("dims", "64,128,256,512,1024", "first: usual", flag_values=FLAGS)
+flags.DEFINE_list("clients", "20,50,100,500", "first: default", flag_values=FLAGS)
+flags.DEFINE_list("classes", "10,100,200,1000", "first: default", flag_values=FLAGS)
+flags.DEFINE_list("dims", "64,128,256,512,1024", "first: default", flag_values=FLAGS)
 flags.DEFINE_integer("train", 64, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("test", 64, "test examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 8, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 10, "rounds that count", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 10, "timed rounds", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
 
 FACTORS = ("clients", "classes", "dims")
 MEASURED = ("training", "evaluation", "bytes")
 
 
 def one(sizes: dict[str, int], s: dict) -> dict:
-    """Medians over the rounds of one federation."""
+    """Returns medians over the rounds of one federation."""
     _, exp = synthetic.equal_clients(
         clients=sizes["clients"],
         train=s["train"],
@@ -58,14 +58,16 @@ def one(sizes: dict[str, int], s: dict) -> dict:
 
 
 def vary(factor: str, s: dict, known: dict) -> list[dict]:
-    """Every size of one factor, the others at their usual size.
+    """Measures every size of one factor, with the others at their default.
 
     Args:
-      known: what was measured before, by sizes; the usual sizes come in every factor.
+      factor: clients, classes or dims.
+      s: values of the flags.
+      known: earlier results by sizes, because all factors share the default sizes.
     """
-    usual, rows = {name: measure.whole(s[name])[0] for name in FACTORS}, []
+    default, rows = {name: measure.whole(s[name])[0] for name in FACTORS}, []
     for size in measure.whole(s[factor]):
-        sizes = {**usual, factor: size}
+        sizes = {**default, factor: size}
         key = tuple(sizes.values())
         if key not in known:
             known[key] = one(sizes, s)
@@ -76,7 +78,7 @@ def vary(factor: str, s: dict, known: dict) -> list[dict]:
 
 
 def exponents(factor: str, rows: list[dict]) -> dict[str, float | None]:
-    """How every measured value grows with the factor."""
+    """Returns the exponent of every measured value over the factor."""
     if len(rows) < 2:
         return dict.fromkeys(MEASURED)
     sizes = [r[factor] for r in rows]
@@ -84,7 +86,7 @@ def exponents(factor: str, rows: list[dict]) -> dict[str, float | None]:
 
 
 def main(argv):
-    """Varies every factor."""
+    """Measures rounds over every factor."""
     settings, results = measure.parse(FLAGS, argv, __doc__), {}
     tables, known = [], {}
     for factor in FACTORS:

@@ -3,9 +3,10 @@
     python -m benchmarks.server
 
 The server gets random non-negative prototypes of half of the classes of each client,
-and computes its next state: FedProto the mean, ProtoNorm the mean and its alignment,
-FedTGP and FedGH train on the uploads. ProtoNorm, Section 6.2: FedTGP's server works
-more the more clients there are, the alignment's does not.
+and computes its next state. FedProto averages, ProtoNorm averages and aligns, FedTGP
+and FedGH train on the uploads. According to ProtoNorm, Section 6.2, the cost of
+FedTGP's server grows with the number of clients, and the cost of the alignment does
+not.
 """
 
 import sys
@@ -22,30 +23,30 @@ from jaxproto.types import Protos, Spec
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list(
-    "methods", "fedproto,protonorm,fedtgp,fedgh", "names", flag_values=FLAGS
+    "methods", "fedproto,protonorm,fedtgp,fedgh", "methods", flag_values=FLAGS
 )
-flags.DEFINE_list("clients", "10,20,50,100", "M, all with every K", flag_values=FLAGS)
-flags.DEFINE_list("classes", "10,100", "K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 3, "steps that count", flag_values=FLAGS)
+flags.DEFINE_list("clients", "10,20,50,100", "M, number of clients", flag_values=FLAGS)
+flags.DEFINE_list("classes", "10,100", "number of classes K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 3, "timed steps", flag_values=FLAGS)
 
 
 def uploads(clients: int, spec: Spec) -> Protos:
-    """Prototypes [M, K, d] of half of the classes of each client, without counts."""
-    mean_key, held_key = jax.random.split(jax.random.key(0))
+    """Draws prototypes [M, K, d] of half of the classes of each client, counts 1."""
+    mean_key, class_key = jax.random.split(jax.random.key(0))
     mean = jnp.abs(jax.random.normal(mean_key, (clients, *spec)))
     order_MK = jax.random.permutation(
-        held_key,
+        class_key,
         jnp.tile(jnp.arange(spec.num_classes), (clients, 1)),
         axis=1,
         independent=True,
     )
-    held_MK = order_MK < spec.num_classes / 2
-    return Protos(mean * held_MK[..., None], held_MK.astype(jnp.float32))
+    present_MK = order_MK < spec.num_classes / 2
+    return Protos(mean * present_MK[..., None], present_MK.astype(jnp.float32))
 
 
 def one(name: str, clients: int, spec: Spec, repeats: int) -> dict:
-    """Time of one size."""
+    """Times one method for one size."""
     method, key = METHODS[name](spec), jax.random.key(1)
     net = models.build(
         "mlp", input_shape=(8, 8, 1), num_classes=spec[0], feat_dim=spec[1]

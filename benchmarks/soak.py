@@ -2,10 +2,11 @@
 
     python -m benchmarks.soak
 
-One run of FedProto on random data, with clients in files, a small MLP, a checkpoint in
-every 10th round, and an evaluation of 50 clients in every 10th. After every 10th round
-it reads resident memory, open files and threads of its process. The exit code is 1 if
-the last quarter has more than the second: 2% or 5 MiB of memory, or any file or thread.
+A run of FedProto on random data has clients in files, a small MLP, and in every 10th
+round a checkpoint and an evaluation of 50 clients. After every 10th round, the
+benchmark reads resident memory, open files and threads of the process. The exit code is
+1 if the last quarter of the run exceeds the second, by medians: in memory by more than
+2% and 5 MiB, in files or threads by any number.
 """
 
 import os
@@ -25,25 +26,25 @@ from jaxproto import config as config_
 from jaxproto.callbacks import Callback
 
 FLAGS = measure.flag_values()
-flags.DEFINE_integer("clients", 1000, "how many", 1, flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 1000, "how many", 40, flag_values=FLAGS)
+flags.DEFINE_integer("clients", 1000, "number of clients", 1, flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 1000, "number of rounds", 40, flag_values=FLAGS)
 flags.DEFINE_string("store", "disk", "see clients.store", flag_values=FLAGS)
-flags.DEFINE_float("fraction", 0.05, "clients of a round", flag_values=FLAGS)
+flags.DEFINE_float("fraction", 0.05, "participation.fraction", flag_values=FLAGS)
 
 EVERY = 10  # rounds between two samples
-PER_CLIENT = 12  # examples, of which a quarter are for tests
+PER_CLIENT = 12  # examples, a quarter of them for tests
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sampler(Callback):
-    """Reads what the process uses."""
+    """Callback that samples memory, files and threads of the process."""
 
     def __init__(self):
         """Starts without samples."""
         self.samples, self._start = [], time.perf_counter()
 
     def on_round(self, record):
-        """Adds a sample."""
+        """Adds a sample in every 10th round."""
         if record["round"] % EVERY == 0:
             resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
             files = len(os.listdir("/proc/self/fd"))
@@ -78,12 +79,12 @@ def soak(s: dict) -> dict:
 
 
 def grown(samples: list) -> list[str]:
-    """Returns what the last quarter has more of than the second, by medians."""
+    """Returns the resources that grew from the second quarter to the last."""
     rows, n = np.array(samples), len(samples)
     second, last = (np.median(rows[k * n // 4 : (k + 1) * n // 4], 0) for k in (1, 3))
-    room = [0, max(0.02 * second[1], 5 * 2**20), 0, 0]
+    allowed = [0, max(0.02 * second[1], 5 * 2**20), 0, 0]
     names = ("", "memory", "files", "threads")
-    return [names[k] for k in (1, 2, 3) if last[k] > second[k] + room[k]]
+    return [names[k] for k in (1, 2, 3) if last[k] > second[k] + allowed[k]]
 
 
 def main():

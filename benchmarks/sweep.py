@@ -1,14 +1,14 @@
-"""Sweeps: against single runs, and seconds and memory as federations grow.
+"""Sweeps beside single runs, and seconds and memory by number of federations.
 
     python -m benchmarks.sweep --part=runs
     python -m benchmarks.sweep --part=scaling
     python -m benchmarks.sweep --part=spiral
 
-`runs` is `main.py --sweep` against one process of `main.py` after the other, with the
-same cells: with the cache emptied before each process (`cold`), with a cache that is
-empty at the beginning and then shared (`shared`), and with one that has every program
-(`warm`). `scaling` trains rounds of federations that differ in seed and gamma in one
-process, in every form of execution. `spiral` is one sweep of sixty cells.
+`runs` compares `main.py --sweep` with one process of `main.py` per cell. The cache is
+emptied before each process (`cold`), empty at the beginning and then shared (`shared`),
+or has every program (`warm`). `scaling` trains rounds of federations that differ in
+seed and gamma in one process, in every form of execution. `spiral` is one sweep of
+sixty cells.
 """
 
 import itertools
@@ -42,26 +42,26 @@ from jaxproto.training.client_store import DeviceStore
 FLAGS = measure.flag_values()
 PARTS = ("runs", "scaling", "spiral")
 flags.DEFINE_enum("part", "runs", PARTS, "what is measured", flag_values=FLAGS)
-flags.DEFINE_string("config", "protonorm:digits", "of runs", flag_values=FLAGS)
-flags.DEFINE_list("seeds", "0,1,2", "of runs", flag_values=FLAGS)
-flags.DEFINE_list("gammas", "1,10,25,50", "of runs", flag_values=FLAGS)
+flags.DEFINE_string("config", "protonorm:digits", "for runs", flag_values=FLAGS)
+flags.DEFINE_list("seeds", "0,1,2", "for runs", flag_values=FLAGS)
+flags.DEFINE_list("gammas", "1,10,25,50", "for runs", flag_values=FLAGS)
 flags.DEFINE_integer("rounds", 0, "0: those of the configuration", flag_values=FLAGS)
-flags.DEFINE_list("states", "cold,shared,warm", "of runs", flag_values=FLAGS)
-flags.DEFINE_list("sizes", "1,2,4,8,16", "federations, of scaling", flag_values=FLAGS)
-flags.DEFINE_list("forms", "one,threads,all", "of scaling", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "rounds that count, of scaling", flag_values=FLAGS)
-flags.DEFINE_string("clients_at_once", "auto", "of scaling", flag_values=FLAGS)
+flags.DEFINE_list("states", "cold,shared,warm", "for runs", flag_values=FLAGS)
+flags.DEFINE_list("sizes", "1,2,4,8,16", "federations, for scaling", flag_values=FLAGS)
+flags.DEFINE_list("forms", "one,threads,all", "for scaling", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "timed rounds, for scaling", flag_values=FLAGS)
+flags.DEFINE_string("clients_at_once", "auto", "for scaling", flag_values=FLAGS)
 
 
 def command(s: dict, workdir: Path, *more: str) -> list[str]:
-    """`main.py` on the configuration."""
+    """Returns the command of `main.py` on the configuration."""
     given = [f"--config={s['config']}", f"--workdir={workdir}", *more]
     given += [f"--config.rounds={s['rounds']}"] * bool(s["rounds"])
     return [sys.executable, "main.py", *given]
 
 
 def process(arguments: list[str], cache: Path) -> float:
-    """Seconds of a process whose caches lie in a folder."""
+    """Runs a process with its caches in a folder; returns seconds."""
     clock = time.perf_counter()
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("JAX_COMP")},
@@ -74,12 +74,12 @@ def process(arguments: list[str], cache: Path) -> float:
 
 
 def cells(s: dict) -> list[tuple[str, str]]:
-    """Seed and gamma of every run."""
+    """Returns seed and gamma of every run."""
     return list(itertools.product(s["seeds"], s["gammas"]))
 
 
 def single(s: dict, folder: Path, cache: Path, empty: bool) -> list[float]:
-    """Seconds of one process after the other, a cell each."""
+    """Runs one process per cell, one after the other; returns their seconds."""
     seconds = []
     for seed, gamma in cells(s):
         if empty:
@@ -91,13 +91,13 @@ def single(s: dict, folder: Path, cache: Path, empty: bool) -> list[float]:
 
 
 def swept(s: dict, folder: Path, cache: Path) -> float:
-    """Seconds of one process with all cells."""
+    """Runs one process with all cells; returns its seconds."""
     axes = f"seed={','.join(s['seeds'])}", f"method.upscale={','.join(s['gammas'])}"
     return process(command(s, folder, *(f"--sweep={a}" for a in axes)), cache)
 
 
 def runs(s: dict):
-    """A sweep against single runs, in one sitting."""
+    """Compares a sweep with single runs, for every state of the cache."""
     rows, results = [], {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -116,14 +116,14 @@ def runs(s: dict):
 
 
 def federations(count: int) -> list[tuple[int, dict]]:
-    """Seed and floats of federations that differ in both."""
+    """Returns seeds and floats of federations that differ in both."""
     return [(i, {"method.upscale": np.float32(1 + i)}) for i in range(count)]
 
 
 def one_round(form: str, exp, examples, compiled, own):
-    """A round of every federation, as a function of its number."""
+    """Returns a function of r that runs round r of every federation."""
     if form == "all":
-        return _together(exp, examples, compiled, own)
+        return _in_one_program(exp, examples, compiled, own)
     works = []
     for seed, other in own:
         bound = programs.with_floats(compiled, {**exp.floats, **other})
@@ -143,7 +143,7 @@ def one_round(form: str, exp, examples, compiled, own):
     return run
 
 
-def _together(exp, examples, compiled, own):
+def _in_one_program(exp, examples, compiled, own):
     values = [{**exp.floats, **other} for _, other in own]
     joined = {k: np.stack([v[k] for v in values]) for k in values[0]}
     bound = programs.with_floats(compiled, joined)
@@ -163,7 +163,7 @@ def _together(exp, examples, compiled, own):
 
 
 def scaling(s: dict):
-    """Seconds per round and federation, and bytes that the programs need."""
+    """Measures seconds per round and federation, and bytes of the programs."""
     c = config_.load(s["config"])
     c.clients_at_once = s["clients_at_once"]
     exp = build.experiment(c, jax.default_backend())
@@ -198,7 +198,7 @@ def _next(run, numbers):
 
 
 def spiral(s: dict):
-    """Sixty cells of the spiral as one sweep: seconds and memory of the process."""
+    """Measures seconds and memory of a sweep of sixty cells of the spiral."""
     seeds = [str(seed) for seed in range(20)]
     s = {**s, "config": "protonorm:spiral", "seeds": seeds, "gammas": ["1", "10", "50"]}
     with tempfile.TemporaryDirectory() as folder:

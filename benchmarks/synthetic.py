@@ -1,4 +1,4 @@
-"""Federations on random images: only their sizes matter here."""
+"""Federations on random images, for benchmarks in which only sizes matter."""
 
 import tempfile
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from jaxproto.training.programs import State
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
 
-AS_RELEASED = {  # what every round here does: the released code's loss and batches
+AS_RELEASED = {  # loss and batches of the released code
     "method.lam": 10.0,
     "method.reg": "mse_mean",
     "method.collect": "after_training",
@@ -29,20 +29,26 @@ AS_RELEASED = {  # what every round here does: the released code's loss and batc
 
 
 def images(examples: int, shape: Sequence[int], classes: int):
-    """Random images [N, H, W, channels] as uint8, and as many labels of each class."""
+    """Returns random images [N, H, W, channels] as uint8, and balanced labels [N]."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (examples, *shape), np.uint8)
     return x, rng.permutation(np.arange(examples) % classes).astype(np.int32)
 
 
 def save(path: Path, examples: int, shape: Sequence[int], classes: int):
-    """Random images as an npz file that the configuration `npz:PATH` reads."""
+    """Writes random images to an npz file that the configuration `npz:PATH` reads."""
     x, y = images(examples, shape, classes)
     np.savez(path, x_train=x, y_train=y, num_classes=classes)
 
 
 def config(path: Path, clients: int, **fields) -> ml_collections.ConfigDict:
-    """ProtoNorm on the images in `path`; `fields` are written with two underscores."""
+    """Configures ProtoNorm on the images of a file.
+
+    Args:
+      path: npz file.
+      clients: number of clients.
+      **fields: further fields; `__` stands for the dot of a name.
+    """
     made = config_.default()
     made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
     fields = {name.replace("__", "."): value for name, value in fields.items()}
@@ -62,15 +68,15 @@ def equal_clients(
     layout: OneDevice = ONE,
     **fields,
 ) -> tuple[ml_collections.ConfigDict, Experiment]:
-    """Clients of `train` and `test` random images each, of all classes alike.
+    """Builds clients of `train` and `test` random images each, split iid.
 
-    The configuration says "made up" where it named a file that is gone.
+    The configuration names the data "made up", because their file is removed.
     """
     each = train + test
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"
         save(path, clients * each, shape, classes)
-        share = (train + 0.5) / each  # rounded down later
+        share = (train + 0.5) / each  # the split rounds down
         how = {"data__partition": "iid", "data__train_share": share}
         made = config(path, clients, **how, **fields)
         exp = build.experiment(made, jax.default_backend(), layout=layout)
@@ -79,7 +85,7 @@ def equal_clients(
 
 
 class Start(NamedTuple):
-    """What a measured run begins with."""
+    """Compiled programs and initial state of a measured run."""
 
     work: RoundEnvironment
     state: State  # before round 1
@@ -87,10 +93,12 @@ class Start(NamedTuple):
 
 
 def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
-    """Compiles everything, as the runner does it.
+    """Compiles all programs and initialises the state, as the runner does.
 
     Args:
-      folder: of clients in files.
+      exp: federation.
+      seed: seed of the run.
+      folder: folder for clients that are kept in files.
     """
     placed = None if exp.layout is ONE else data_placement.place_data(exp)
     examples = placed.examples if placed else build.examples(exp.dataset)

@@ -1,6 +1,6 @@
 """ResNets, GoogLeNet and vision transformers in plain PyTorch, without torchvision.
 
-Names of modules as in torchvision, but for ResNet-4 to 10. Bodies end before the
+Names of modules follow torchvision, except for ResNet-4 to 10. Bodies end before the
 classifier.
 """
 
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def he_normal(net: nn.Module) -> nn.Module:
-    """He's normal values by fan-out in every convolution."""
+    """Initialises every convolution by He's normal distribution with fan-out."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out")
@@ -20,7 +20,7 @@ def he_normal(net: nn.Module) -> nn.Module:
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """ResNet's block: two 3x3 convolutions beside a shortcut."""
 
     widening = 1
 
@@ -33,14 +33,14 @@ class BasicBlock(nn.Module):
         self.downsample = shortcut(inputs, width, stride)
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        """Maps [B, inputs, H, W] to [B, outputs, H', W']."""
         short = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
         return F.relu(self.bn2(self.conv2(x)) + short)
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolution beside a shortcut."""
+    """ResNet's bottleneck: 1x1, 3x3 and 1x1 convolutions beside a shortcut."""
 
     widening = 4
 
@@ -55,7 +55,7 @@ class Bottleneck(nn.Module):
         self.downsample = shortcut(inputs, 4 * width, stride)
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        """Maps [B, inputs, H, W] to [B, outputs, H', W']."""
         short = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.relu(self.bn2(self.conv2(x)))
@@ -63,7 +63,7 @@ class Bottleneck(nn.Module):
 
 
 def shortcut(inputs, outputs, stride):
-    """1x1 convolution and norm where shapes change, else None."""
+    """Returns a 1x1 convolution with norm if shapes change, else None."""
     if stride == 1 and inputs == outputs:
         return None
     conv = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
@@ -71,7 +71,7 @@ def shortcut(inputs, outputs, stride):
 
 
 class ResNet(nn.Module):
-    """ImageNet stem, stages of blocks, mean over the image."""
+    """ResNet: ImageNet stem, stages of blocks, mean over the image."""
 
     def __init__(self, channels, block, counts):
         super().__init__()
@@ -86,7 +86,7 @@ class ResNet(nn.Module):
             self.add_module(self.stages[i], nn.Sequential(*blocks))
 
     def forward(self, x):
-        """[B, channels, H, W] to [B, width]."""
+        """Maps [B, channels, H, W] to [B, width]."""
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
         for stage in self.stages:
             x = getattr(self, stage)(x)
@@ -94,7 +94,7 @@ class ResNet(nn.Module):
 
 
 class Unit(nn.Module):
-    """Convolution, norm with eps 0.001, ReLU."""
+    """GoogLeNet's convolution, with BatchNorm of eps 0.001 and ReLU."""
 
     def __init__(self, inputs, outputs, size, stride=1):
         super().__init__()
@@ -103,12 +103,12 @@ class Unit(nn.Module):
         nn.init.normal_(self.conv.weight, 0, 0.01)
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        """Maps [B, inputs, H, W] to [B, outputs, H', W']."""
         return F.relu(self.bn(self.conv(x)))
 
 
 class Inception(nn.Module):
-    """Four branches; the third has 3x3, as in torchvision."""
+    """GoogLeNet's block of four branches; the third has 3x3, as in torchvision."""
 
     def __init__(self, inputs, one, reduced3, three, reduced5, five, pooled):
         super().__init__()
@@ -120,13 +120,13 @@ class Inception(nn.Module):
         self.branch4 = nn.Sequential(nn.MaxPool2d(3, 1, 1), Unit(inputs, pooled, 1))
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H, W]."""
+        """Maps [B, inputs, H, W] to [B, outputs, H, W]."""
         branches = self.branch1, self.branch2, self.branch3, self.branch4
         return torch.cat([branch(x) for branch in branches], 1)
 
 
 class GoogLeNet(nn.Module):
-    """Szegedy et al. 2014 with norms; its dropout lies before the channel pooling."""
+    """GoogLeNet (Szegedy et al. 2014) with BatchNorm and dropout before pooling."""
 
     def __init__(self, channels):
         super().__init__()
@@ -144,7 +144,7 @@ class GoogLeNet(nn.Module):
         self.drop = 0.2
 
     def forward(self, x):
-        """[B, channels, H, W] to [B, 1024]."""
+        """Maps [B, channels, H, W] to [B, 1024]."""
         x = F.max_pool2d(self.conv1(x), 3, 2, ceil_mode=True)
         x = F.max_pool2d(self.conv3(self.conv2(x)), 3, 2, ceil_mode=True)
         x = self.inception3b(self.inception3a(x))
@@ -156,7 +156,7 @@ class GoogLeNet(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Attention and perceptron behind norms, beside shortcuts."""
+    """Block of a vision transformer: attention and MLP after norms, with shortcuts."""
 
     def __init__(self):
         super().__init__()
@@ -173,14 +173,14 @@ class EncoderBlock(nn.Module):
             nn.init.normal_(layer.bias, std=1e-6)
 
     def forward(self, x):
-        """[B, L, 768] to this shape."""
+        """Maps [B, L, 768] to [B, L, 768]."""
         y = self.ln_1(x)
         x = x + self.self_attention(y, y, y, need_weights=False)[0]
         return x + self.mlp(self.ln_2(x))
 
 
 class VisionTransformer(nn.Module):
-    """Dosovitskiy et al. 2021, base size."""
+    """Vision transformer (Dosovitskiy et al. 2021) of base size."""
 
     def __init__(self, shape, patch):
         super().__init__()
@@ -198,7 +198,7 @@ class VisionTransformer(nn.Module):
         self.encoder.ln = nn.LayerNorm(768, 1e-6)
 
     def forward(self, x):
-        """[B, channels, H, W] to [B, 768]."""
+        """Maps [B, channels, H, W] to [B, 768]."""
         x = self.conv_proj(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.class_token.expand(len(x), -1, -1), x], 1)
         x = x + self.encoder.pos_embedding

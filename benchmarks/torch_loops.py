@@ -10,7 +10,7 @@ from benchmarks import torch_nets
 
 
 class Hyper(NamedTuple):
-    """What the loss and the optimiser need."""
+    """Constants of the loss and the optimiser."""
 
     classes: int
     dim: int
@@ -21,23 +21,27 @@ class Hyper(NamedTuple):
 
 
 def device() -> str:
-    """Where PyTorch runs: on a GPU if it sees one."""
+    """Returns the device of PyTorch: a GPU if there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def wait():
-    """Waits until the GPU is done."""
+    """Waits until the GPU has finished."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def local_training(name, shape, how: Hyper, protos, x, y, steps) -> Callable[[], None]:
-    """Some steps of every client, with all images in memory.
+    """Returns a function that trains every client for some steps.
 
     Args:
+      name: name of the network.
+      shape: shape of an image [H, W, channels].
+      how: constants of the training.
       protos: upscaled global prototypes [C, D].
-      x: [K, S, B, channels, H, W] float32.
-      y: [K, S, B].
+      x: images [K, S, B, channels, H, W] float32, all in memory.
+      y: labels [K, S, B].
+      steps: local steps per client.
     """
     torch_nets.check([name])
     where, protos, x = device(), torch.tensor(protos), torch.tensor(x)
@@ -61,12 +65,12 @@ def local_training(name, shape, how: Hyper, protos, x, y, steps) -> Callable[[],
 
 
 def align(mean: torch.Tensor, most: int = 500, patience: int = 10):
-    """Prototype Alignment as released (docs/decisions.md#alignment).
+    """Aligns prototypes as the released code does (docs/decisions.md#alignment).
 
     Args:
-      mean: [C, D].
-      most: iterations at most.
-      patience: stop when the mean force, to 4 decimals, has stayed for so many.
+      mean: prototypes [C, D].
+      most: largest number of iterations.
+      patience: iterations without change of the mean force, to 4 decimals, to stop at.
 
     Returns:
       Unit vectors [C, D], and the number of iterations.

@@ -1,9 +1,8 @@
 """The released networks in plain PyTorch, without torchvision.
 
-Structures from the released code and the papers of the networks; names of modules as
-in torchvision. Every network is a body, the channel pooling and a linear head.
-`check` compares the number of parameters with `COUNTS` and ends the program where
-one differs.
+Structures follow the released code and the papers of the networks, names of modules
+follow torchvision. Every network is a body, the channel pooling and a linear head.
+`check` compares the number of parameters with `COUNTS` and exits if one differs.
 """
 
 import math
@@ -28,13 +27,13 @@ class Split(nn.Module):
         self.head = nn.Linear(dim, classes)
 
     def forward(self, x):
-        """Features and logits."""
+        """Returns features and logits."""
         feat = self.base(x)
         return feat, self.head(feat)
 
 
 def unit(inputs, outputs, size=3, stride=1, groups=1, act: Callable | None = nn.ReLU):
-    """Convolution without bias, BatchNorm, activation."""
+    """Builds a convolution without bias, BatchNorm and an activation."""
     conv = nn.Conv2d(
         inputs, outputs, size, stride, (size - 1) // 2, groups=groups, bias=False
     )
@@ -42,7 +41,7 @@ def unit(inputs, outputs, size=3, stride=1, groups=1, act: Callable | None = nn.
 
 
 class InvertedResidual(nn.Module):
-    """MobileNetV2: 1x1 out, depthwise 3x3, 1x1 back without activation."""
+    """MobileNetV2's block: 1x1 expansion, depthwise 3x3, 1x1 projection."""
 
     def __init__(self, inputs, outputs, stride, expand):
         super().__init__()
@@ -56,12 +55,12 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        """Maps [B, inputs, H, W] to [B, outputs, H', W']."""
         return x + self.conv(x) if self.residual else self.conv(x)
 
 
 class MobileNetV2(nn.Module):
-    """Sandler et al. 2018; its dropout lies before the channel pooling."""
+    """MobileNetV2 (Sandler et al. 2018), with its dropout before the pooling."""
 
     STAGES = (  # expansion, channels, blocks, stride
         (1, 16, 1, 1),
@@ -85,12 +84,12 @@ class MobileNetV2(nn.Module):
         self.features, self.drop = he_normal(nn.Sequential(*features)), 0.2
 
     def forward(self, x):
-        """[B, channels, H, W] to [B, 1280]."""
+        """Maps [B, channels, H, W] to [B, 1280]."""
         return F.dropout(self.features(x).mean((2, 3)), self.drop, self.training)
 
 
 class ShuffleUnit(nn.Module):
-    """ShuffleNetV2: half of the channels (all where it halves the map) go through."""
+    """ShuffleNetV2's block: convolves half of the channels, or all to halve maps."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -107,14 +106,14 @@ class ShuffleUnit(nn.Module):
         )
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W'], channels of the halves mixed."""
+        """Maps [B, inputs, H, W] to [B, outputs, H', W'], with mixed channels."""
         left, right = (x, x) if self.halves else x.chunk(2, 1)
         x = torch.stack((self.branch1(left), self.branch2(right)), 2)
         return x.flatten(1, 2)
 
 
 class ShuffleNetV2(nn.Module):
-    """Ma et al. 2018, width 1.0."""
+    """ShuffleNetV2 (Ma et al. 2018) of width 1.0."""
 
     def __init__(self, channels):
         super().__init__()
@@ -126,13 +125,13 @@ class ShuffleNetV2(nn.Module):
         self.stages, self.conv5 = nn.Sequential(*stages), unit(width, 1024, 1)
 
     def forward(self, x):
-        """[B, channels, H, W] to [B, 1024]."""
+        """Maps [B, channels, H, W] to [B, 1024]."""
         x = self.stages(F.max_pool2d(self.conv1(x), 3, 2, 1))
         return self.conv5(x).mean((2, 3))
 
 
 class SqueezeExcite(nn.Module):
-    """Channels scaled by a small network of their means."""
+    """Scaling of the channels by a small network of their means."""
 
     def __init__(self, width, squeezed):
         super().__init__()
@@ -140,13 +139,13 @@ class SqueezeExcite(nn.Module):
         self.fc2 = nn.Conv2d(squeezed, width, 1)
 
     def forward(self, x):
-        """Of the same shape."""
+        """Scales the channels of [B, C, H, W]."""
         mean = F.adaptive_avg_pool2d(x, 1)
         return x * torch.sigmoid(self.fc2(F.silu(self.fc1(mean))))
 
 
 class MBConv(nn.Module):
-    """EfficientNet: inverted residual with squeeze-excite and stochastic depth."""
+    """EfficientNet's block: inverted residual, squeeze-excite, stochastic depth."""
 
     def __init__(self, inputs, outputs, size, stride, expand, drop):
         super().__init__()
@@ -161,7 +160,7 @@ class MBConv(nn.Module):
         self.residual, self.drop = stride == 1 and inputs == outputs, drop
 
     def forward(self, x):
-        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        """Maps [B, inputs, H, W] to [B, outputs, H', W']."""
         new = self.block(x)
         if not self.residual:
             return new
@@ -172,7 +171,7 @@ class MBConv(nn.Module):
 
 
 class EfficientNetB0(nn.Module):
-    """Tan and Le 2019; stochastic depth from 0 to 0.1875 over the 16 blocks."""
+    """EfficientNet-B0 (Tan and Le 2019), stochastic depth from 0 to 0.1875."""
 
     STAGES = (  # expansion, kernel, stride, channels, blocks
         (1, 3, 1, 16, 1),
@@ -196,12 +195,12 @@ class EfficientNetB0(nn.Module):
         self.features = he_normal(nn.Sequential(*features))
 
     def forward(self, x):
-        """[B, channels, H, W] to [B, 1280]."""
+        """Maps [B, channels, H, W] to [B, 1280]."""
         return self.features(x).mean((2, 3))
 
 
 def cnn4(shape, hidden=512, padding=0):
-    """PFLlib's FedAvgCNN, released with 512 hidden units and no padding."""
+    """Builds PFLlib's FedAvgCNN, released with 512 hidden units and no padding."""
     rows, cols = shape[:2]
     for _ in range(2):
         rows, cols = ((n + 2 * padding - 4) // 2 for n in (rows, cols))
@@ -216,7 +215,7 @@ def cnn4(shape, hidden=512, padding=0):
 
 
 def mlp(shape):
-    """Two hidden layers of 256, for any shape."""
+    """Builds two hidden layers of 256 units for inputs of any shape."""
     layers = {"flat": nn.Flatten(), "fc1": nn.Linear(math.prod(shape), 256)}
     layers |= {"relu1": nn.ReLU(), "fc2": nn.Linear(256, 256), "relu2": nn.ReLU()}
     return nn.Sequential(OrderedDict(layers))
@@ -240,7 +239,7 @@ COUNTS = {  # bodies for 32x32x3: parameters, running means and variances
 
 
 def build(name: str, shape, classes: int, dim: int) -> Split:
-    """The network `name`; for EfficientNet the head drops out before it."""
+    """Builds the network `name`; EfficientNet has dropout before its head."""
     net = Split(BODIES[name](shape), dim, classes)
     if name == "efficientnet_b0":
         net.head = nn.Sequential(nn.Dropout(0.2), net.head)
@@ -248,10 +247,10 @@ def build(name: str, shape, classes: int, dim: int) -> Split:
 
 
 def check(names):
-    """Ends the program where a network has not the size of the released one."""
+    """Exits if the size of a network differs from the released one."""
     for name in names:
         body = BODIES[name]((32, 32, 3))
         stats = [b.numel() for b in body.buffers() if b.ndim]
         got = sum(p.numel() for p in body.parameters()), sum(stats)
         if got != COUNTS[name]:
-            sys.exit(f"error: torch {name} has {got}, not {COUNTS[name]} numbers.")
+            sys.exit(f"error: torch {name} has {got} numbers, not {COUNTS[name]}.")

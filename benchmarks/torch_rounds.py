@@ -1,11 +1,11 @@
 """ProtoNorm's round in eager PyTorch, one client after the other, in two forms.
 
-`scripts_round` does what the released scripts of the field do: every
-function loads the client's model from disk, training saves it, prototypes come from a
-second pass, targets and distances are filled in example by example, and every client
-is evaluated by the global prototypes on its test part and by the loss on its training
-part. It is spared what they do besides: reading the images from disk each time.
-`lean_round` is the same without the disk and without loops over examples or classes.
+`scripts_round` follows the released scripts of the field. Every function loads the
+client's model from disk, and training saves it. Prototypes come from a second pass.
+Targets and distances are computed example by example. Every client is evaluated by the
+global prototypes on its test part and by the loss on its training part. Unlike the
+scripts, it keeps the images in memory. `lean_round` also keeps models and prototypes in
+memory, and has no loops over examples or classes.
 """
 
 import copy
@@ -31,14 +31,14 @@ class Part(NamedTuple):
 
 
 def make_nets(names, shape, how: Hyper) -> list[nn.Module]:
-    """One network per client, client i with entry i mod n of the group's n."""
+    """Builds a network for each client from the names of the clients' networks."""
     torch_nets.check(set(names))
     build = torch_nets.build
     return [build(name, shape, how.classes, how.dim).to(device()) for name in names]
 
 
 def scripts_round(folder: Path, nets, parts: list[Part], how: Hyper):
-    """A round as the scripts do it; models and prototypes lie in `folder`."""
+    """Returns the round of the scripts, with models and prototypes in `folder`."""
     for i, net in enumerate(nets):
         save(net, folder, i, "model")
     save(None, folder, "server", "protos")
@@ -63,22 +63,22 @@ def scripts_round(folder: Path, nets, parts: list[Part], how: Hyper):
 
 
 def save(item, folder: Path, who, what: str):
-    """Writes one item of one client (or of the server)."""
+    """Writes one item of a client or of the server."""
     torch.save(item, folder / f"{who}_{what}.pt")
 
 
 def load(folder: Path, who, what: str):
-    """Reads what `save` wrote."""
+    """Reads an item that `save` wrote."""
     return torch.load(folder / f"{who}_{what}.pt", weights_only=False)
 
 
 def loader(data, how: Hyper, drop_last: bool) -> DataLoader:
-    """Batches in fixed order."""
+    """Makes a loader of batches in fixed order."""
     return DataLoader(TensorDataset(*data), how.batch, drop_last=drop_last)
 
 
 def targets(feat, y_B, protos):
-    """The prototype of each example's class, or its own features without one."""
+    """Returns the prototype of each example's class, or its features without one."""
     target = copy.deepcopy(feat.detach())
     for i, label in enumerate(y_B):
         if label.item() in protos:
@@ -87,13 +87,13 @@ def targets(feat, y_B, protos):
 
 
 def received(folder: Path, how: Hyper):
-    """Upscaled global prototypes by class; None before the first aggregation."""
+    """Returns upscaled global prototypes by class, None before an aggregation."""
     protos = load(folder, "server", "protos")
     return protos and {j: how.gamma * p for j, p in protos.items()}
 
 
 def total_loss(net, x_B, y_B, protos, how: Hyper):
-    """Cross-entropy, and the pull towards upscaled prototypes once there are any."""
+    """Returns cross-entropy plus the pull towards upscaled prototypes, if any."""
     feat, logits = net(x_B)
     loss = F.cross_entropy(logits, y_B)
     if protos is not None:
@@ -102,7 +102,7 @@ def total_loss(net, x_B, y_B, protos, how: Hyper):
 
 
 def train(folder: Path, i: int, part: Part, how: Hyper):
-    """Local training of client i."""
+    """Trains client i."""
     net, protos = load(folder, i, "model"), received(folder, how)
     optimizer = torch.optim.SGD(net.parameters(), how.rate)
     net.train()
@@ -116,7 +116,7 @@ def train(folder: Path, i: int, part: Part, how: Hyper):
 
 @torch.no_grad()
 def collect(folder: Path, i: int, part: Part, how: Hyper):
-    """Second pass of client i: means of its features per class."""
+    """Saves the mean features per class of client i, from a second pass."""
     net, rows = load(folder, i, "model").eval(), defaultdict(list)
     for x_B, y_B in loader(part.train, how, True):
         for feat, label in zip(net(x_B.to(device()))[0], y_B, strict=True):
@@ -126,7 +126,7 @@ def collect(folder: Path, i: int, part: Part, how: Hyper):
 
 
 def aggregate(uploads) -> dict[int, torch.Tensor]:
-    """Plain mean over the clients that hold a class, then alignment."""
+    """Averages prototypes over the clients that have the class, then aligns them."""
     rows = defaultdict(list)
     for protos in uploads:
         for label, proto in protos.items():
@@ -138,7 +138,7 @@ def aggregate(uploads) -> dict[int, torch.Tensor]:
 
 @torch.no_grad()
 def test_metrics(folder: Path, i: int, part: Part, how: Hyper) -> int:
-    """Correct predictions of client i by the nearest global prototype."""
+    """Counts correct predictions of client i by the nearest global prototype."""
     net, protos = load(folder, i, "model").eval(), load(folder, "server", "protos")
     right = 0
     for x_B, y_B in loader(part.test, how, False):
@@ -153,7 +153,7 @@ def test_metrics(folder: Path, i: int, part: Part, how: Hyper) -> int:
 
 @torch.no_grad()
 def train_metrics(folder: Path, i: int, part: Part, how: Hyper) -> float:
-    """Summed loss of client i on its training part."""
+    """Sums the loss of client i over its training part."""
     net, protos = load(folder, i, "model").eval(), received(folder, how)
     total = 0.0
     for x_B, y_B in loader(part.train, how, True):
@@ -163,7 +163,7 @@ def train_metrics(folder: Path, i: int, part: Part, how: Hyper) -> float:
 
 
 def lean_round(nets, parts: list[Part], how: Hyper):
-    """A round that keeps models in memory and fills in whole batches at once."""
+    """Returns a round with models in memory and whole batches at once."""
     protos = torch.zeros(how.classes, how.dim, device=device())
     present = torch.zeros(how.classes, dtype=torch.bool, device=device())
     parts = [Part(*([t.to(device()) for t in side] for side in p)) for p in parts]
@@ -192,12 +192,12 @@ def lean_round(nets, parts: list[Part], how: Hyper):
 
 
 def split(data, how: Hyper):
-    """Batches of views."""
+    """Splits data into batches without a copy."""
     return zip(*(tensor.split(how.batch) for tensor in data), strict=True)
 
 
 def lean_train(net, part: Part, how: Hyper, protos, present):
-    """Local training with gathered targets."""
+    """Trains one client, with targets gathered by label."""
     optimizer = torch.optim.SGD(net.parameters(), how.rate)
     net.train()
     for x_B, y_B in split(part.train, how):
@@ -211,7 +211,7 @@ def lean_train(net, part: Part, how: Hyper, protos, present):
 
 @torch.no_grad()
 def lean_collect(net, part: Part, how: Hyper):
-    """Sums of features [C, D] and counts [C] per class."""
+    """Returns sums of features [C, D] and counts [C] per class."""
     net.eval()
     sums, counts = torch.zeros(how.classes, how.dim), torch.zeros(how.classes)
     sums, counts = sums.to(device()), counts.to(device())
@@ -223,7 +223,7 @@ def lean_collect(net, part: Part, how: Hyper):
 
 @torch.no_grad()
 def lean_evaluate(net, data, how: Hyper, protos, present) -> int:
-    """Correct predictions by the nearest global prototype."""
+    """Counts correct predictions by the nearest global prototype."""
     net.eval()
     right = 0
     for x_B, y_B in split(data, how):

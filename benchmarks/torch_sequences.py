@@ -1,7 +1,7 @@
 """HtFLlib's networks on sensors, reviews and texts in plain PyTorch.
 
-Texts are tokens [B, L], 0 is padding at the end, and padding changes nothing. Bodies
-end before the classifier and without dropout of features.
+Texts are tokens [B, L]; 0 is padding at the end, which has no effect. Bodies end before
+the classifier and have no dropout of features.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 
 class HARCNN(nn.Module):
-    """Convolutions over time [B, channels, 1, time], ReLU, maxima of pairs."""
+    """Convolutions over time with ReLU and max pooling, for sensors."""
 
     def __init__(self, channels, layers, stride):
         super().__init__()
@@ -25,14 +25,14 @@ class HARCNN(nn.Module):
             inputs = 32 * 2**i
 
     def forward(self, x):
-        """[B, channels, 1, time] to [B, features]."""
+        """Maps [B, channels, 1, time] to [B, features]."""
         for i in range(self.layers):
             x = getattr(self, f"conv{i + 1}")(x)
         return x.flatten(1)
 
 
 class AmazonMLP(nn.Module):
-    """Linear layers with ReLU."""
+    """Linear layers with ReLU, for Amazon reviews."""
 
     def __init__(self, *widths):
         super().__init__()
@@ -42,12 +42,12 @@ class AmazonMLP(nn.Module):
         self.encoder = nn.Sequential(*layers)
 
     def forward(self, x):
-        """[B, inputs] to [B, last width]."""
+        """Maps [B, inputs] to [B, last width]."""
         return self.encoder(x)
 
 
 def packed(embedding, layers, x):
-    """Runs recurrent layers over the words alone."""
+    """Runs recurrent layers over the words, without the padding."""
     length = (x != 0).sum(1)
     options = {"batch_first": True, "enforce_sorted": False}
     words = nn.utils.rnn.pack_padded_sequence(embedding(x), length, **options)
@@ -55,7 +55,7 @@ def packed(embedding, layers, x):
 
 
 class LSTM(nn.Module):
-    """Two layers; features are the last output, behind a ReLU."""
+    """Two LSTM layers; features are the last output after a ReLU."""
 
     def __init__(self, words, width):
         super().__init__()
@@ -63,12 +63,12 @@ class LSTM(nn.Module):
         self.lstm = nn.LSTM(width, width, 2, batch_first=True, dropout=0.2)
 
     def forward(self, x):
-        """[B, L] to [B, width]."""
+        """Maps [B, L] to [B, width]."""
         return F.relu(packed(self.embedding, self.lstm, x)[0][-1])
 
 
 class GRU(nn.Module):
-    """Two layers; features are the last output."""
+    """Two GRU layers; features are the last output."""
 
     def __init__(self, words, width):
         super().__init__()
@@ -76,12 +76,12 @@ class GRU(nn.Module):
         self.gru = nn.GRU(width, width, 2, batch_first=True, dropout=0.2)
 
     def forward(self, x):
-        """[B, L] to [B, width]."""
+        """Maps [B, L] to [B, width]."""
         return packed(self.embedding, self.gru, x)[-1]
 
 
 class BiLSTM(nn.Module):
-    """The last states of both directions through a linear layer."""
+    """Bidirectional LSTM, with a linear layer on the last state of both directions."""
 
     def __init__(self, words, width):
         super().__init__()
@@ -90,25 +90,25 @@ class BiLSTM(nn.Module):
         self.fc1 = nn.Linear(2 * width, width)
 
     def forward(self, x):
-        """[B, L] to [B, width]."""
+        """Maps [B, L] to [B, width]."""
         last = packed(self.word_embeddings, self.lstm_layer, x)[0]
         return self.fc1(torch.cat([last[0], last[1]], 1))
 
 
 class Mean(nn.Module):
-    """The mean of the words' vectors."""
+    """Mean of the word embeddings."""
 
     def __init__(self, words, width):
         super().__init__()
         self.embedding = nn.Embedding(words, width, 0)
 
     def forward(self, x):
-        """[B, L] to [B, width]."""
+        """Maps [B, L] to [B, width]."""
         return self.embedding(x).sum(1) / (x != 0).sum(1, keepdim=True)
 
 
 class Transformer(nn.Module):
-    """Class token, positions as sines and cosines, PyTorch's encoder."""
+    """PyTorch's encoder with a class token, and positions as sines and cosines."""
 
     def __init__(self, words, width, layers, heads):
         super().__init__()
@@ -118,13 +118,13 @@ class Transformer(nn.Module):
         self.class_token = nn.Parameter(torch.zeros(1, 1, width))
         options = {"dim_feedforward": width, "dropout": 0.5, "batch_first": True}
         layer = nn.TransformerEncoderLayer(width, heads, **options)
-        # the nested form keeps the mask from training mode only
+        # nested tensors take another path in evaluation than in training
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.drop = 0.5
 
     def forward(self, x):
-        """[B, L] to [B, width]."""
-        there = F.pad(x != 0, (1, 0), value=True)
+        """Maps [B, L] to [B, width]."""
+        present = F.pad(x != 0, (1, 0), value=True)
         x = self.embedding(x)
         length, width = x.shape[1:]
         rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
@@ -133,7 +133,7 @@ class Transformer(nn.Module):
         place[:, 0::2], place[:, 1::2] = torch.sin(angle), torch.cos(angle)
         x = F.dropout(x + place, self.drop, self.training)
         x = torch.cat([self.class_token.expand(len(x), -1, -1), x], 1)
-        return self.encoder(x, src_key_padding_mask=~there)[:, 0]
+        return self.encoder(x, src_key_padding_mask=~present)[:, 0]
 
 
 BODIES = {  # name -> shape of an example, or words and width of texts -> body

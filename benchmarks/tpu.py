@@ -1,15 +1,14 @@
-"""What XLA compiles for TPU v5e: memory, traffic, collectives. No TPU is needed.
+"""XLA's programs for TPU v5e, compiled without a TPU: memory, traffic, collectives.
 
     python -m benchmarks.tpu
     python -m benchmarks.tpu --networks=cnn4 --chips=1
     python -m benchmarks.tpu --parts=steps --forms=all:lax,one:tpu --dtype=bfloat16
 
-Every program of a run is compiled ahead of time (libtpu is the compiler), nothing is
-executed: there are no times here but a lower bound, the roofline. MODE:OPS is a form:
-how clients run and which operations (jaxproto/models/ops/ops.py).
-Steps are one local step of all clients of a network; if clients run one by one, numbers
-are those of one client times their number. In programs the body of every loop counts
-once.
+libtpu compiles every program of a run ahead of time. Nothing is executed, so the only
+time is a lower bound, the roofline. MODE:OPS is a form: how clients run, and their
+operations (jaxproto/models/ops/ops.py). A step is one local step of all clients of a
+network. If clients run one by one, its numbers are those of one client times the number
+of clients. In programs, the body of every loop counts once.
 """
 
 import os
@@ -19,11 +18,11 @@ from benchmarks import ahead, ahead_run, hlo, measure
 from benchmarks.ahead_run import Target
 
 FLOPS = 197e12  # per second, bfloat16: Google's data sheet of v5e
-BANDWIDTH = 819e9  # bytes per second of the HBM, of the same
+BANDWIDTH = 819e9  # bytes per second of the HBM, from the same data sheet
 HBM = 16e9  # bytes
 
 FLAGS = ahead_run.flag_values("1,4", "one:tpu")
-WITHOUT = {  # libtpu asks for a machine with TPUs otherwise
+WITHOUT_TPU = {  # environment in which libtpu does not look for a TPU
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -31,21 +30,21 @@ WITHOUT = {  # libtpu asks for a machine with TPUs otherwise
 
 
 def devices(chips: int):
-    """Chips of one host of v5e, which has four."""
-    for name, value in WITHOUT.items():
+    """Returns chips of one host of v5e, which has four."""
+    for name, value in WITHOUT_TPU.items():
         os.environ.setdefault(name, value)
     return ahead_run.topology("tpu", "v5e:2x2")[:chips]
 
 
 def read(stage, compiled, chips: int) -> dict:
-    """What XLA tells of a program, per chip.
+    """Returns XLA's costs of a program, per chip.
 
-    Float32 is taken at the rate of bfloat16, to which the TPU rounds the operands of
-    products by default.
+    The roofline takes float32 at the rate of bfloat16, because the TPU rounds operands
+    of products to bfloat16 by default.
     """
     del stage, chips
     cost, text = compiled.cost_analysis(), compiled.as_text()
-    moved, flops = hlo.traffic(text), cost.get("flops", 0.0)  # none of whole numbers
+    moved, flops = hlo.traffic(text), cost.get("flops", 0.0)  # absent for integers
     count = cost.get("bytes accessed", 0.0)
     return {
         "flops": flops,
@@ -62,14 +61,14 @@ TARGET = Target("tpu-v5e", devices, read, "tpu-aot", ("jax", "libtpu"))
 
 
 def times(row: dict) -> int:
-    """That the program of a step runs until all clients have taken theirs."""
+    """Returns how often the program of a step runs until all clients have stepped."""
     group, mode = row["group"], row["form"].split(":")[0]
     return -(-ahead.rows(group, 1) // ahead.at_once(group, mode))
 
 
 def tables(rows: list[dict]):
-    """Steps by form, then programs."""
-    of = {part: [r for r in rows if r["part"] == part] for part in ahead_run.PARTS}
+    """Yields a table of steps by form, then one of programs."""
+    by_part = {part: [r for r in rows if r["part"] == part] for part in ahead_run.PARTS}
     names = ("network", "dtype", "form")
     columns = (*names, "GFLOP", "GB accessed", "GB of HBM", "ms", "ms by HBM")
     kinds = ("flops", "bytes_accessed", "hbm_bytes")
@@ -80,7 +79,7 @@ def tables(rows: list[dict]):
             *(times(r) * r[k] / 1e9 for k in kinds),
             *(times(r) * r[k] * 1e3 for k in bounds),
         ]
-        for r in of["steps"]
+        for r in by_part["steps"]
     ]
     title = "One local step of all clients of a network, on one chip"
     yield measure.table(title, columns, steps)
@@ -103,13 +102,14 @@ def tables(rows: list[dict]):
             100 * r["memory"]["need"] / HBM,
             sum(r["collectives"].values()),
         ]
-        for r in of["programs"]
+        for r in by_part["programs"]
     ]
-    yield measure.table("Programs, loops' bodies once, per chip", columns, programs)
+    title = "Programs per chip, with the body of every loop once"
+    yield measure.table(title, columns, programs)
 
 
 def main(argv):
-    """Compiles, and writes what came of it."""
+    """Compiles, and writes the results."""
     settings = measure.parse(FLAGS, argv, __doc__)
     ahead_run.run(TARGET, settings, lambda rows: [*tables(rows)])
 

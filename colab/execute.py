@@ -33,7 +33,7 @@ def read(name: str) -> nbformat.NotebookNode:
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:
-    """Of what is executed: the sources of its code cells, in their order."""
+    """Returns a hash of the sources of the code cells, in their order."""
     cells = [c.source for c in notebook.cells if c.cell_type == "code"]
     return hashlib.sha256("\n\f".join(cells).encode()).hexdigest()
 

@@ -51,7 +51,7 @@ class Aggregation:
     summand: Callable | None = None
     """`up -> tree`: summand of one client, zeros for a lost upload; None: no sums."""
     drops_non_finite: bool = False
-    """Whether an upload that is not finite counts as lost; if not, it ends the run."""
+    """A non-finite upload counts as lost if True; if False, it ends the run."""
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
         """Returns the next state of the server from uploads [K, ...]."""
@@ -146,7 +146,7 @@ class Method:
     setup: Tree = ()
     """Message that is sent once to every client, before round 1."""
     sends_public: bool = False
-    """Whether clients get the public examples before round 1."""
+    """Clients get the public examples before round 1 if True."""
     adjust_sampler: Callable = lambda sampler, server: sampler
     """`sampler, server -> sampler`: sampler of this round."""
     check_input: Callable = lambda x: None
@@ -162,7 +162,7 @@ class Method:
     name: str = "this method"
     """Name for messages; a configuration sets it."""
     homogeneous: bool = False
-    """Whether all clients must have one architecture."""
+    """All clients must have one architecture if True."""
     nominal: Nominal | None = None
     """Scalars of a round by the formula of the paper (`methods/nominal.py`)."""
 

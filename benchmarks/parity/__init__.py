@@ -1,10 +1,11 @@
-"""jaxproto beside plain PyTorch: the same weights and batches, quantity by quantity.
+"""Comparison of jaxproto with plain PyTorch, from equal weights and batches.
 
-- `rules`: what the PyTorch side does, and deliberate mistakes in it.
-- `ours`: jaxproto's side, the programs of a run and what can be seen between them, as
-  `arrays` with PyTorch's names.
-- `theirs`: methods of prototypes as plain PyTorch loops, with `networks`, `formulas`,
+- `record`: quantities that both sides record.
+- `rules`: constants and choices of the PyTorch side, and deliberate mistakes in them.
+- `ours`: jaxproto's side, the programs of a run; `arrays` gives its arrays PyTorch's
+  names.
+- `theirs`: prototype methods as plain PyTorch loops, with `networks`, `formulas`,
   FedTGP's `generator` and `refprotofl`.
-- `compare`: differences, their tolerances, and the first that is out of tolerance.
+- `compare`: differences, their tolerances, and the first one out of tolerance.
 - `views`: the tables.
 """

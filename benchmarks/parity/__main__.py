@@ -1,4 +1,4 @@
-"""jaxproto beside plain PyTorch, round by round: same weights, same batches.
+"""Comparison of jaxproto with plain PyTorch: same weights, same batches.
 
     python -m benchmarks.parity
     python -m benchmarks.parity --method=protonorm --perturb=lam=5
@@ -6,13 +6,14 @@
     python -m benchmarks.parity --method=fedtgp,tinyproto_fp,cps,refprotofl
     python -m benchmarks.parity --data=fashion_mnist --data_dir=DIR --most=320
 
-First each side goes its own way: losses and accuracies, round by round. Then stage by
-stage: batches, loss of the first step, weights, loss of the round, local prototypes,
-their mean, the alignment, scores and correct predictions of every rule; there every
-step and stage in PyTorch starts from jaxproto's result of the one before, so that a
-difference shows where it arises. Prints the largest differences, and the first quantity
-out of tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the
-PyTorch side alone: then it is status 1 if nothing differs.
+First, both sides train independently, and their losses and accuracies are compared by
+round. Then they are compared stage by stage: batches, loss of the first step, weights,
+loss of the round, local prototypes, their mean, the alignment, scores and correct
+predictions of every rule. In this part, every step and stage in PyTorch starts from
+jaxproto's previous result, so that a difference shows where it arises. The benchmark
+prints the largest differences and the first quantity out of tolerance, and exits with
+status 1 if there is one. `--perturb` changes a rule of the PyTorch side only; then the
+status is 1 if nothing differs.
 """
 
 import sys
@@ -43,26 +44,28 @@ ROWS: dict[str, tuple[str, dict]] = {  # row -> method, its fields
     "refprotofl": ("refprotofl", {}),
 }
 METHODS = ("local", "fedproto", "protonorm")
-flags.DEFINE_list("method", ",".join(METHODS), "rows", flag_values=FLAGS)
-flags.DEFINE_string("data", "digits", "a data set of configs/", flag_values=FLAGS)
-flags.DEFINE_string("data_dir", "", "of prepared TFDS sets", flag_values=FLAGS)
-flags.DEFINE_string("group", "cnn4_d", "networks", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 5, "rounds", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 4, "clients", flag_values=FLAGS)
-flags.DEFINE_integer("most", 0, "examples a client uses; 0: all", flag_values=FLAGS)
+flags.DEFINE_list("method", ",".join(METHODS), "keys of ROWS", flag_values=FLAGS)
+flags.DEFINE_string("data", "digits", "data set of configs/", flag_values=FLAGS)
+flags.DEFINE_string("data_dir", "", "folder of TFDS data sets", flag_values=FLAGS)
+flags.DEFINE_string("group", "cnn4_d", "group of networks", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 5, "number of rounds", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 4, "number of clients", flag_values=FLAGS)
+flags.DEFINE_integer("most", 0, "most examples per client; 0: all", flag_values=FLAGS)
 flags.DEFINE_integer("epochs", 1, "local epochs", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "of weights and batches", flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "seed of weights and batches", flag_values=FLAGS)
 flags.DEFINE_float("rate", 0.01, "learning rate", flag_values=FLAGS)
 flags.DEFINE_float("lam", 10.0, "weight of the pull", flag_values=FLAGS)
-flags.DEFINE_float("upscale", 10.0, "of ProtoNorm", flag_values=FLAGS)
-flags.DEFINE_string("reg", "mse_mean", "the pull", flag_values=FLAGS)
-flags.DEFINE_string("collect", "after_training", "of prototypes", flag_values=FLAGS)
-flags.DEFINE_list("perturb", "", "mistakes, such as lam=5", flag_values=FLAGS)
-flags.DEFINE_boolean("mistakes", False, "a table of mistakes", flag_values=FLAGS)
+flags.DEFINE_float("upscale", 10.0, "gamma of ProtoNorm", flag_values=FLAGS)
+flags.DEFINE_string("reg", "mse_mean", "form of the pull", flag_values=FLAGS)
+flags.DEFINE_string(
+    "collect", "after_training", "see method.collect", flag_values=FLAGS
+)
+flags.DEFINE_list("perturb", "", "mistakes such as lam=5", flag_values=FLAGS)
+flags.DEFINE_boolean("mistakes", False, "try all mistakes", flag_values=FLAGS)
 NO_TORCH = "error: parity needs PyTorch, and torch is not installed: pip install torch"
-MISTAKES = {  # method -> what goes wrong in PyTorch
+MISTAKES = {  # method -> mistakes on the PyTorch side
     "local": ("order=fixed", "rate=0.01001"),
-    "batch_norm": (  # of Local, with networks that have it
+    "batch_norm": (  # Local with networks that have BatchNorm
         "order=fixed",
         "rate=0.01001",
         "bn_momentum=0.11",
@@ -134,7 +137,7 @@ MISTAKES = {  # method -> what goes wrong in PyTorch
 
 
 def configuration(row: str, s: dict):
-    """The configuration of `configs/` for the data set, changed by the settings."""
+    """Returns the configuration of a row with the settings of the command line."""
     method, changed = ROWS[row]
     path = measure.ROOT / "configs" / f"{method}.py"
     config = config_.load(f"{path}:{s['data']}")
@@ -156,10 +159,10 @@ def configuration(row: str, s: dict):
 
 
 class Comparison:
-    """jaxproto's rounds of one method, run once, and PyTorch's by any rules."""
+    """Comparison of one method: jaxproto runs once, PyTorch with any mistakes."""
 
     def __init__(self, method: str, s: dict):
-        """Runs jaxproto's."""
+        """Runs all rounds of jaxproto."""
         config = configuration(method, s)
         side = Ours(config, s["most"])
         self.start = side.start()
@@ -171,12 +174,12 @@ class Comparison:
         self.tested = sum(map(len, self.start.test))
 
     def alone(self, mistakes: Sequence[str] = ()) -> list[Record]:
-        """PyTorch's rounds from the same start, with mistakes if there are any."""
+        """Returns PyTorch's rounds from the same start, with mistakes if given."""
         side = self.theirs("float32", mistakes)
         return [side.round(order) for order in self.orders]
 
     def stages(self, mistakes: Sequence[str] = ()) -> list[Finding]:
-        """Differences stage by stage."""
+        """Returns the differences stage by stage."""
         both = [self.theirs(t, mistakes) for t in ("float32", "float64")]
         rows = [[*zip(self.orders, self.ours, strict=True)] for _ in both]
         every = [[s.round(*r) for r in rs] for s, rs in zip(both, rows, strict=True)]
@@ -184,7 +187,7 @@ class Comparison:
         return list(compare.rounds(before, self.ours, *every))
 
     def theirs(self, dtype: str, mistakes: Sequence[str]):
-        """PyTorch's side before its first round."""
+        """Returns PyTorch's side before its first round."""
         import torch
 
         from benchmarks.parity.refprotofl import RefProtoFL
@@ -196,7 +199,7 @@ class Comparison:
 
 
 def report(method: str, compared: Comparison, mistakes: Sequence[str]):
-    """Tables and results of one method, and the first finding out of tolerance."""
+    """Returns results and tables of a method, and its first finding, if any."""
     findings = compared.stages(mistakes)
     rows = views.results(compared.ours, compared.alone(mistakes), compared.tested)
     found = compare.first(findings)
@@ -213,7 +216,7 @@ def report(method: str, compared: Comparison, mistakes: Sequence[str]):
 
 
 def one_by_one(method: str, compared: Comparison) -> list[dict]:
-    """What each mistake of the table does."""
+    """Tries each mistake of the method; returns rows with its first finding."""
     rows, kind = [], method
     if method == "local" and any("running_var" in k for k in compared.start.weights[0]):
         kind = "batch_norm"
@@ -225,11 +228,11 @@ def one_by_one(method: str, compared: Comparison) -> list[dict]:
 
 
 def compared_all(s: dict):
-    """Results, tables and findings of all methods."""
+    """Returns results, tables and first findings of all methods."""
     results, tables, found, rows = [], [], [], []
     for method in s["method"]:
         if method not in ROWS:
-            sys.exit(f"error: method {method!r}; parity knows {', '.join(ROWS)}.")
+            sys.exit(f"error: --method={method}; choose from {', '.join(ROWS)}.")
         compared = Comparison(method, s)
         record, views_, first = report(method, compared, s["perturb"])
         results.append(record)
@@ -242,7 +245,7 @@ def compared_all(s: dict):
 
 
 def main(argv):
-    """Compares every method."""
+    """Compares every selected method."""
     settings = measure.parse(FLAGS, argv, __doc__)
     if not measure.has_torch():
         sys.exit(NO_TORCH)
@@ -252,7 +255,9 @@ def main(argv):
         sys.exit(f"error: {e}")
     measure.finish("parity", settings, results, tables)
     for method, first in found:
-        print(f"{method}: {first or 'every quantity of every round is in tolerance'}")
+        print(
+            f"{method}: {first or 'every quantity of every round is within tolerance'}"
+        )
     if any(bool(first) != bool(settings["perturb"]) for _, first in found):
         sys.exit(1)
 

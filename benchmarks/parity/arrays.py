@@ -1,4 +1,4 @@
-"""Arrays of jaxproto's clients and server, by the names and shapes of PyTorch's."""
+"""Arrays of jaxproto's clients and server, under PyTorch's names and shapes."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from jaxproto.types import Array, Protos, Shard, Tree
 
 
 class Look(NamedTuple):
-    """What is known of a client before it has trained."""
+    """Order, batches and first local steps of a client in its next round."""
 
     order: Array  # [E, M]
     rows: Array  # [S, B] of the pool, -1 where no example counts
@@ -26,7 +26,7 @@ class Look(NamedTuple):
 
 
 def by_client(exp: Experiment, parts) -> list[Tree]:
-    """Rows of the trees that cohorts return, by client id, on the host."""
+    """Splits the trees that cohorts return by client id, on the host."""
     found = {}
     for cohort, part in zip(exp.cohorts, jax.device_get([*parts]), strict=True):
         for k, i in enumerate(cohort.ids):
@@ -35,25 +35,25 @@ def by_client(exp: Experiment, parts) -> list[Tree]:
 
 
 def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
-    """Rows of the pool that each client has."""
+    """Returns the rows of the pool that each client has."""
     return [np.array(s.index[: s.size]) for s in by_client(exp, shards)]
 
 
 def weights(exp: Experiment, state: State) -> list[dict[str, np.ndarray]]:
-    """Parameters and statistics of each client by PyTorch's names."""
+    """Returns parameters and statistics of each client, under PyTorch's names."""
     every = by_client(exp, [(c.params, c.norm) for c in state.clients])
     return [of_network(*both) for both in every]
 
 
 def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
-    """Those of a client's network, and of its adapter if it has one."""
+    """Returns arrays of a client's network, and of its adapter if it has one."""
     adapter = layers(params.get("adapter", {}))
     own = {f"adapter.{k}": v for k, v in adapter.items()}
     return to_torch(params["net"], norm["net"]) | own
 
 
 def layers(tree: Tree) -> dict[str, np.ndarray]:
-    """Linear layers of a server as PyTorch has them."""
+    """Converts linear layers of a server to PyTorch's names and layout."""
     found = {}
     for name, layer in tree.items():
         if isinstance(layer, dict):
@@ -65,12 +65,12 @@ def layers(tree: Tree) -> dict[str, np.ndarray]:
 
 
 def of_server(server: Tree) -> dict[str, np.ndarray]:
-    """Weights that a server has: FedTGP's generator or RefProtoFL's adapter."""
+    """Returns the server's weights: FedTGP's generator or RefProtoFL's adapter."""
     return layers(getattr(server, "network", getattr(server, "adapter", {})))
 
 
 def first_steps(seen: Look) -> dict[str, np.ndarray]:
-    """Weights of a client after each of its first steps [S, ...]."""
+    """Returns the weights of a client after each of its first steps [S, ...]."""
     every = []
     for i in range(min(int(seen.steps), record.STEPS)):
         both = jax.tree.map(lambda a, i=i: a[i], (seen.params, seen.norm))
@@ -79,7 +79,7 @@ def first_steps(seen: Look) -> dict[str, np.ndarray]:
 
 
 def begun(seen: list[Look]) -> Record:
-    """Batches, and what the first steps did."""
+    """Records batches, the first loss, and weights after the first steps."""
     return {
         record.BATCHES: {
             record.client(i): s.rows[: s.steps] for i, s in enumerate(seen)
@@ -90,7 +90,7 @@ def begun(seen: list[Look]) -> Record:
 
 
 def after(exp: Experiment, state: State, learnt: rounds.RoundSummary) -> Record:
-    """Weights, and the loss that a run logs."""
+    """Records the weights after training, and the loss that a run logs."""
     return {
         record.WEIGHTS: record.of_clients(weights(exp, state)),
         record.LOSS: {"all clients": np.asarray(learnt.loss)},
@@ -98,5 +98,5 @@ def after(exp: Experiment, state: State, learnt: rounds.RoundSummary) -> Record:
 
 
 def table(protos: Protos) -> np.ndarray:
-    """Prototypes [C, D], NaN where there is none."""
+    """Returns prototypes [C, D], with NaN where there is none."""
     return record.where_present(np.asarray(protos.mean), np.asarray(protos.count))

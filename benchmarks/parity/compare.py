@@ -1,31 +1,31 @@
 """Differences between two records of a round, and how large rounding can make them.
 
-Both sides compute in float32, in different orders. How far that alone moves a quantity
-is measured: the PyTorch side runs in float64 too, and the largest difference between
-its two runs, over all clients, is the quantity's `rounding` in that round. A difference
-is out of tolerance beyond
+Both sides compute in float32, in different orders. The effect of rounding is measured:
+the PyTorch side also runs in float64, and the largest difference between its two runs,
+over all clients, is the `rounding` of a quantity in a round. A difference is out of
+tolerance if it exceeds
 
-    SAFETY * rounding + FLOOR * float32's epsilon * the largest value,
+    SAFETY * rounding + FLOOR * float32's epsilon * the largest value.
 
-the second term for quantities in which the two runs happen to agree. Batches must be
-equal. Correct predictions may differ by the examples whose second best score is within
-twice the tolerance of the scores.
+The second term is for quantities in which the two runs agree by chance. Batches must be
+equal. Correct predictions may differ by the number of examples whose second best score
+is at most twice the tolerance below the best.
 
-Gradients jump: where rounding moves the input of a ReLU across 0, or makes another
-element the largest of a pooling window, one example's part in the gradient of a unit
-appears or goes. Among the million units of a round that happens, and it moves weights
-by far more than rounding does. Two things follow:
+Gradients jump. If rounding moves the input of a ReLU across 0, or makes another element
+the largest of a pooling window, the contribution of an example to the gradient of a
+unit appears or disappears. This happens to some of the million units of a round, and
+moves weights by far more than rounding does. Therefore:
 
-- Weights after a step, both sides having had the same before, are compared in the step
-  of median difference: few steps have a jump, a wrong constant is wrong in all of them.
-- What a whole round of local training makes is compared coarsely, for mistakes that no
-  single step shows: weights within DRIFT of the largest change of a weight, the loss
-  within DRIFT_OF_LOSS of itself (with BatchNorm, which amplifies a jump, within
-  DRIFT_WITH_STATISTICS). A jump grows over the steps: moving PyTorch's own
-  weights by one unit in the last place changed some by 5% of the largest change.
-  Statistics of BatchNorm may differ by DRIFT of their own size: a variance is no sum
-  of steps but a function of the present weights, quadratic in each layer's. A wrong
-  rule for them shows after a step, where they are of the forward pass alone.
+- Weights after a step, which both sides start from equal weights, are compared in the
+  step of median difference. Few steps have a jump, but all have a wrong constant.
+- The results of a whole round of local training are compared coarsely, to find mistakes
+  that no single step shows. Weights may differ by DRIFT of the largest change of a
+  weight, the loss by DRIFT_OF_LOSS of itself, or by DRIFT_WITH_STATISTICS with
+  BatchNorm, which amplifies a jump. A jump grows over the steps: a change of PyTorch's
+  weights by one unit in the last place moved some by 5% of the largest change.
+  Statistics of BatchNorm may differ by DRIFT of their own size, because a variance is
+  not a sum of steps but a quadratic function of the weights of a layer. A wrong rule
+  for statistics shows after one step, where they depend on the forward pass only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,14 +36,14 @@ import numpy as np
 from benchmarks.parity import record
 from benchmarks.parity.record import Record
 
-SAFETY = 10.0  # the largest of some thousand errors is a few times another largest
+SAFETY = 10.0  # maxima of some thousand errors differ by a small factor
 FLOOR = 16.0
 DRIFT = 0.1
 DRIFT_OF_LOSS = 1e-3
 DRIFT_WITH_STATISTICS = 1e-2  # of the loss, with BatchNorm
 EPSILON = float(np.finfo(np.float32).eps)
 RUNNING = ("running_mean", "running_var")
-STATISTICS = {  # quantity -> that of the statistics among its arrays
+STATISTICS = {  # quantity -> quantity for statistics among its arrays
     record.STEP: record.STEP_STATISTICS,
     record.WEIGHTS: record.STATISTICS,
 }
@@ -54,7 +54,7 @@ SCORES_OF = {
 
 
 class Finding(NamedTuple):
-    """The largest difference of one quantity in one round, by its tolerance."""
+    """The difference of a quantity in a round that exceeds its tolerance most."""
 
     round: int  # from 1
     quantity: str
@@ -67,11 +67,11 @@ class Finding(NamedTuple):
 
     @property
     def out(self) -> bool:
-        """Of tolerance; so is what is not a number on one side only."""
+        """True if the difference exceeds the tolerance, as NaN on one side does."""
         return not self.difference <= self.tolerance
 
     def __str__(self) -> str:
-        """In words."""
+        """Formats the finding as a line of text."""
         return (
             f"round {self.round}, {self.quantity}, {self.where}: jaxproto "
             f"{self.ours:.7g}, PyTorch {self.theirs:.7g}, difference "
@@ -80,13 +80,13 @@ class Finding(NamedTuple):
 
 
 def rounds(before, ours: Iterable[Record], theirs, exact=None) -> Iterator[Finding]:
-    """The findings of all rounds, in order.
+    """Yields the findings of all rounds, in order.
 
     Args:
       before: weights before the first round, as in a record.
       ours: records of jaxproto.
       theirs: records of PyTorch.
-      exact: the same in float64; without them nothing is left to rounding but FLOOR.
+      exact: records of PyTorch in float64; without them, `rounding` is 0.
     """
     theirs = [*theirs]
     exact = theirs if exact is None else exact
@@ -96,7 +96,7 @@ def rounds(before, ours: Iterable[Record], theirs, exact=None) -> Iterator[Findi
 
 
 def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
-    """One finding per quantity, in the order of the record."""
+    """Returns one finding per quantity, in the order of the record."""
     found, tolerance = [], {}
     coarse = drifts(ours, before)
     ours, theirs, exact = map(split, (ours, theirs, exact))
@@ -116,7 +116,7 @@ def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
 
 
 def split(made: Record) -> Record:
-    """The record with statistics of BatchNorm as quantities of their own."""
+    """Splits statistics of BatchNorm from weights, as quantities of their own."""
     found: Record = {}
     for quantity, values in made.items():
         for where, value in values.items():
@@ -127,7 +127,7 @@ def split(made: Record) -> Record:
 
 
 def drifts(ours: Record, before) -> dict[str, float]:
-    """How far a round of local training may drift apart, by quantity."""
+    """Returns the tolerated drift of a round of local training, by quantity."""
     weights = ours.get(record.WEIGHTS, {})
     running = {k: v for k, v in weights.items() if k.endswith(RUNNING)}
     of_loss = DRIFT_WITH_STATISTICS if running else DRIFT_OF_LOSS
@@ -139,13 +139,13 @@ def drifts(ours: Record, before) -> dict[str, float]:
 
 
 def seen(quantity: str, one, other) -> dict[str, np.ndarray]:
-    """The differences that count."""
+    """Returns the differences that count: of steps, those of the median step."""
     every = gaps(one, other)
     return median_step(every) if quantity == record.STEP else every
 
 
 def median_step(every: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Differences [S, ...] of the step whose largest is the (lower) median, else 0."""
+    """Sets differences [S, ...] to 0 except in the step of (lower) median maximum."""
     kept = {}
     for where, away in every.items():
         order = np.argsort(away.reshape(len(away), -1).max(1), kind="stable")
@@ -155,12 +155,12 @@ def median_step(every: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def first(findings: Iterable[Finding]) -> Finding | None:
-    """The first that is out of tolerance, in the order in which quantities arise."""
+    """Returns the first finding out of tolerance, in the order of quantities."""
     return next((f for f in findings if f.out), None)
 
 
 def largest_of(r: int, quantity: str, rounding: float, allowed, ours, theirs):
-    """The element that is furthest beyond its tolerance."""
+    """Returns the finding of the element that exceeds its tolerance most."""
     every = seen(quantity, ours, theirs)
     where = max(every, key=lambda k: largest({k: every[k]}) - allowed[k])
     index = np.unravel_index(np.argmax(every[where]), every[where].shape)
@@ -171,9 +171,9 @@ def largest_of(r: int, quantity: str, rounding: float, allowed, ours, theirs):
 
 
 def gaps(one, other) -> dict[str, np.ndarray]:
-    """Absolute differences; 0 of what is equal or missing (NaN) on both sides.
+    """Returns absolute differences, 0 if both sides are equal or missing (NaN).
 
-    Infinite where it is missing on one side, and everywhere if shapes differ.
+    They are infinite where one side is missing, and everywhere if shapes differ.
     """
     if one.keys() != other.keys():
         raise ValueError(f"not on both sides: {sorted(one.keys() ^ other.keys())}")
@@ -181,7 +181,7 @@ def gaps(one, other) -> dict[str, np.ndarray]:
 
 
 def gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of one array."""
+    """Returns the absolute differences of one array."""
     if one.shape != other.shape:
         return np.full(one.shape, np.inf)
     one, other = one.astype(np.float64), other.astype(np.float64)
@@ -192,18 +192,18 @@ def gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def largest(every: dict[str, np.ndarray]) -> float:
-    """Of all elements."""
+    """Returns the largest element of all arrays, 0 without any."""
     return max((float(a.max(initial=0.0)) for a in every.values()), default=0.0)
 
 
 def size(values: dict[str, np.ndarray]) -> float:
-    """The largest finite absolute value."""
+    """Returns the largest finite absolute value."""
     finite = {k: np.asarray(a, np.float64) for k, a in values.items()}
     return largest({k: np.abs(a[np.isfinite(a)]) for k, a in finite.items()})
 
 
 def ties(scores: dict[str, np.ndarray], tolerance: dict[str, float]):
-    """Examples of each client whose two best scores rounding can swap."""
+    """Counts examples of each client whose two best scores rounding can swap."""
     return {
         where: float(np.sum(np.sort(s, -1)[:, -2:-1] >= -2 * tolerance[where]))
         for where, s in scores.items()

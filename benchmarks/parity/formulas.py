@@ -11,10 +11,10 @@ SWEEP = 256  # examples at a time, without gradients
 
 
 def steps(order: np.ndarray, size: int, rules: Rules):
-    """Positions [B] of every step, and which count.
+    """Yields the positions [B] of every step, and which of them count.
 
-    Whole batches of every epoch; a client below one batch repeats its examples, which
-    then do not count.
+    Every epoch has whole batches. A client with less than a batch repeats its examples,
+    and the repetitions do not count.
     """
     for epoch in order:
         for s in range(max(size // rules.batch, 1)):
@@ -24,22 +24,26 @@ def steps(order: np.ndarray, size: int, rules: Rules):
 
 
 def chunks(rows: np.ndarray):
-    """The rows, some at a time."""
+    """Splits rows into chunks of SWEEP."""
     return (rows[i : i + SWEEP] for i in range(0, len(rows), SWEEP))
 
 
 def pull(reg: str, feat, y, protos, weight) -> torch.Tensor:
-    """The pull of features [B, D] towards prototypes [C, D], NaN where none is.
+    """Returns the term that pulls features [B, D] towards prototypes [C, D].
 
     Args:
-      weight: of the classes [C].
+      reg: form of the term.
+      feat: features [B, D].
+      y: labels [B].
+      protos: prototypes [C, D], NaN where there is none.
+      weight: weights of the classes [C].
     """
-    here = ~protos[:, 0].isnan()
+    present = ~protos[:, 0].isnan()
     if reg == "l2_of_means":  # Eq. 5 on a batch: sum over its classes
-        there = [j for j in y.unique() if here[j]]
-        each = [weight[j] * (feat[y == j].mean(0) - protos[j]).norm() for j in there]
+        known = [j for j in y.unique() if present[j]]
+        each = [weight[j] * (feat[y == j].mean(0) - protos[j]).norm() for j in known]
         return sum(each, start=feat.new_zeros(()))
-    target = torch.where(here[y, None], protos[y], feat.detach())
+    target = torch.where(present[y, None], protos[y], feat.detach())
     squared = F.mse_loss(feat, target, reduction="none").mean(1) @ weight[y] / len(y)
     return squared * feat.shape[1] if reg == "sq_l2_mean" else squared
 
@@ -51,29 +55,29 @@ def add(sums, counts, feat, y):
 
 
 def class_means(sums, counts) -> torch.Tensor:
-    """Prototypes [C, D], NaN where there is no example."""
-    return sums / counts[:, None]  # 0 / 0
+    """Returns prototypes [C, D], NaN where there is no example."""
+    return sums / counts[:, None]  # 0 / 0 is NaN
 
 
 def mean_of(how: str, local, counts) -> torch.Tensor:
-    """Mean over clients [K, C, D] of prototypes, NaN where nobody has any."""
-    held = counts > 0
-    weight = (held if how == "mean_over_clients" else counts).to(local.dtype)
+    """Averages prototypes [K, C, D] over clients, NaN where no client has any."""
+    present = counts > 0
+    weight = (present if how == "mean_over_clients" else counts).to(local.dtype)
     total = (weight[..., None] * local.nan_to_num(0)).sum(0)
     mean = total / weight.sum(0)[:, None]  # Eq. 7: plain
-    return mean / held.sum(0)[:, None] if how == "as_printed" else mean  # Eq. 3
+    return mean / present.sum(0)[:, None] if how == "as_printed" else mean  # Eq. 3
 
 
 def aligned(mean, rules: Rules):
-    """The mean after the alignment of the classes that are there, and iterations."""
-    here, found = ~mean[:, 0].isnan(), mean.clone()
+    """Aligns the classes that have a prototype; returns all and the iterations."""
+    present, found = ~mean[:, 0].isnan(), mean.clone()
     if not rules.iterations:
         return found, 0
-    found[here], iterations = align(mean[here], rules.iterations, rules.patience)
+    found[present], iterations = align(mean[present], rules.iterations, rules.patience)
     return found, iterations
 
 
 def nearness(feat, protos) -> torch.Tensor:
-    """Minus the mean squared distances [B, C]; -inf where there is no prototype."""
+    """Returns minus mean squared distances [B, C], -inf without a prototype."""
     distance = torch.stack([(feat - p).square().mean(-1) for p in protos], 1)
     return -distance.nan_to_num(torch.inf)

@@ -14,7 +14,7 @@ from benchmarks.parity.rules import Rules
 
 
 class Generator(nn.Module):
-    """Prototypes [C, D] of all classes."""
+    """Network that generates prototypes [C, D] of all classes."""
 
     def __init__(self, classes: int, dim: int):
         super().__init__()
@@ -22,33 +22,33 @@ class Generator(nn.Module):
         self.hidden, self.out = nn.Linear(dim, dim), nn.Linear(dim, dim)
 
     def forward(self):
-        """Generates them."""
+        """Generates the prototypes."""
         return self.out(F.relu(self.hidden(self.embedding.weight)))
 
 
 def of(weights: dict[str, np.ndarray], dtype) -> Generator:
-    """The generator with these weights."""
+    """Builds the generator with the given weights."""
     made = Generator(*weights["embedding.weight"].shape)
     made.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
     return made.to(dtype)
 
 
-def margin(mean, here, tau: float) -> float:
-    """The largest distance of a class [C, D] to its nearest, at most tau."""
+def margin(mean, present, tau: float) -> float:
+    """Returns the largest distance of a class [C, D] to its nearest, at most tau."""
     away = torch.cdist(
-        mean[here], mean[here], compute_mode="donot_use_mm_for_euclid_dist"
+        mean[present], mean[present], compute_mode="donot_use_mm_for_euclid_dist"
     )
     away.fill_diagonal_(torch.inf)
     return min(away.min(1).values.max().item(), tau)
 
 
-def train(net: Generator, rules: Rules, up, held, delta: float, order: np.ndarray):
+def train(net: Generator, rules: Rules, up, present, delta: float, order: np.ndarray):
     """Trains the generator on uploads [K, C, D] in jaxproto's order [E, K * C]."""
-    proto, here = up.flatten(0, 1), held.flatten()
+    proto, sent = up.flatten(0, 1), present.flatten()
     label = torch.arange(rules.classes).repeat(len(up))
     optimizer = torch.optim.SGD(net.parameters(), rules.server_rate)
     for epoch in torch.tensor(order[: rules.server_epochs]):
-        for rows in epoch[: here.sum()].split(rules.server_batch):
+        for rows in epoch[: sent.sum()].split(rules.server_batch):
             c, y = proto[rows], label[rows]
             away = (c[:, None] - net()).square().sum(-1).clamp_min(1e-12).sqrt()
             own = F.one_hot(y, rules.classes)

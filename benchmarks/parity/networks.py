@@ -1,4 +1,4 @@
-"""Networks in PyTorch with the weights of jaxproto's, and their arrays by its names."""
+"""PyTorch networks with jaxproto's weights, and arrays under jaxproto's names."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ RESNETS = ("resnet4", "resnet6", "resnet8", "resnet10", "resnet18")
 
 
 def network(name: str, shape, rules: Rules, weights) -> nn.Module:
-    """The network `name` with the weights of jaxproto's, without random dropout."""
+    """Builds a network with jaxproto's weights, without dropout."""
     padding = 0 if len(shape) < 3 or min(shape[:2]) >= 16 else 2
     bodies = {
         "mlp": lambda: torch_nets.mlp(shape),
@@ -26,7 +26,7 @@ def network(name: str, shape, rules: Rules, weights) -> nn.Module:
             for name in (*RESNETS, *BATCH_NORM)
         },
     }
-    body = bodies[choose_from("network that parity knows", name, bodies)]()
+    body = bodies[choose_from("network of parity", name, bodies)]()
     net = torch_nets.Split(body, rules.dim, rules.classes)
     if rules.width:
         layers = {"map": (rules.dim, rules.width), "head": (rules.width, rules.classes)}
@@ -43,11 +43,11 @@ def network(name: str, shape, rules: Rules, weights) -> nn.Module:
 
 
 def names_of(every: Iterable[str]) -> dict[str, str]:
-    """What arrays of jaxproto's are called in `torch_nets`."""
+    """Maps jaxproto's names of arrays to those of `torch_nets`."""
     every = [*every]
     block = re.compile(r"(features\.|stage)(\d+)\.(\d+)\.(block|branch)")
     found = {block.search(name) for name in every} - {None}
-    blocks = sorted({(int(m[2]), int(m[3])) for m in found})  # of all stages in a row
+    blocks = sorted({(int(m[2]), int(m[3])) for m in found})  # numbered over all stages
     efficient = any(m[4] == "block" for m in found)
 
     def number(m):
@@ -56,10 +56,10 @@ def names_of(every: Iterable[str]) -> dict[str, str]:
 
     def name_of(ours):
         name = block.sub(number, ours.replace("base.", "base.0."))
-        if efficient and not block.search(ours):  # what comes after the blocks
+        if efficient and not block.search(ours):  # layers after the blocks
             name = name.replace("features.8.", f"features.{len(blocks) + 1}.")
         if small := re.search(r"layer_(\d)\.", name):
-            # the small ResNets, one block per stage: bn2 and bn3, as released
+            # the released small ResNets have one block per stage, with bn2 and bn3
             name = name.replace(small[0], f"layer{int(small[1]) + 1}.0.")
             name = re.sub(r"\.bn(\d)", lambda m: f".bn{int(m[1]) - 1}", name)
         return name
@@ -68,13 +68,13 @@ def names_of(every: Iterable[str]) -> dict[str, str]:
 
 
 def load(net: nn.Module, weights):
-    """Puts arrays under jaxproto's names into the network."""
+    """Loads arrays under jaxproto's names into the network."""
     given = {net.names[k]: torch.tensor(v) for k, v in weights.items()}
     counters = {k: v for k, v in net.state_dict().items() if k.endswith("_tracked")}
     net.load_state_dict(given | counters)
 
 
 def named(net: nn.Module) -> dict[str, np.ndarray]:
-    """Copies of all arrays under the names that jaxproto gives them."""
-    held = net.state_dict()
-    return {k: held[there].numpy().copy() for k, there in net.names.items()}
+    """Copies all arrays of the network, under jaxproto's names."""
+    state = net.state_dict()
+    return {ours: state[name].numpy().copy() for ours, name in net.names.items()}

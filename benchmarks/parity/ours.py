@@ -1,8 +1,8 @@
-"""jaxproto's side: the compiled programs of a run, and what is seen between them.
+"""jaxproto's side of the comparison: the compiled programs of a run.
 
-The round is `rounds.next_state` and the counts are those of the run's own evaluation.
-Batches and the loss of the first step come from the client step's own functions, called
-with the same key, and scores from the method's own `predict`.
+The round is `rounds.next_state`, and correct predictions are those of the run's own
+evaluation. Batches and first steps come from the functions of local training, called
+with the key of the run, and scores from the method's `predict`.
 """
 
 import dataclasses
@@ -49,21 +49,21 @@ SWEEP = 64  # examples at a time
 
 
 class Round(NamedTuple):
-    """What one round gave."""
+    """Record of a round, and its orders of examples."""
 
     record: Record
     order: Order
 
 
 class Ours:
-    """A federation that goes on by one round at a time."""
+    """Federation in jaxproto that runs one round at a time."""
 
     def __init__(self, config: ml_collections.ConfigDict, most: int = 0):
-        """Builds and compiles.
+        """Builds the federation and compiles its programs.
 
         Args:
-          config: of a run.
-          most: examples that a client uses of each part; 0 is all.
+          config: configuration of a run.
+          most: most examples that a client uses of each part; 0: all.
         """
         config_.check(config)
         exp = build.experiment(config, jax.default_backend())
@@ -83,11 +83,11 @@ class Ours:
         self.score = self.for_each(partial(scores, self.exp))
 
     def for_each(self, f) -> list[Callable]:
-        """A jitted function per cohort."""
+        """Returns a jitted function per cohort."""
         return [jax.jit(partial(f, cohort)) for cohort in self.exp.cohorts]
 
     def start(self) -> Start:
-        """What PyTorch starts from too."""
+        """Returns the initial state, from which PyTorch starts too."""
         names = {i: c.name for c in self.exp.cohorts for i in c.ids}
         dataset, ids = self.exp.dataset, range(len(names))
         return Start(
@@ -104,7 +104,7 @@ class Ours:
         )
 
     def round(self) -> Round:
-        """The next round."""
+        """Runs the next round."""
         context, state = programs.round_context(self.seed, self.r), self.state
         down = self.broadcast(state)
         seen = self.by_client(
@@ -123,7 +123,7 @@ class Ours:
         return Round(made | self.evaluated(), order)
 
     def broadcast(self, state: State) -> Tree:
-        """What clients train with: after the first of two exchanges, if there are."""
+        """Returns the message that clients train with, of the last exchange."""
         down, method = (
             self.work.compiled.broadcast(state.server).message,
             self.exp.method,
@@ -136,16 +136,16 @@ class Ours:
         return method.broadcast(method.pre_aggregate(state.server, messages, None))
 
     def server_order(self, key: Array) -> np.ndarray | None:
-        """Order in which FedTGP's server takes the uploads of the round."""
+        """Returns the order in which FedTGP's server takes the uploads of a round."""
         if not self.server_epochs:
             return None
         own = self.by_client(c.memory for c in self.state.clients)
-        here = np.concatenate([p.count > 0 for p in own])
+        sent = np.concatenate([p.count > 0 for p in own])
         key = jax.random.fold_in(key, federation.SERVER)
-        return np.array(fedtgp.batch_orders(here, self.server_epochs, key))
+        return np.array(fedtgp.batch_orders(sent, self.server_epochs, key))
 
     def adapter(self) -> Record:
-        """RefProtoFL's anchors, and its adapter on the server."""
+        """Records RefProtoFL's anchors, and its adapter on the server."""
         server = self.state.server
         return {
             record.ANCHORS: {"server": table(server.anchors)},
@@ -153,11 +153,11 @@ class Ours:
         }
 
     def by_client(self, parts) -> list[Tree]:
-        """Rows of all cohorts by client id, on the host."""
+        """Splits the trees of all cohorts by client id, on the host."""
         return by_client(self.exp, parts)
 
     def protos(self) -> Record:
-        """Local and global prototypes."""
+        """Records local and global prototypes."""
         own, server = self.by_client(c.memory for c in self.state.clients), {}
         local = {record.client(i): table(p) for i, p in enumerate(own)}
         protos = self.state.server.protos
@@ -166,7 +166,7 @@ class Ours:
             steps = kernels.align(mean.mean, mean.count > 0)[1] if self.aligns else 0
             server[record.MEAN] = {"server": table(mean)}
             server[record.ITERATIONS] = {"server": np.asarray(steps, float)}
-        else:  # sparse ones with zeros outside the masks
+        else:  # sparse prototypes, with zeros outside the masks
             protos = self.exp.method.client_view(
                 self.exp.method.broadcast(self.state.server)
             )
@@ -176,15 +176,15 @@ class Ours:
         return made | {record.GLOBAL: {"server": table(protos)}}
 
     def evaluated(self) -> Record:
-        """Scores, and the correct predictions of the run's own evaluation."""
+        """Records scores, and correct predictions of the run's own evaluation."""
         down = self.work.compiled.broadcast(self.state.server).message
         examples = self.work.examples
         every = zip(self.score, self.state.clients, self.exp.test, strict=True)
         found = self.by_client(f(down, c, examples, s) for f, c, s in every)
-        told = run_evaluation.evaluate_model(
+        evaluation = run_evaluation.evaluate_model(
             self.work, Model(self.state.server, self.state.clients)
         )
-        right = self.by_client(told.sums)
+        right = self.by_client(evaluation.sums)
         sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in found[0]):
             made[record.SCORES.format(rule)] = {
@@ -201,7 +201,7 @@ class Ours:
 def diagnostics(
     exp: Experiment, cohort: Cohort, context, down, clients, examples, shards
 ) -> Look:
-    """Order, batches and first loss of a cohort's next round, without training it."""
+    """Returns order, batches and first steps of a cohort's next round."""
     key = jax.random.fold_in(context.key, 1)  # as in programs.functions
     local = exp.local.at_round(context.r)
     task = client.LocalTask(exp.method, cohort.net, local, key, down, examples)
@@ -233,7 +233,7 @@ def diagnostics(
 
 
 def first_messages(exp: Experiment, cohort: Cohort, down, clients, examples, shards):
-    """What clients of a cohort send before they train."""
+    """Returns the messages that clients of a cohort send before they train."""
 
     def one(both):
         own, shard = both
@@ -244,7 +244,7 @@ def first_messages(exp: Experiment, cohort: Cohort, down, clients, examples, sha
 
 
 def without_dropout(cohort: CohortPlan) -> CohortPlan:
-    """The cohort with a network that draws nothing in training."""
+    """Replaces the network of a cohort by one without randomness in training."""
     net = cohort.net
 
     def apply(params, norm, x, train, key=None):
@@ -255,7 +255,7 @@ def without_dropout(cohort: CohortPlan) -> CohortPlan:
 
 
 def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> Tree:
-    """Scores [K, M', C] of a cohort's test examples by rule; past M is padding."""
+    """Returns test scores [K, M', C] of a cohort by rule; rows from M are padding."""
     longest = shards.index.shape[1]
 
     def one(both):

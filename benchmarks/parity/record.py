@@ -1,7 +1,7 @@
-"""What both sides write down in a round, in the order in which it arises.
+"""Quantities that both sides record in a round, in the order in which they arise.
 
-A record has quantity -> where -> value; "where" is a client, one of its arrays, or the
-server. A prototype that is not there is NaN, its score -inf.
+A record maps quantity -> place -> value. A place is a client, one of its arrays, or the
+server. A missing prototype is NaN, and its score is -inf.
 """
 
 from typing import NamedTuple
@@ -12,10 +12,10 @@ Record = dict[str, dict[str, np.ndarray]]
 
 BATCHES = "batches"  # rows of the pool [S, B], -1 where no example counts
 FIRST = "loss of the first step"
-STEP = "weights after a step"  # [S, ...] of the first steps, each from the same before
-STEPS = 10  # of them at most: later ones do the same with other batches
+STEP = "weights after a step"  # [S, ...]; sides start each from equal weights
+STEPS = 10  # recorded first steps, at most
 WEIGHTS = "weights after training"
-STEP_STATISTICS = "statistics after a step"  # of BatchNorm, apart from weights
+STEP_STATISTICS = "statistics after a step"  # of BatchNorm, not in weights
 STATISTICS = "statistics after training"
 LOSS = "loss of the round"  # mean over the steps, then over the clients
 ANCHORS = "anchors"  # of RefProtoFL, before training
@@ -24,14 +24,14 @@ MEAN = "mean prototypes"  # of all clients, before the alignment
 ITERATIONS = "iterations of the alignment"
 GENERATOR = "generator"  # of FedTGP, after the server's training
 ADAPTER = "adapter"  # of RefProtoFL, on the server
-GLOBAL = "global prototypes"  # after the alignment; of sparse ones all coordinates
+GLOBAL = "global prototypes"  # after the alignment; sparse ones with all coordinates
 RULES = ("head", "received", "local", "global")
 SCORES = "scores, {}"  # [M, C] test examples, minus the best one
 CORRECT = "correct, {}"  # predictions
 
 
 class Start(NamedTuple):
-    """What both sides share before the first round; by client id."""
+    """Initial state that both sides share, by client id."""
 
     x: np.ndarray  # [N, ...] as stored
     y: np.ndarray  # [N]
@@ -46,33 +46,33 @@ class Start(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Orders in which examples are taken in a round, which jaxproto draws."""
+    """Orders of the examples in a round, drawn by jaxproto."""
 
     clients: list[np.ndarray]  # [E, M] positions of each client's epochs, by id
     server: np.ndarray | None = None  # [E, K * C] rows of all uploads
 
 
 def client(i: int, what: str = "") -> str:
-    """The place of a client, or of one of its arrays."""
+    """Returns the place of a client, or of one of its arrays."""
     return f"client {i}{what and ', '}{what}"
 
 
 def of_clients(every: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of all clients in one dictionary."""
+    """Joins the arrays of all clients in one dictionary."""
     return {client(i, k): v for i, own in enumerate(every) for k, v in own.items()}
 
 
 def stacked(steps: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of several steps, with a first axis for them."""
+    """Stacks the arrays of several steps along a new first axis."""
     return {k: np.stack([one[k] for one in steps]) for k in steps[0]}
 
 
 def below_best(scores: np.ndarray) -> np.ndarray:
-    """Scores [M, C] minus the best of each example: they are compared up to that."""
-    with np.errstate(invalid="ignore"):  # -inf - -inf: no prototype at all
+    """Returns scores [M, C] minus the best score of each example."""
+    with np.errstate(invalid="ignore"):  # -inf - -inf, without any prototype
         return scores - scores.max(-1, keepdims=True)
 
 
 def where_present(mean: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Prototypes [C, D], NaN where the count [C] is 0."""
+    """Returns prototypes [C, D], with NaN where the count [C] is 0."""
     return np.where(count[:, None] > 0, mean, np.nan)

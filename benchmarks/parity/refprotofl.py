@@ -18,7 +18,7 @@ from benchmarks.parity.theirs import Theirs, Trained
 
 
 class RefProtoFL(Theirs):
-    """A federation that shares an adapter and anchors."""
+    """Federation that shares an adapter and anchors."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -27,7 +27,7 @@ class RefProtoFL(Theirs):
 
     @torch.no_grad()
     def exchange(self) -> Record:
-        """Adapters as broadcast; anchors of public examples, or of the clients' own."""
+        """Loads the broadcast adapter; records anchors of public or own examples."""
         every, rules = range(len(self.nets)), self.rules
         for net in self.nets:
             net.adapter.load_state_dict(self.adapter)
@@ -46,13 +46,13 @@ class RefProtoFL(Theirs):
         return made
 
     def outputs(self, net: nn.Module, x):
-        """z and logits of the client's adapter (R Eq. 9)."""
+        """Returns z and logits of the client's adapter (R Eq. 9)."""
         z = F.relu(net.adapter["map"](net(x)[0]))
         return z, net.adapter["head"](z)
 
     @torch.no_grad()
     def serve(self, every: list[Trained], order: np.ndarray | None) -> Record:
-        """The mean of the entries that were sent."""
+        """Averages the entries that clients sent."""
         del every, order
         old = torch.cat([v.flatten() for v in self.adapter.values()])
         each = [net.adapter.state_dict() for net in self.nets]
@@ -77,7 +77,7 @@ class RefProtoFL(Theirs):
         return made
 
     def scores(self, i: int, net: nn.Module, x) -> dict[str, torch.Tensor]:
-        """Scores by the own adapter, the broadcast one, and the nearest anchor."""
+        """Returns scores by the own adapter, the broadcast one, and anchors."""
         del i
         z, logits = self.outputs(net, x)
         layer = {k.replace(".", "_"): v for k, v in self.adapter.items()}

@@ -1,4 +1,4 @@
-"""What the PyTorch side does: every constant and choice, so that each can be wrong."""
+"""Constants and choices of the PyTorch side, and deliberate mistakes in them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import ml_collections
 from jaxproto.errors import UserError, choose_from
 from jaxproto.types import Spec
 
-FIXED = {  # what the loops in PyTorch have no other form of
+FIXED = {  # the only values that the loops in PyTorch support
     "local.short": "wrap",
     "local.optimizer_state": "restart",
     "optimizer.name": "sgd",
@@ -33,14 +33,20 @@ CHOICES = {
     "anchors": ("public", "own"),
     "adapters": ("by_examples", "by_clients"),
 }
-FREE = ("shares", "averages", "classes", "dim", "width")  # nothing to perturb
+FREE = (
+    "shares",
+    "averages",
+    "classes",
+    "dim",
+    "width",
+)  # rules that cannot be perturbed
 
 
 class Rules(NamedTuple):
-    """Of one method. Equation numbers are those of ProtoNorm."""
+    """Rules of one method, with the equation numbers of ProtoNorm."""
 
-    shares: bool  # prototypes; Local has none
-    averages: bool  # the server, into prototypes of the length of features
+    shares: bool  # False for Local only
+    averages: bool  # True: the server averages whole prototypes
     classes: int
     dim: int
     batch: int
@@ -49,10 +55,10 @@ class Rules(NamedTuple):
     reg: str = "mse_mean"  # Eq. 5
     collect: str = "after_training"  # Eq. 2
     aggregate: str = "mean_over_clients"  # Eq. 7; as_printed: Eq. 3
-    iterations: int = 0  # of the alignment at most; 0 is none
-    patience: int = 10  # its stop
+    iterations: int = 0  # most iterations of the alignment; 0: none
+    patience: int = 10  # iterations without change that stop it
     upscale: float = 1.0  # Eq. 15
-    order: str = "given"  # by jaxproto; fixed: that of the split
+    order: str = "given"  # drawn by jaxproto; fixed: order of the split
     bn_momentum: float = 0.1
     bn_eps: float = 1e-5
     base: str = "fedproto"  # fedtgp: the server trains a generator of prototypes
@@ -62,29 +68,31 @@ class Rules(NamedTuple):
     server_batch: int = 0
     scaling: str = "none"  # T Eq. 10, S Eq. 11: uploads times n_ij
     mu: float = 1.0  # its scale; S: K / n
-    masks: str = "none"  # T Eq. 7: given by jaxproto
+    masks: str = "none"  # T Eq. 7; given: those of jaxproto
     compare: str = "dense"  # T Eq. 11; sparse: S 4.3
     distill: str = "none"  # cpkd: S Eq. 12
-    width: int = 0  # of RefProtoFL's adapter
+    width: int = 0  # of RefProtoFL's adapter; 0: no adapter
     budget: float = 1.0  # R Eq. 4
-    anchors: str = "public"  # R Eq. 12: of covered classes; own: as if none were
+    anchors: str = "public"  # R Eq. 12; own: as if no class were covered
     adapters: str = "by_examples"  # R Eq. 7
 
 
 def of(config: ml_collections.ConfigDict, spec: Spec, num_examples: int = 0) -> Rules:
-    """The rules that a configuration means.
+    """Returns the rules of a configuration.
 
     Args:
-      num_examples: n, of all clients.
+      config: configuration of a run.
+      spec: sizes of the run.
+      num_examples: training examples of all clients, n.
 
     Raises:
-      UserError: it has something that the loops in PyTorch do not.
+      UserError: the loops in PyTorch do not support a value of the configuration.
     """
     for path, value in FIXED.items():
         half, name = path.split(".")
         if config[half][name] != value:
             raise UserError(
-                f"{path} is {config[half][name]!r}; parity knows {value!r}."
+                f"{path} is {config[half][name]!r}; parity supports {value!r}."
             )
     method, steps = config.method, config.local
     rules = Rules(
@@ -109,7 +117,7 @@ def of(config: ml_collections.ConfigDict, spec: Spec, num_examples: int = 0) -> 
 
 
 def scaled(rules: Rules, method, num_examples: int) -> Rules:
-    """The rules with those of sparse and scaled prototypes, where a method has them."""
+    """Adds the rules of sparse and scaled prototypes if the method has them."""
     if "masks" not in method:
         return rules
     share = rules.classes / max(num_examples, 1)
@@ -119,15 +127,15 @@ def scaled(rules: Rules, method, num_examples: int) -> Rules:
 
 
 def mistaken(rules: Rules, mistakes: Sequence[str]) -> Rules:
-    """The rules with deliberate mistakes such as `lam=5`.
+    """Returns the rules with deliberate mistakes such as `lam=5`.
 
     Raises:
-      UserError: no such rule, or not a value of it.
+      UserError: a rule or its value is unknown.
     """
     for mistake in mistakes:
         name, _, text = mistake.partition("=")
-        there = [k for k in rules._fields if k not in FREE]
-        kind = type(getattr(rules, choose_from("rule to perturb", name, there)))
+        known = [k for k in rules._fields if k not in FREE]
+        kind = type(getattr(rules, choose_from("rule to perturb", name, known)))
         if name in CHOICES:
             choose_from(f"value of {name}", text, CHOICES[name])
         try:

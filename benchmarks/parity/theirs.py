@@ -1,18 +1,18 @@
-"""Methods of prototypes in plain PyTorch, one client after the other.
+"""Prototype methods in plain PyTorch, one client after the other.
 
 Written from the papers; equation numbers are those of ProtoNorm (Lee, Shin, Choi:
 Heterogeneous Federated Learning with Prototype Alignment and Upscaling):
 
     c_ij = mean of f_i(x) over the examples of class j, after training   (Eq. 2)
-    g_j  = plain mean of c_ij over the clients that hold class j         (Eq. 7)
+    g_j  = plain mean of c_ij over the clients that have class j         (Eq. 7)
     ProtoNorm: g = Alignment(g), on the server                           (Eq. 8 to 14)
     loss = CE + lam * pull towards gamma * g                             (Eq. 4, 5, 15)
 
-Numbers of TinyProto (T) and CPS+PPA+CPKD (S): masks and scaled sums of T Eq. 7, 10, 11
-and S Eq. 7, 11, weights of S Eq. 12; FedTGP's generator is in `generator`, RefProtoFL
-in `refprotofl`. A class that nobody has sent pulls nothing. Distances to global
-prototypes are to the upscaled ones, as trained. The same loops in float64 tell what
-rounding does.
+TinyProto (T) and CPS+PPA+CPKD (S) add masks and scaled sums (T Eq. 7, 10, 11; S Eq. 7,
+11) and weights of classes (S Eq. 12). FedTGP's generator is in `generator`, RefProtoFL
+in `refprotofl`. A class without uploads pulls nothing. Distances to global prototypes
+use the upscaled ones, as in training. The loops also run in float64, to measure
+rounding.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from benchmarks.parity.rules import Rules
 
 
 class Trained(NamedTuple):
-    """What local training of a client gave besides its weights."""
+    """Results of local training of a client, besides its weights."""
 
     losses: list[float]  # of all steps
     rows: np.ndarray  # [S, B] of the pool, -1 where no example counts
@@ -48,15 +48,15 @@ class Trained(NamedTuple):
 
 
 class Theirs:
-    """A federation in PyTorch that goes on by one round at a time."""
+    """Federation in PyTorch that runs one round at a time."""
 
     def __init__(self, start: Start, rules: Rules, dtype=torch.float32):
-        """Networks with the given weights.
+        """Builds networks with the given weights.
 
         Args:
-          start: what both sides share.
-          rules: of the method.
-          dtype: of all that is computed.
+          start: initial state that both sides share.
+          rules: rules of the method.
+          dtype: dtype of all computations.
         """
         self.start, self.rules, self.dtype = start, rules, dtype
         self.x, self.y = torch.tensor(start.x), torch.tensor(start.y).long()
@@ -75,13 +75,13 @@ class Theirs:
             self.generator = generator.of(start.server, dtype)
 
     def round(self, order: Order, given: Record | None = None) -> Record:
-        """The next round.
+        """Runs the next round.
 
         Args:
-          order: of examples and uploads.
-          given: jaxproto's record of the round. With it every stage starts from
-            jaxproto's result of the one before, so that differences stay where they
-            arise; without it the federation goes its own way.
+          order: orders of examples and uploads.
+          given: jaxproto's record of the round. With it, every stage starts from
+            jaxproto's result of the previous stage, so that differences stay where
+            they arise. Without it, the federation trains independently.
         """
         self.given = given or {}
         made, down = self.exchange(), self.upscaled()
@@ -92,54 +92,54 @@ class Theirs:
         return made | self.evaluated()
 
     def exchange(self) -> Record:
-        """What happens before training."""
+        """Runs an exchange before training; there is none by default."""
         return {}
 
     def outputs(self, net: nn.Module, x):
-        """Features that prototypes are means of, and logits."""
+        """Returns features, of which prototypes are means, and logits."""
         return net(x)
 
     def emphasis(self, i: int):
-        """Weights of a client's classes in the pull [C] (S Eq. 12)."""
+        """Returns the weights [C] of a client's classes in the pull (S Eq. 12)."""
         if self.rules.distill == "none":
             return torch.ones_like(self.count[i])
         return self.count[i] / self.count[i].max()
 
     def take_step(self, i: int, net: nn.Module, s: int):
-        """Client i goes on with jaxproto's weights after step `s`, if given."""
+        """Loads jaxproto's weights of client i after step `s`, if given."""
         found = self.given.get(record.STEP)
         if found is not None:
             load(net, {name: found[record.client(i, name)][s] for name in named(net)})
 
     def take_over(self, made: Record):
-        """The networks go on with jaxproto's weights."""
+        """Loads jaxproto's weights after training into all networks, if given."""
         for i, net in enumerate(self.nets):
             names = named(net)
             found = self.given.get(record.WEIGHTS, made[record.WEIGHTS])
             load(net, {name: found[record.client(i, name)] for name in names})
 
     def tensor(self, made: Record, quantity: str, where: str = "server"):
-        """Prototypes to go on with: jaxproto's if they are given."""
+        """Returns the value to continue with: jaxproto's if it is given."""
         value = self.given.get(quantity, made[quantity])[where]
         return torch.tensor(np.asarray(value)).to(self.dtype)
 
     def upscaled(self) -> torch.Tensor:
-        """Eq. 15."""
+        """Returns upscaled global prototypes (Eq. 15)."""
         return self.rules.upscale * self.protos
 
     def images(self, rows: np.ndarray) -> torch.Tensor:
-        """Inputs as the networks read them; images have mean 0.5 and spread 0.5."""
+        """Returns network inputs; images are normalised by mean 0.5 and std 0.5."""
         x = self.x[torch.as_tensor(rows).long()]
         if x.dtype == torch.uint8:
             x = (x.to(self.dtype) / 255 - 0.5) / 0.5
         return x.to(self.dtype).movedim(-1, 1) if x.ndim == 4 else x.to(self.dtype)
 
     def labels(self, rows: np.ndarray) -> torch.Tensor:
-        """Classes [B]."""
+        """Returns labels [B]."""
         return self.y[torch.as_tensor(rows).long()]
 
     def train(self, i: int, order: np.ndarray, down) -> Trained:
-        """Local training of a client that receives the prototypes `down`."""
+        """Trains a client that receives the prototypes `down`."""
         net, rows_M, losses, used = self.nets[i], self.start.train[i], [], []
         early = self.rules.collect == "before_training"
         sums = self.collect(i) if early else self.no_sums()
@@ -168,25 +168,25 @@ class Theirs:
         return Trained(losses, np.stack(used), record.stacked(first), sums)
 
     def collected(self, i: int, trained: Trained):
-        """Sums and counts behind a client's prototypes."""
+        """Returns the sums and counts of a client's prototypes."""
         after = self.rules.collect == "after_training"
         return self.collect(i) if after else trained.sums
 
     def no_sums(self):
-        """Of features [C, D] and of examples [C]."""
+        """Returns zero sums of features [C, D] and zero counts of examples [C]."""
         sums = torch.zeros(self.rules.classes, self.length, dtype=self.dtype)
         return sums, torch.zeros(self.rules.classes, dtype=self.dtype)
 
     @torch.no_grad()
     def collect(self, i: int, rows_M: np.ndarray | None = None):
-        """Second pass over examples, a client's own by default: sums, counts."""
+        """Returns sums and counts of a second pass, over own examples by default."""
         net, sums = self.nets[i].eval(), self.no_sums()
         for rows in chunks(self.start.train[i] if rows_M is None else rows_M):
             add(*sums, self.outputs(net, self.images(rows))[0], self.labels(rows))
         return sums
 
     def trained(self, every: list[Trained]) -> Record:
-        """What is known when all clients have trained."""
+        """Records batches, losses and weights of local training."""
         ids = {record.client(i): each for i, each in enumerate(every)}
         return {
             record.BATCHES: {i: each.rows for i, each in ids.items()},
@@ -197,7 +197,7 @@ class Theirs:
         }
 
     def serve(self, every: list[Trained], order: np.ndarray | None) -> Record:
-        """The server's step, by the prototypes of the clients."""
+        """Runs the server's step on the prototypes of the clients."""
         own = [self.collected(i, each) for i, each in enumerate(every)]
         local, counts = [class_means(*each) for each in own], [n for _, n in own]
         ids = [record.client(i) for i in range(len(own))]
@@ -212,7 +212,7 @@ class Theirs:
         return made
 
     def average(self, local, counts) -> Record:
-        """Mean over clients, then alignment."""
+        """Averages prototypes over clients, then aligns them."""
         mean = mean_of(self.rules.aggregate, local, counts)
         made = {record.MEAN: {"server": mean.numpy()}}
         protos, steps = aligned(self.tensor(made, record.MEAN), self.rules)
@@ -220,18 +220,18 @@ class Theirs:
         return made | {record.GLOBAL: {"server": protos.numpy()}}
 
     def sparse(self, local, counts, order: np.ndarray | None) -> Record:
-        """Uploads within the masks and times n_ij; their sum, or FedTGP's generator."""
-        held, rules, made = counts > 0, self.rules, {}
-        holders = held.sum(0)
+        """Reduces masked and scaled uploads, by a mean or FedTGP's generator."""
+        present, rules, made = counts > 0, self.rules, {}
+        clients = present.sum(0)
         up = local.nan_to_num(0) * self.mask
         if rules.scaling != "none":
             up = up * self.count[..., None] * rules.mu
         if rules.scaling == "sum":  # so that the mean over clients is the sum
-            up = up * holders[:, None]
-        protos = up.sum(0) / holders[:, None]
+            up = up * clients[:, None]
+        protos = up.sum(0) / clients[:, None]
         if rules.base == "fedtgp":
-            delta = generator.margin(protos, holders > 0, rules.tau)
-            generator.train(self.generator, rules, up, held, delta, order)
+            delta = generator.margin(protos, clients > 0, rules.tau)
+            generator.train(self.generator, rules, up, present, delta, order)
             weights = self.generator.state_dict()
             new = {f"server, {k}": v.numpy().copy() for k, v in weights.items()}
             made = {record.GENERATOR: new}
@@ -242,7 +242,7 @@ class Theirs:
 
     @torch.no_grad()
     def evaluated(self) -> Record:
-        """Scores of the test examples by every rule, and correct predictions."""
+        """Records scores and correct predictions of test examples by every rule."""
         made = {}
         for i, net in enumerate(self.nets):
             y, net = self.labels(self.start.test[i]), net.eval()
@@ -261,7 +261,7 @@ class Theirs:
         return made
 
     def scores(self, i: int, net: nn.Module, x) -> dict[str, torch.Tensor]:
-        """Scores [B, C] of inputs by every rule."""
+        """Returns scores [B, C] of inputs by every rule."""
         feat, logits = self.outputs(net, x)
         found = {"head": logits}
         if self.rules.shares:

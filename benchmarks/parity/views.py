@@ -1,4 +1,4 @@
-"""The tables of a comparison."""
+"""Tables of a comparison."""
 
 from collections.abc import Sequence
 
@@ -12,19 +12,19 @@ from benchmarks.parity.record import Record
 
 
 def accuracy(made: Record, tested: int, rule: str) -> float | None:
-    """Correct predictions over test examples of all clients."""
+    """Returns the accuracy over all clients, None without the prediction rule."""
     right = made.get(record.CORRECT.format(rule))
     return right and float(sum(right.values())) / tested
 
 
 def outcome(made: Record, tested: int) -> dict[str, float | None]:
-    """Loss and accuracies of a round."""
+    """Returns loss and accuracies of a round."""
     loss = float(made[record.LOSS]["all clients"])
     return {"loss": loss, **{r: accuracy(made, tested, r) for r in record.RULES}}
 
 
 def results(ours: Sequence[Record], theirs: Sequence[Record], tested: int):
-    """Rows with both sides' outcomes of every round."""
+    """Returns rows with loss and accuracies of both sides in every round."""
     every = zip(ours, theirs, strict=True)
     return [
         {"round": r, "jaxproto": outcome(a, tested), "PyTorch": outcome(b, tested)}
@@ -33,7 +33,7 @@ def results(ours: Sequence[Record], theirs: Sequence[Record], tested: int):
 
 
 def by_round(title: str, rows: Sequence[dict]) -> Table:
-    """Loss and accuracies (%) of jaxproto and PyTorch, and their difference."""
+    """Makes the table of loss and accuracies (%) of both sides, with differences."""
     shown = [k for k, v in rows[0]["PyTorch"].items() if v is not None]
     heads = [c for k in shown for c in (k, "diff")]
     cells = [
@@ -46,7 +46,7 @@ def by_round(title: str, rows: Sequence[dict]) -> Table:
 
 
 def pair(key: str, ours: dict, theirs: dict) -> list[str]:
-    """Two values and their difference."""
+    """Formats two values and their difference."""
     a, b = (float(side[key]) for side in (ours, theirs))
     if key == "loss":
         return [f"{a:.6f} / {b:.6f}", f"{a - b:+.0e}"]
@@ -54,7 +54,7 @@ def pair(key: str, ours: dict, theirs: dict) -> list[str]:
 
 
 def by_quantity(title: str, findings: Sequence[Finding]) -> Table:
-    """The largest difference of every quantity in the first and in the last round."""
+    """Makes the table of largest differences in the first and in the last round."""
     last = findings[-1].round
     names = list(dict.fromkeys(f.quantity for f in findings))
     columns = ["quantity"]
@@ -73,19 +73,19 @@ def by_quantity(title: str, findings: Sequence[Finding]) -> Table:
 
 
 def share(f: Finding) -> float:
-    """Of the tolerance that the difference takes."""
+    """Returns the fraction of the tolerance that a difference takes."""
     if f.difference == 0:
         return 0.0
     return f.difference / f.tolerance if f.tolerance else np.inf
 
 
 def numbers(f: Finding) -> list[str]:
-    """Difference, rounding, tolerance."""
+    """Formats difference, rounding and tolerance."""
     return [f"{v:.1e}" for v in (f.difference, f.rounding, f.tolerance)]
 
 
 def mistakes(rows: Sequence[dict]) -> Table:
-    """What the comparison names first for every deliberate mistake."""
+    """Makes the table of the first finding for every deliberate mistake."""
     shown = ("round", "quantity", "where", "ours", "theirs", "difference")
     cells = [[r["method"], r["mistake"], *found(r["first"], shown)] for r in rows]
     heads = ("r", "first out of tolerance", "where", "jaxproto", "PyTorch")
@@ -94,10 +94,10 @@ def mistakes(rows: Sequence[dict]) -> Table:
 
 
 def found(first: dict | None, shown: Sequence[str]) -> list:
-    """Cells of a finding; dashes if there is none."""
+    """Returns the cells of a finding, None without one."""
     return [first and short(first[k]) for k in shown]
 
 
 def short(value):
-    """Four digits of a number."""
+    """Shortens a number to four digits."""
     return f"{value:.4g}" if isinstance(value, float) else value

@@ -1,1 +1,1 @@
-"""The same federated averaging in jaxproto and in other frameworks."""
+"""Equal federations in jaxproto and in other frameworks."""

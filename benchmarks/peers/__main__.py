@@ -1,15 +1,15 @@
-"""The same federations in jaxproto, pfl-research, FedJAX, Flower and HtFLlib.
+"""Equal federations in jaxproto, pfl-research, FedJAX, Flower and HtFLlib.
 
     python -m benchmarks.peers --install           # environments, once
     python -m benchmarks.peers
     python -m benchmarks.peers --workload=logistic
     python -m benchmarks.peers --workload=htfe8 --install --data=cifar100.npz
 
-All have the same images, clients, initial network, batch size and learning rate, and
-the same clients in every round. A client takes one epoch of SGD in whole batches of a
-fresh order. Contenders take turns, each in a process of its own for all rounds; the
-first round of a process does not count. Memory is the most that a process had resident
-at the end, and the sum of that over its descendants (Flower's workers).
+All contenders have the same images, clients, initial network, batch size and learning
+rate, and the same participants in every round. A client trains one epoch of SGD in
+whole batches of a new order. Contenders run in turn, each in its own process for all
+rounds, and the first round of a process is not counted. Memory is the peak of a
+process, and the sum of the peaks over it and its descendants (Flower's workers).
 
 The workload `htfe8` is Local and FedProto on the eight networks of HtFLlib's group
 HtFE-img-8, in jaxproto and in HtFLlib, with the same partition.
@@ -40,54 +40,58 @@ HTFE8_MODULES = {
 }
 FLAGS = measure.flag_values()
 NAMES = (*prepare.WORKLOADS, HTFE8)
-flags.DEFINE_enum("workload", "cifar", NAMES, "what is trained", flag_values=FLAGS)
-flags.DEFINE_list("contenders", [], "in this order; all", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 10, "rounds of a process that count", flag_values=FLAGS)
+flags.DEFINE_enum("workload", "cifar", NAMES, "federation to train", flag_values=FLAGS)
+flags.DEFINE_list("contenders", [], "in this order; default: all", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 10, "timed rounds of a process", flag_values=FLAGS)
 flags.DEFINE_integer("repeats", 2, "processes of each contender", flag_values=FLAGS)
-flags.DEFINE_float("limit", 3600, "seconds of a process", flag_values=FLAGS)
-flags.DEFINE_string("data", "", "npz file with x, y; else made up", flag_values=FLAGS)
+flags.DEFINE_float("limit", 3600, "most seconds of a process", flag_values=FLAGS)
+flags.DEFINE_string(
+    "data", "", "npz file with x, y; default: random", flag_values=FLAGS
+)
 flags.DEFINE_bool("install", False, "make missing environments", flag_values=FLAGS)
 flags.DEFINE_string(
     "venvs", str(environments.DEFAULT), "folder of environments", flag_values=FLAGS
 )
 flags.DEFINE_string(
-    "torch", "torch>=2.6,<3", "what pip installs where it is needed", flag_values=FLAGS
+    "torch", "torch>=2.6,<3", "requirement of PyTorch for pip", flag_values=FLAGS
 )
 flags.DEFINE_string(
     "htfllib", environments.SOURCE, "repository of HtFLlib", flag_values=FLAGS
 )
-flags.DEFINE_list("methods", [*htfe8.RULES], "of the workload htfe8", flag_values=FLAGS)
+flags.DEFINE_list(
+    "methods", [*htfe8.RULES], "methods of the workload htfe8", flag_values=FLAGS
+)
 flags.DEFINE_string(
     "python", sys.executable, "interpreter of new environments", flag_values=FLAGS
 )
 for size in ("clients", "cohort", "images", "test"):
-    about = f"{size} in place of the workload's; 0: those"
+    about = f"{size} instead of the workload's; 0: the workload's"
     flags.DEFINE_integer(size, 0, about, flag_values=FLAGS)
 
 
 def settings_of(s: dict) -> dict:
-    """The workload with the sizes of the command line."""
+    """Returns the workload with the sizes of the command line."""
     made = prepare.WORKLOADS[s["workload"]]._asdict()
     made |= {name: s[name] for name in made if s.get(name)}
     if made["cohort"] > made["clients"]:
-        fail(f"--cohort={made['cohort']} of --clients={made['clients']}: take fewer.")
+        fail(f"--cohort={made['cohort']} of --clients={made['clients']}: choose fewer.")
     if made["images"] < made["batch_size"] or made["test"] < made["clients"]:
         fail("a client needs a whole batch (--images) and a test image (--test).")
     return {**made, "rounds": s["rounds"] + 1, "data": s["data"]}
 
 
 def fail(why: str):
-    """Ends the program."""
+    """Exits with an error."""
     sys.exit(f"error: {why}")
 
 
 def modules(s: dict) -> dict[str, str]:
-    """Module of every contender of the workload."""
+    """Returns the module of every contender of the workload."""
     return HTFE8_MODULES if s["workload"] == HTFE8 else MODULES
 
 
 def check(s: dict):
-    """Ends the program where a contender is unknown or has no environment."""
+    """Exits if a contender is unknown or has no environment."""
     folder, names, known = Path(s["venvs"]), s["contenders"], modules(s)
     if not {*names} <= {*known}:
         fail(f"--contenders={','.join(names)}: they are {', '.join(known)}.")
@@ -108,10 +112,10 @@ def check(s: dict):
 
 
 def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
-    """All rounds of a contender in a process of its own."""
+    """Runs all rounds of a contender in its own process."""
     interpreter = environments.python(Path(s["venvs"]), name)
     program = [str(interpreter), "-m", modules(s)[name], str(file)]
-    cache = str(file.parent)  # of data sets
+    cache = str(file.parent)  # for data sets
     try:
         return shared.read(processes.output(program, s["limit"], XDG_CACHE_HOME=cache))
     except (processes.Unfinished, ValueError) as e:
@@ -120,7 +124,7 @@ def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
 
 
 def measured(s: dict, work: dict, file: Path, summary: Callable) -> dict[str, dict]:
-    """Every contender, in turn."""
+    """Measures all contenders in turn."""
     runs: dict[str, list] = {name: [] for name in s["contenders"]}
     for i in range(s["repeats"]):
         for name, rows in runs.items():
@@ -130,7 +134,7 @@ def measured(s: dict, work: dict, file: Path, summary: Callable) -> dict[str, di
 
 
 def summary(work: dict, rows: list[tuple[list[float], dict]]) -> dict:
-    """What a contender did in all its processes."""
+    """Summarises all processes of a contender."""
     timing = Timing([t for seconds, _ in rows for t in seconds[1:]], [])
     trained = work["images"] // work["batch_size"] * work["batch_size"]
     last = [entry for _, entry in rows]
@@ -145,7 +149,7 @@ def summary(work: dict, rows: list[tuple[list[float], dict]]) -> dict:
 
 
 def row(name: str, r: dict, first: dict) -> list:
-    """A line of the table."""
+    """Returns a row of the table."""
     times, accuracy = r["round"], r["accuracy"]
     memory = [r[k] / 2**20 for k in ("peak_bytes", "peak_bytes_of_all")]
     ends = [times[k] for k in ("median", "min", "max")]
@@ -155,7 +159,7 @@ def row(name: str, r: dict, first: dict) -> list:
 
 
 def summary_by_round(work: dict, rows: list[tuple[list[float], dict]]) -> dict:
-    """Seconds and accuracies of a contender of the workload htfe8."""
+    """Summarises all processes of a contender of the workload htfe8."""
     del work
     last = [entry for _, entry in rows]
     lines = [line for entry in last for line in entry["rounds"][1:]]

@@ -1,4 +1,4 @@
-"""A virtual environment for every framework, in a folder of the user's."""
+"""Virtual environments of the frameworks, in a folder of the user."""
 
 import os
 import subprocess
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DEFAULT = Path("~/.cache/jaxproto/peers")
-REQUIREMENTS = {  # what `pip install` gets, besides TORCH
+REQUIREMENTS = {  # for `pip install`, besides PyTorch
     "pfl": ("pfl==0.6.0",),
-    "fedjax": ("fedjax==0.0.17", "jax==0.10.2"),  # a pair that was seen to work
+    "fedjax": ("fedjax==0.0.17", "jax==0.10.2"),  # versions that work together
     "flower": ("flwr[simulation]==1.41.0",),
     "htfllib": ("torchvision", "scikit-learn", "h5py"),
 }
-TORCH = ("pfl", "flower", "htfllib")  # who needs it
-SOURCE = "https://github.com/TsingZ0/HtFLlib"  # no package: its repository is copied
+TORCH = ("pfl", "flower", "htfllib")  # contenders that need PyTorch
+SOURCE = "https://github.com/TsingZ0/HtFLlib"  # no package, so it is cloned
 COMMIT = "e959261"  # of 2026-04-23
 
 
 def python(folder: Path, name: str) -> Path:
-    """The interpreter of a contender."""
+    """Returns the interpreter of a contender."""
     if name not in REQUIREMENTS:
         return Path(sys.executable)
     binaries = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
@@ -27,7 +27,7 @@ def python(folder: Path, name: str) -> Path:
 
 
 def absent(folder: Path, names: Iterable[str]) -> list[str]:
-    """Contenders without an environment that is complete."""
+    """Returns contenders without a complete environment."""
     return [
         name
         for name in names
@@ -36,12 +36,12 @@ def absent(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def marker(folder: Path, name: str) -> Path:
-    """A file that says what was installed; written last."""
+    """Returns the file that lists what was installed, which is written last."""
     return folder.expanduser() / name / "installed.txt"
 
 
 def htfllib(folder: Path) -> Path:
-    """The copy of HtFLlib's repository."""
+    """Returns the folder of HtFLlib's repository."""
     return folder.expanduser().absolute() / "htfllib" / "HtFLlib"
 
 
@@ -49,11 +49,13 @@ def install(folder: Path, name: str, s: dict):
     """Makes the environment of a contender.
 
     Args:
-      s: settings: `torch`, a requirement, where it is needed; `python`, the interpreter
-        that the environment is made with; `htfllib`, a repository.
+      folder: folder of all environments.
+      name: contender.
+      s: settings: `torch`, requirement of PyTorch; `python`, interpreter that makes the
+        environment; `htfllib`, repository.
 
     Raises:
-      subprocess.CalledProcessError: what pip could not do, it has printed.
+      subprocess.CalledProcessError: a command failed, and has printed why.
     """
     wanted = [*REQUIREMENTS[name], *([s["torch"]] if name in TORCH else [])]
     own = folder.expanduser() / name

@@ -1,9 +1,9 @@
-"""Clients with different networks, as HtFLlib has them: the file, and jaxproto's side.
+"""HtFLlib's clients with different networks: the input file, and jaxproto's side.
 
     python -m benchmarks.peers.htfe8 FILE
 
 jaxproto divides the images; its clients follow the reading `code`, which is HtFLlib's.
-Both sides draw initial networks of their own.
+Each side draws its own initial networks.
 """
 
 import json
@@ -22,17 +22,17 @@ from jaxproto import config as config_
 from jaxproto.experiment import build
 from jaxproto.training import rounds, run_evaluation
 
-RULES = {"local": "head", "fedproto": "global"}  # method -> rule that HtFLlib evaluates
+RULES = {"local": "head", "fedproto": "global"}  # method -> prediction rule of HtFLlib
 
 
 class Workload(NamedTuple):
-    """A federation and how it trains; HtFLlib's experiment on CIFAR-100."""
+    """Sizes and training of a federation: HtFLlib's experiment on CIFAR-100."""
 
     group: str = "HtFE-img-8"  # client i has network i mod 8
     shape: tuple[int, int, int] = (32, 32, 3)
     classes: int = 100
     clients: int = 20
-    images: int = 60_000  # of all clients, three quarters to train on
+    images: int = 60_000  # of all clients, three quarters for training
     alpha: float = 0.1
     batch_size: int = 10
     learning_rate: float = 0.01
@@ -41,7 +41,7 @@ class Workload(NamedTuple):
 
 
 def config(path: str, s: dict) -> ml_collections.ConfigDict:
-    """A method on the images of a file, with HtFLlib's settings."""
+    """Configures a method on the images of a file, with HtFLlib's settings."""
     made = config_.experiment(s["method"], "cifar100,code")
     made.update_from_flattened_dict(
         {
@@ -62,7 +62,7 @@ def config(path: str, s: dict) -> ml_collections.ConfigDict:
 
 
 def write(path: str, settings: dict):
-    """Writes the images, and the rows of every client that jaxproto draws."""
+    """Writes the images, and the rows that jaxproto draws for every client."""
     s, total = settings, settings["images"]
     if s["data"]:
         x, y = prepare.given(s["data"], total, s["shape"])
@@ -76,12 +76,12 @@ def write(path: str, settings: dict):
 
 
 def clients_file(path: str) -> Path:
-    """The file with the rows of the clients and the settings, beside the images."""
+    """Returns the file of the clients' rows and the settings, beside the images."""
     return Path(path).with_name("clients.npz")
 
 
 def main(path: str):
-    """All rounds; compilation comes before them."""
+    """Runs all rounds after compilation."""
     with np.load(clients_file(path)) as f:
         s = json.loads(str(f["settings"]))
     exp = build.experiment(config(path, s), jax.default_backend())

@@ -1,4 +1,4 @@
-"""The networks in plain JAX, for FedJAX."""
+"""Networks in plain JAX, for FedJAX."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ CHUNK = 500  # test images at a time
 
 
 def parameters(fed: Federation) -> dict[str, jax.Array]:
-    """The initial parameters of the file, from PyTorch's layout to JAX's."""
+    """Converts the initial parameters of the file from PyTorch's layout to JAX's."""
     weights, biases, out = fed.start[::2], fed.start[1::2], {}
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         if weight.ndim == 4:
             weight = weight.transpose(2, 3, 1, 0)
-        elif i and weights[i - 1].ndim == 4:  # reads a flattened map
+        elif i and weights[i - 1].ndim == 4:  # its input is a flattened map
             weight = rows_last_channel(weight, len(weights[i - 1])).T
         else:
             weight = weight.T
@@ -25,7 +25,7 @@ def parameters(fed: Federation) -> dict[str, jax.Array]:
 
 
 def rows_last_channel(weight: np.ndarray, channels: int) -> np.ndarray:
-    """A layer on maps flattened as [C, H, W] to one on [H, W, C]."""
+    """Reorders a layer on maps flattened as [C, H, W] for [H, W, C]."""
     outputs, inputs = weight.shape
     side = int((inputs // channels) ** 0.5)
     maps = weight.reshape(outputs, channels, side, side)
@@ -33,12 +33,12 @@ def rows_last_channel(weight: np.ndarray, channels: int) -> np.ndarray:
 
 
 def decode(x: jax.Array) -> jax.Array:
-    """Images from uint8 to float32 in [-1, 1]."""
+    """Converts images from uint8 to float32 in [-1, 1]."""
     return x.astype(jnp.float32) / 127.5 - 1
 
 
 def logits(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    """[B, H, W, channels] uint8 to [B, C]: either network, by its parameters."""
+    """Maps images [B, H, W, channels] uint8 to logits [B, C], for both networks."""
     x, last = decode(x), len(params) // 2 - 1
     for i in range(last + 1):
         weight, bias = params[f"weight{i}"], params[f"bias{i}"]
@@ -55,7 +55,7 @@ POOL = (1, 2, 2, 1), (1, 2, 2, 1)  # window and strides
 
 
 def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Without padding."""
+    """Convolves without padding."""
     layout = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
         x, kernel, (1, 1), "VALID", dimension_numbers=layout
@@ -63,13 +63,13 @@ def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def loss(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
-    """Mean cross-entropy."""
+    """Returns the mean cross-entropy."""
     log = jax.nn.log_softmax(logits(params, x))
     return -jnp.mean(jnp.take_along_axis(log, y[:, None], axis=1))
 
 
 def accuracy(params: dict[str, jax.Array], fed: Federation) -> float:
-    """Share of the test images that a network gets right."""
+    """Returns the test accuracy of a network."""
     predict, correct = jax.jit(logits), 0
     for i in range(0, len(fed.test_y), CHUNK):
         best = predict(params, fed.test_x[i : i + CHUNK]).argmax(1)

@@ -1,4 +1,4 @@
-"""jaxproto's side: configuration, logistic regression, rounds.
+"""jaxproto as a contender: configuration, logistic regression and rounds.
 
 python -m benchmarks.peers.ours FILE
 """
@@ -30,7 +30,7 @@ def logistic(
     feat_dim: int,
     ops: Ops | None = None,
 ) -> Net:
-    """Logistic regression: a head on the pixels, `feat_dim` of them."""
+    """Builds logistic regression: a head on all `feat_dim` pixels."""
     widths = (math.prod(input_shape),)
     return make_net(
         lambda draws: Perceptron(widths, False, draws),
@@ -41,10 +41,10 @@ def logistic(
 
 
 def config(path: str, s: dict) -> ml_collections.ConfigDict:
-    """FedAvg on the images of a file.
+    """Configures FedAvg on the images of a file.
 
     Args:
-      path: of an npz file with at least the keys of Keras.
+      path: npz file with at least the keys of Keras.
       s: settings of the workload.
     """
     models.NETS["logistic"] = logistic
@@ -56,7 +56,7 @@ def config(path: str, s: dict) -> ml_collections.ConfigDict:
             "data.name": f"npz:{path}",
             "data.clients": s["clients"],
             "data.partition": "iid",
-            "data.pool": False,  # the test images are not divided into new parts
+            "data.pool": False,  # keep the test images apart
             "model.group": s["network"],
             "model.feat_dim": HIDDEN if s["network"] == "cnn4" else pixels,
             "local.epochs": 1,
@@ -72,11 +72,11 @@ def config(path: str, s: dict) -> ml_collections.ConfigDict:
 
 
 def main(path: str):
-    """All rounds; compilation comes before them."""
+    """Runs all rounds after compilation."""
     fed = shared.load(path)
     exp = build.experiment(config(path, fed.settings), jax.default_backend())
     total = len(fed.cohorts)
-    del fed  # its images, that is
+    del fed  # frees its images
     work, state, _ = synthetic.start(exp)
     for r in range(total):
         start = time.perf_counter()

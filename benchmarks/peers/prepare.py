@@ -1,7 +1,7 @@
-"""The workloads, and the file that all contenders read.
+"""Workloads, and the input file of all contenders.
 
-jaxproto divides the images, draws who takes part and the initial network; the file
-holds what it drew, so that the others need nothing of it.
+jaxproto divides the images and draws the participants and the initial network. The file
+contains them, so that the other contenders do not need jaxproto.
 """
 
 import json
@@ -18,21 +18,21 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
 from jaxproto.types import Tree
 
-SEED = 0  # of the run, as `synthetic.start` has it
+SEED = 0  # seed of the run, the default of `synthetic.start`
 CLASSES = 10
-BLOCK = 4  # pixels of a patch of one brightness, high and wide
-SPREAD, NOISE = 18.0, 60.0  # of class means and around them, in steps of brightness
-CHUNK = 10_000  # images made at a time
+BLOCK = 4  # height and width of patches of one brightness, in pixels
+SPREAD, NOISE = 18.0, 60.0  # std of class means and of noise, in brightness
+CHUNK = 10_000  # images at a time
 
 
 class Workload(NamedTuple):
-    """A federation and how it trains."""
+    """Sizes and training of a federation."""
 
     network: str
     shape: tuple[int, int, int]
     clients: int
     cohort: int  # clients of a round
-    images: int  # of a client, to train on
+    images: int  # of a client, for training
     test: int  # images of the test set
     batch_size: int
     learning_rate: float
@@ -48,7 +48,7 @@ WORKLOADS = {
 def made_up(
     total: int, shape: Sequence[int], classes: int = CLASSES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images of some classes, the same at every call: a class mean and noise."""
+    """Draws images and labels with a fixed seed: class means plus noise."""
     rng = np.random.default_rng(0)
     height, width, channels = shape
     small = (classes, -(-height // BLOCK), -(-width // BLOCK), channels)
@@ -57,17 +57,17 @@ def made_up(
     y = rng.permutation(np.arange(total) % classes).astype(np.int32)
     x = np.empty((total, *shape), np.uint8)
     for i in range(0, total, CHUNK):
-        here = y[i : i + CHUNK]
-        noise = rng.standard_normal((len(here), *shape), np.float32)
-        x[i : i + CHUNK] = np.clip(mean[here] + NOISE * noise, 0, 255)
+        labels = y[i : i + CHUNK]
+        noise = rng.standard_normal((len(labels), *shape), np.float32)
+        x[i : i + CHUNK] = np.clip(mean[labels] + NOISE * noise, 0, 255)
     return x, y
 
 
 def given(path: str, total: int, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The first images of a file.
+    """Reads the first images and labels of a file.
 
     Raises:
-      ValueError: one line that says what the file lacks.
+      ValueError: the file is not suitable; the message says why.
     """
     with np.load(path) as f:
         if missing := {"x", "y"} - {*f.files}:
@@ -75,13 +75,13 @@ def given(path: str, total: int, shape: Sequence[int]) -> tuple[np.ndarray, np.n
         x, y = f["x"], f["y"].ravel()
     if x.dtype != np.uint8 or x.shape[1:] != tuple(shape):
         raise ValueError(
-            f"{path}: x is {x.dtype} {list(x.shape)}; this workload takes uint8 "
+            f"{path}: x is {x.dtype} {list(x.shape)}; this workload needs uint8 "
             f"[N, {', '.join(map(str, shape))}]."
         )
     if min(len(x), len(y)) < total:
         raise ValueError(
             f"{path} has {len(x)} images and {len(y)} labels, but {total} are needed; "
-            "take fewer clients (--clients) or test images (--test)."
+            "choose fewer --clients, --images or --test."
         )
     return x[:total], y[:total].astype(np.int32)
 
@@ -90,10 +90,11 @@ def images(path: Path, s: dict):
     """Writes training and test images, with the keys that jaxproto reads.
 
     Args:
-      s: settings; `data` is a file of one's own or nothing.
+      path: file to write.
+      s: settings; `data` is a file of images, or "" for random ones.
 
     Raises:
-      ValueError: of `given`.
+      ValueError: the file of images is not suitable.
     """
     first = s["clients"] * s["images"]
     total = first + s["test"]
@@ -106,13 +107,13 @@ def images(path: Path, s: dict):
 
 
 def complete(path: str, settings: dict):
-    """Adds to the images what jaxproto draws; a fresh process calls this."""
+    """Adds clients, participants and network to the file, in a fresh process."""
     exp = build.experiment(ours.config(path, settings), jax.default_backend())
     with np.load(path) as f:
         arrays = dict(f)
     rows = np.stack(exp.partition.train)
     if not np.array_equal(exp.dataset.y[rows], arrays["y_train"][rows]):
-        raise AssertionError("rows of clients are not those of the training images")
+        raise AssertionError("clients have other rows than the training images")
     server, cohorts = drawn(exp, settings["rounds"])
     start = {shared.LAYER.format(i): a for i, a in enumerate(layers(server))}
     text = json.dumps(settings)
@@ -120,7 +121,7 @@ def complete(path: str, settings: dict):
 
 
 def drawn(exp: Experiment, total: int) -> tuple[Tree, np.ndarray]:
-    """The first network, and who takes part in each round [R, P]."""
+    """Returns the initial network, and the participants of each round [R, P]."""
     run = programs.with_floats(programs.build_programs(exp), exp.floats)
     server = run.start_server(programs.keys(SEED)[1])
     cohorts = [
@@ -131,9 +132,9 @@ def drawn(exp: Experiment, total: int) -> tuple[Tree, np.ndarray]:
 
 
 def layers(params: Tree) -> list[np.ndarray]:
-    """Weight and bias of every layer, in PyTorch's layout.
+    """Returns weight and bias of every layer, in PyTorch's layout.
 
-    The names of the layers sort as they follow each other, and `bias` before `kernel`.
+    The names of the layers must sort in their order, and `bias` sorts before `kernel`.
     """
     leaves, out = jax.tree.leaves(params), []
     for bias, kernel in zip(leaves[::2], leaves[1::2], strict=True):

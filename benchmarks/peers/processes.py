@@ -1,4 +1,4 @@
-"""A contender's program, run to its end or to a limit."""
+"""Programs of contenders, run to their end or to a time limit."""
 
 import contextlib
 import os
@@ -13,34 +13,35 @@ TAIL = 20  # lines that are shown of a program that failed
 
 
 class Unfinished(Exception):
-    """A program ended with a failure, or was ended."""
+    """A program failed, or was ended at the time limit."""
 
 
 def output(program: list[str], limit: float, **environment: str) -> str:
-    """What a program prints, in the repository and without a PYTHONPATH.
+    """Returns the output of a program, run in the repository without a PYTHONPATH.
 
     Args:
-      limit: seconds; then it is ended, as is what it started.
+      program: command line.
+      limit: seconds after which the program and its children are ended.
       environment: variables beside those of this process.
 
     Raises:
-      Unfinished: it failed, or took too long; what it printed last is printed.
+      Unfinished: it failed, or took too long; its last lines are printed.
     """
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | environment
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "said"
+        log = Path(folder) / "output"
         status = ended(program, log, env, limit)
-        said = log.read_text(errors="replace")
+        text = log.read_text(errors="replace")
     if status != 0:
-        print(*said.splitlines()[-TAIL:], sep="\n")
+        print(*text.splitlines()[-TAIL:], sep="\n")
         how = f"took more than {limit:g} s (--limit)"
         how = how if status is None else f"ended with status {status}"
-        raise Unfinished(f"{how}; above is the end of what it said.")
-    return said
+        raise Unfinished(f"{how}; its last lines are above.")
+    return text
 
 
 def ended(program: list[str], log: Path, env: dict, limit: float) -> int | None:
-    """The status of a program that has ended; None if it took too long."""
+    """Returns the exit status of a program; None if it took too long."""
     with log.open("wb") as out:
         run = subprocess.Popen(
             program,

@@ -1,7 +1,7 @@
-"""What every contender needs, with nothing but NumPy: the file, the lines, the peaks.
+"""Common parts of all contenders: the input file, printed lines and peak memory.
 
 A contender runs in the environment of its own framework, reads one npz file and prints
-lines of JSON: one per round, and one at the end.
+lines of JSON, one per round and one at the end. This module needs only NumPy.
 """
 
 import importlib.metadata
@@ -19,7 +19,7 @@ LAYER = "start_{}"  # name in the file of the i-th array of the initial network
 
 
 class Federation(NamedTuple):
-    """The file of a benchmark."""
+    """Content of the input file of a benchmark."""
 
     settings: dict  # network, batch_size, learning_rate
     x: np.ndarray  # [N, H, W, channels] uint8, training images of all clients
@@ -27,16 +27,16 @@ class Federation(NamedTuple):
     test_x: np.ndarray
     test_y: np.ndarray
     clients: np.ndarray  # [K, M] rows of `x`
-    cohorts: np.ndarray  # [R, P] who takes part in each round
+    cohorts: np.ndarray  # [R, P] participants of each round
     start: list[np.ndarray]  # initial parameters, in PyTorch's order and layout
 
     def steps(self) -> int:
-        """Whole batches of a client."""
+        """Returns the number of whole batches of a client."""
         return self.clients.shape[1] // self.settings["batch_size"]
 
 
 def load(path: str | Path) -> Federation:
-    """Reads the file."""
+    """Reads the input file."""
     with np.load(path) as f:
         layers = [name for name in f.files if name.startswith(LAYER.format(""))]
         return Federation(
@@ -52,31 +52,31 @@ def load(path: str | Path) -> Federation:
 
 
 def decode(x: np.ndarray) -> np.ndarray:
-    """Images from uint8 to float32 in [-1, 1]."""
+    """Converts images from uint8 to float32 in [-1, 1]."""
     return x.astype(np.float32) / np.float32(127.5) - np.float32(1)
 
 
 def epoch(fed: Federation, client: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of a client in a fresh order, without those beyond the last whole batch."""
+    """Returns rows of a client in a new order, cut to whole batches."""
     used = fed.steps() * fed.settings["batch_size"]
     return rng.permutation(fed.clients[client])[:used]
 
 
 def say(**entry):
-    """Prints a line that `read` finds among what frameworks print."""
+    """Prints a line of JSON, which `read` finds in the output of a framework."""
     print(json.dumps(entry), flush=True)
 
 
 def finish(accuracy: float, packages: Iterable[str]):
-    """The last line of a contender, from the process that began."""
+    """Prints the last line of a contender; its main process calls this."""
     versions = {name: importlib.metadata.version(name) for name in packages}
     say(accuracy=float(accuracy), peak_bytes=peaks(), versions=versions)
 
 
 def read(text: str) -> tuple[list[float], dict]:
-    """Seconds of all rounds, and the last line, of what a contender printed.
+    """Returns the seconds of all rounds, and the last line, of a contender's output.
 
-    The last line has the lines of the rounds, as `rounds`.
+    The last line also gets the lines of the rounds, as `rounds`.
 
     Raises:
       ValueError: there is no last line.
@@ -99,17 +99,16 @@ def read(text: str) -> tuple[list[float], dict]:
 
 
 def peaks() -> list[int]:
-    """The most bytes resident at a time: of this process, then of its descendants.
+    """Returns peak resident bytes of this process, then of its descendants.
 
-    A page that processes share counts in each. Elsewhere than on Linux descendants are
-    left out.
+    A page that processes share counts in each. Descendants are known on Linux only.
     """
     if not Path("/proc/self/status").exists():
         unit = 1 if sys.platform == "darwin" else 1024
         return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
     found = {pid: status for pid in _processes() if (status := _status(pid))}
     family = [os.getpid()]
-    for pid in family:  # grows meanwhile
+    for pid in family:  # grows in the loop
         family += [p for p, s in found.items() if int(s["PPid"]) == pid]
     known = [found[pid] for pid in family if pid in found]
     return [int(s["VmHWM"].split()[0]) * 1024 for s in known if "VmHWM" in s]
@@ -122,6 +121,6 @@ def _processes():
 def _status(pid):
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return {}
     return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -1,4 +1,4 @@
-"""The networks in plain PyTorch, for the frameworks that train with it."""
+"""Networks in plain PyTorch, for the frameworks that train with it."""
 
 import functools
 
@@ -14,7 +14,7 @@ CHUNK = 500  # test images at a time
 
 
 def network(fed: Federation) -> nn.Sequential:
-    """The network of the workload with the initial parameters of the file."""
+    """Builds the network of the workload with the initial parameters of the file."""
     made = NETWORKS[fed.settings["network"]](fed)
     with torch.no_grad():
         for own, given in zip(made.parameters(), fed.start, strict=True):
@@ -23,7 +23,7 @@ def network(fed: Federation) -> nn.Sequential:
 
 
 def cnn4(fed: Federation) -> nn.Sequential:
-    """Two 5x5 convolutions with ReLU and 2x2 maximum, a hidden layer, a head."""
+    """Builds two 5x5 convolutions with ReLU and pooling, a hidden layer, a head."""
     conv1, conv2, hidden, head = fed.start[::2]
     return nn.Sequential(
         nn.Conv2d(conv1.shape[1], len(conv1), 5),
@@ -40,7 +40,7 @@ def cnn4(fed: Federation) -> nn.Sequential:
 
 
 def logistic(fed: Federation) -> nn.Sequential:
-    """One linear layer."""
+    """Builds one linear layer."""
     classes, pixels = fed.start[0].shape
     return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))
 
@@ -50,24 +50,24 @@ NETWORKS = {"cnn4": cnn4, "logistic": logistic}
 
 @functools.cache
 def federation(path: str) -> Federation:
-    """The file, read once in a process."""
+    """Reads the input file, once per process."""
     return shared.load(path)
 
 
 def images(x: np.ndarray) -> torch.Tensor:
-    """[N, H, W, channels] uint8 to float32 in PyTorch's default layout."""
+    """Converts [N, H, W, channels] uint8 to float32 [N, channels, H, W]."""
     first = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     return torch.from_numpy(shared.decode(first))
 
 
 def examples(fed: Federation, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images and labels of some rows."""
+    """Returns images and labels of some rows."""
     return images(fed.x[rows]), torch.from_numpy(fed.y[rows])
 
 
 @torch.no_grad()
 def accuracy(net: nn.Module, fed: Federation) -> float:
-    """Share of the test images that a network gets right."""
+    """Returns the test accuracy of a network."""
     correct = 0
     for i in range(0, len(fed.test_y), CHUNK):
         x = images(fed.test_x[i : i + CHUNK])
@@ -77,7 +77,7 @@ def accuracy(net: nn.Module, fed: Federation) -> float:
 
 
 def train(net: nn.Module, fed: Federation, client: int, rng: np.random.Generator):
-    """One epoch of SGD on the images of a client, in place."""
+    """Trains a network for one epoch of SGD on the images of a client, in place."""
     size, rate = fed.settings["batch_size"], fed.settings["learning_rate"]
     optimizer = torch.optim.SGD(net.parameters(), lr=rate)
     x, y = examples(fed, shared.epoch(fed, client, rng))

@@ -3,8 +3,8 @@
     python -m benchmarks.peers.with_fedjax FILE
 
 The clients of a round are those of the file. Images stay uint8 until the gradient.
-FedJAX 0.0.17 asks for `jax.tree_map`, which JAX no longer has under this name; with the
-name given back it runs on the JAX that jaxproto has.
+FedJAX 0.0.17 needs `jax.tree_map`, which JAX has removed. With this name restored, it
+runs on the version of JAX that jaxproto uses.
 """
 
 import sys
@@ -19,7 +19,7 @@ jax.tree_map = jax.tree.map
 
 
 def main(path: str):
-    """All rounds."""
+    """Runs all rounds."""
     fed = shared.load(path)
     data = fedjax.InMemoryFederatedData(
         {k: {"x": fed.x[rows], "y": fed.y[rows]} for k, rows in enumerate(fed.clients)}

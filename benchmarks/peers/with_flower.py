@@ -2,10 +2,10 @@
 
     python -m benchmarks.peers.with_flower FILE
 
-Flower has as many nodes as there are clients and draws those of a round itself, as
-many and uniformly; which client's images each of them trains on, the file says. An
-actor reads the file once and has one thread. A round is all from drawing the nodes to
-the new average.
+Flower has a node for each client and samples as many nodes per round as the file has
+participants. Each sampled node trains on the images of a participant of the file. An
+actor reads the file once and has one thread. A round lasts from sampling to the new
+average.
 """
 
 import os
@@ -32,14 +32,14 @@ from flwr.simulation import run_simulation
 from benchmarks.peers import shared, torch_side
 from benchmarks.peers.shared import Federation
 
-BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there
+BACKEND = {  # an actor has one core; Ray starts a cluster of its own
     "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
     "init_args": {"address": "local"},
 }
 
 
 class Listed(FedAvg):
-    """FedAvg that says which client's images a node gets, and the seconds of rounds."""
+    """FedAvg that assigns a client of the file to each node, and times the rounds."""
 
     def __init__(self, fed: Federation, path: str):
         (clients, _), (_, most) = fed.clients.shape, fed.cohorts.shape
@@ -52,7 +52,7 @@ class Listed(FedAvg):
         self.fed, self.path, self.began = fed, path, 0.0
 
     def configure_train(self, server_round, arrays, config, grid):
-        """As FedAvg, with a client for every node."""
+        """Samples nodes as FedAvg does, and assigns a client to each."""
         self.began = time.perf_counter()
         drawn = super().configure_train(server_round, arrays, config, grid)
         cohort = self.fed.cohorts[server_round - 1].tolist()
@@ -68,16 +68,16 @@ class Listed(FedAvg):
         ]
 
     def task(self, server_round, client) -> ConfigRecord:
-        """What a node is told."""
+        """Returns the file, the round and the client of a node."""
         return ConfigRecord(
             {"path": self.path, "round": server_round, "client": client}
         )
 
     def aggregate_train(self, server_round, replies):
-        """As FedAvg; the round ends here.
+        """Aggregates as FedAvg does, and prints the seconds of the round.
 
         Raises:
-          RuntimeError: a node did not answer, or not with a network.
+          RuntimeError: a node sent no reply, or an error.
         """
         replies = list(replies)
         average = super().aggregate_train(server_round, replies)
@@ -90,7 +90,7 @@ class Listed(FedAvg):
 
 
 def train(message, context):
-    """What a node does."""
+    """Trains the network of a message on the images of its client."""
     del context
     torch.set_num_threads(1)
     task = message.content["config"]
@@ -105,18 +105,18 @@ def train(message, context):
 
 
 def serve(grid, path: str):
-    """What the server does."""
+    """Runs all rounds on the server, and prints the last line."""
     fed = torch_side.federation(path)
     net = torch_side.network(fed)
     start, rounds = ArrayRecord(net.state_dict()), len(fed.cohorts)
     result = Listed(fed, path).start(grid, start, rounds)
     net.load_state_dict(result.arrays.to_torch_state_dict())
     accuracy = torch_side.accuracy(net, fed)
-    shared.finish(accuracy, ("flwr", "ray", "torch", "numpy"))  # actors still live
+    shared.finish(accuracy, ("flwr", "ray", "torch", "numpy"))  # before the actors end
 
 
 def main(path: str):
-    """All rounds."""
+    """Runs all rounds in the simulation engine."""
     server, client = ServerApp(), ClientApp()
     server.main()(lambda grid, context: serve(grid, path))
     client.train()(train)

@@ -1,11 +1,11 @@
-"""HtFLlib's own program on the clients of the file, from a copy of its repository.
+"""HtFLlib's program on the clients of the file, from a clone of its repository.
 
     python -m benchmarks.peers.with_htfllib FILE
 
-Its `main.py` runs as it is released, with changes from outside: methods that need more
-packages are absent, PyTorch reads files of whole networks again, and an evaluation
-prints a line. HtFLlib evaluates at the start of a round, and counts the seconds with
-it; here they are apart.
+Its `main.py` runs as released, with changes from outside: methods that need further
+packages are replaced by empty modules, `torch.load` accepts whole networks, and an
+evaluation prints a line. HtFLlib evaluates at the start of a round and includes its
+seconds; here they are subtracted.
 """
 
 import functools
@@ -25,8 +25,8 @@ import torch
 from benchmarks.peers import environments, shared
 
 GENERATORS = ("stylegan_xl", "stylegan_3", "stable_diffusion")
-NAMES = {"local": "Local", "fedproto": "FedProto"}  # of algorithms
-ABSENT = {  # module -> what is imported of it
+NAMES = {"local": "Local", "fedproto": "FedProto"}  # names of algorithms
+ABSENT = {  # module -> name that is imported from it
     **{f"flcore.servers.serverktl_{k}": "FedKTL" for k in GENERATORS},
     **{f"flcore.servers.serverl2g_{k}": "FedL2G" for k in ("feat", "logit")},
     "utils.mem_utils": "MemReporter",
@@ -35,11 +35,11 @@ DATA = "peers"  # name of the data set
 
 
 class Done(Exception):
-    """The last round is evaluated, with this accuracy."""
+    """Ends the program after the last evaluation; has its accuracy."""
 
 
 def write_clients(path: str, folder: Path):
-    """Writes the examples of every client as HtFLlib reads them."""
+    """Writes the examples of every client in HtFLlib's format."""
     with np.load(path) as images, np.load(Path(path).with_name("clients.npz")) as f:
         x, y, clients = images["x_train"], images["y_train"], _settings(f)["clients"]
         for part in ("train", "test"):
@@ -56,7 +56,7 @@ def _settings(f) -> dict:
 
 
 def saying(evaluate: Callable, rounds: int) -> Callable:
-    """An evaluation of the server that prints the line of the round before it."""
+    """Wraps the server's evaluation, to print the line of the round before it."""
     last = 0.0
 
     def evaluation(server, *args):
@@ -75,7 +75,7 @@ def saying(evaluate: Callable, rounds: int) -> Callable:
 
 
 def arguments(s: dict) -> list[str]:
-    """The command line of HtFLlib."""
+    """Returns the command line of HtFLlib."""
     given = {
         **{"-data": DATA, "-ncl": s["classes"], "-m": s["group"], "-nc": s["clients"]},
         **{"-algo": NAMES[s["method"]], "-gr": s["rounds"], "-lbs": s["batch_size"]},
@@ -85,7 +85,7 @@ def arguments(s: dict) -> list[str]:
 
 
 def main(path: str):
-    """All rounds."""
+    """Runs all rounds."""
     path = os.path.abspath(path)
     with np.load(Path(path).with_name("clients.npz")) as f:
         s = _settings(f)
@@ -100,7 +100,7 @@ def main(path: str):
     with tempfile.TemporaryDirectory() as folder:
         write_clients(path, Path(folder) / "dataset" / DATA)
         (Path(folder) / "system").mkdir()
-        os.chdir(Path(folder) / "system")  # it reads ../dataset
+        os.chdir(Path(folder) / "system")  # HtFLlib reads ../dataset
         sys.argv = ["main.py", *arguments(s)]
         try:
             runpy.run_path(str(source / "main.py"), run_name="__main__")

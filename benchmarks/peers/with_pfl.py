@@ -2,9 +2,9 @@
 
     python -m benchmarks.peers.with_pfl FILE
 
-The clients of a round are those of the file, in its order: the sampler of users reads
-them from there. PyTorch has its default number of threads. The metrics of users are
-left out, but for the first round, which does not count.
+The sampler of users returns the clients of the file, in its order. PyTorch has its
+default number of threads. Metrics of users are computed in the first round only, which
+is not counted.
 """
 
 import sys
@@ -29,32 +29,32 @@ from benchmarks.peers.shared import Federation
 
 
 class Trained(nn.Module):
-    """A network with the loss and metrics that pfl asks for."""
+    """Network with the loss and metrics that pfl needs."""
 
     def __init__(self, net: nn.Module):
         super().__init__()
         self.net = net
 
     def loss(self, x, y):
-        """Mean cross-entropy."""
+        """Returns the mean cross-entropy."""
         return F.cross_entropy(self.net(x), y)
 
     @torch.no_grad()
     def metrics(self, x, y):
-        """The loss, weighted by examples."""
+        """Returns the loss, weighted by examples."""
         return {"loss": Weighted(F.cross_entropy(self.net(x), y).item(), len(y))}
 
 
 class Stopwatch(TrainingProcessCallback):
-    """Says the seconds of every round."""
+    """Callback that prints the seconds of every round."""
 
     def on_train_begin(self, *, model):
-        """Starts."""
+        """Starts the first round."""
         self.last = time.perf_counter()
         return Metrics()
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        """A round has ended."""
+        """Prints the seconds of the round, and starts the next one."""
         now = time.perf_counter()
         shared.say(round=central_iteration + 1, seconds=now - self.last)
         self.last = time.perf_counter()
@@ -62,7 +62,7 @@ class Stopwatch(TrainingProcessCallback):
 
 
 def users(fed: Federation) -> FederatedDataset:
-    """The clients in the order in which they take part."""
+    """Returns the clients in the order in which they take part."""
     rng, order = np.random.default_rng(0), iter(fed.cohorts.ravel().tolist())
 
     def make(client):
@@ -73,7 +73,7 @@ def users(fed: Federation) -> FederatedDataset:
 
 
 def main(path: str):
-    """All rounds."""
+    """Runs all rounds."""
     fed = torch_side.federation(path)
     net, data = torch_side.network(fed), users(fed)
     trained = Trained(net)

@@ -20,7 +20,7 @@ Curve = list[tuple[float, str, list[float]]]  # epsilon, clip, accuracies in per
 
 
 def curve(rows: Sequence[dict], method: str, unit: str) -> Curve:
-    """What the seeds that did not diverge reach, least epsilon first."""
+    """Returns accuracies of the seeds that did not diverge, least epsilon first."""
     found: dict[tuple[float, str], list[float]] = {}
     for row in rows:
         same = (row["method"], row["unit"]) == (method, unit)

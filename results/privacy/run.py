@@ -43,7 +43,7 @@ FIELDS = (*RUN, "epsilon", "delta", "rule", "accuracy")
 
 
 class Setting(NamedTuple):
-    """What runs of a table have in common."""
+    """Configuration that the runs of a table share."""
 
     data: str
     fields: dict
@@ -101,7 +101,7 @@ class Case(NamedTuple):
         return made
 
     def rows(self, cells) -> list[dict]:
-        """What runs with these clips, noises and seeds say, a row for each rule."""
+        """Trains runs with these clips, noises and seeds; returns a row per rule."""
         ready, found = None, []
         for cell in cells:
             name = "_".join(map(str, (self.set, self.method, self.unit, *cell)))
@@ -153,7 +153,7 @@ def write(path: Path, rows: list[dict], keys: Sequence[str], head: Sequence[str]
 
 
 def seeds(set: str, unit: str) -> Sequence[int]:
-    """Of the runs of a set."""
+    """Returns the seeds of the runs of a set."""
     return SEEDS.get((set, unit), SEEDS[...])
 
 

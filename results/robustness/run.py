@@ -60,7 +60,7 @@ FIELDS = (*RUN, "rule", "accuracy")  # in per cent; empty: the run stops
 
 
 class Setting(NamedTuple):
-    """What runs of a table have in common."""
+    """Configuration that the runs of a table share."""
 
     data: str
     fields: Mapping

@@ -1,1 +1,1 @@
-"""What several test files use."""
+"""Helpers of several test files."""

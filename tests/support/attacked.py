@@ -113,7 +113,7 @@ def unrendered():
 
 
 def end(path: Path) -> tuple:
-    """What a run has come to: metrics without the clock, every byte of the weights."""
+    """Returns the end of a run: metrics without seconds, every byte of the weights."""
     rows = records.read(path / "metrics.jsonl")
     for row in rows:
         row.pop("seconds")

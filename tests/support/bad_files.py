@@ -220,7 +220,7 @@ def make(root: Path):
 
 
 def more(root: Path):
-    """What is no file, or no file of its kind."""
+    """Makes paths that are no file, or no file of their kind."""
     np.savez(root / "npz" / "good.npz", **GOOD)
     content = (root / "npz" / "good.npz").read_bytes()
     (root / "npz" / "cut.npz").write_bytes(content[:-100])

@@ -12,7 +12,7 @@ from support import bad_files
 
 
 class Row(NamedTuple):
-    """What is typed after main.py; {} is the folder of bad files."""
+    """Arguments after main.py ({}: folder of bad files), and words of the message."""
 
     arguments: tuple[str, ...]
     words: str

@@ -71,7 +71,7 @@ def boxes(axes) -> list:
 
 
 def apart(axes) -> bool:
-    """Whether the ticks of the horizontal axis do not touch."""
+    """Returns whether the ticks of the horizontal axis do not touch."""
     return all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes(axes)))
 
 
@@ -110,6 +110,6 @@ def _texts(figure):
 
 
 def _upon(a, b) -> bool:
-    """Whether two boxes share more than a pixel each way."""
+    """Returns whether two boxes share more than a pixel in both directions."""
     across = min(a.x1, b.x1) - max(a.x0, b.x0)
     return across > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1

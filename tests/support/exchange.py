@@ -21,7 +21,7 @@ KEY = jax.random.key(5)
 
 
 class Exchange(NamedTuple):
-    """What crossed, what the server became, and a client's loss afterwards."""
+    """Messages of an exchange, the server after it, and a client's loss then."""
 
     up: object  # [K, ...] as the server has it
     server: object

@@ -11,7 +11,7 @@ WANTED = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": Fa
 
 
 def known(options) -> bool:
-    """Whether this version of XLA has these options."""
+    """Returns whether this version of XLA has these options."""
     try:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:

@@ -158,6 +158,6 @@ def planned(method, liars):
 
 
 def lied(plan, schemas, stage, r, i, fields):
-    """What a client says, by the plan; honest where it has none."""
+    """Returns the fields of a client's reply, with the lie that the plan has for it."""
     lie, _ = plan.get((stage, r, i), (None, ""))
     return lie(Said(fields, Path(schemas), stage, r, i)) if lie else fields

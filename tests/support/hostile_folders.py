@@ -184,7 +184,7 @@ EXCUSED = r"are the same run|share no"  # with a bad one among several, too
 
 
 def stamps(folder: Path) -> dict:
-    """What is below a folder: kind, size and time."""
+    """Returns kind, size and time of a folder and all paths below it."""
     found = [folder, *folder.rglob("*")]
     return {
         p: (s.st_mode, s.st_size, s.st_mtime_ns) for p in found for s in [p.lstat()]

@@ -76,7 +76,7 @@ def kill_here(shim, c, path, at) -> str:
 
 
 def kill_really(shim, c, path, at) -> str:
-    """The same in a forked process, with SIGKILL."""
+    """Ends a run in a forked process by SIGKILL at a call; returns its number."""
     child = os.fork()
     if not child:
         shim.arm(at)

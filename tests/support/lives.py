@@ -57,7 +57,7 @@ def lose_summary(rng, run, newest):
 
 
 def leave(rng, run, newest):
-    """What other programs and killed processes leave."""
+    """Leaves the files of other programs and of killed processes in a run."""
     (run / "checkpoints" / "99.partial" / "rows").mkdir(parents=True)
     for name in ("x-y", "3-5") if (newest / "rows").exists() else ():
         (newest / "rows" / name).mkdir()

@@ -63,7 +63,7 @@ def record(r, accuracy, rules=RULES):
 
 
 def summary(status, told):
-    """What `summary.json` says of these records."""
+    """Returns the content of `summary.json` for these records."""
     return {
         "status": status,
         "rounds": told[-1]["round"],
@@ -78,7 +78,7 @@ def summary(status, told):
 
 
 def clients(rules=RULES):
-    """What a record lists of three clients: all right by the first rule."""
+    """Returns the clients of a record: three, and all correct by the first rule."""
     test_K = COUNTS.test.sum(1)
     hits = {f"correct_{r}": (test_K // (i + 1)).tolist() for i, r in enumerate(rules)}
     return {"id": [0, 1, 2], "test_examples": test_K.tolist(), **hits}

@@ -53,9 +53,9 @@ def folder(
 
 
 def record(at, accuracy, **metrics):
-    """What an evaluation in round `at` leaves; 1 MB is sent in a round.
+    """Returns the record of an evaluation in round `at`; 1 MB is sent in a round.
 
-    Of a metric a pair is the pooled number and the mean over clients.
+    The pair of a metric is the pooled number and the mean over clients.
     """
     kinds = {"pooled": accuracy, "client_mean": accuracy - 0.05}
     pairs = {
