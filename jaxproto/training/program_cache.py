@@ -44,9 +44,6 @@ from jaxproto.training.exported_program import Damaged, digest, pack, unpack
 from jaxproto.training.program_trial import has_survived
 
 ProgramWrapper = Callable[[str, Callable, tuple], Callable]
-ProgramCache = Callable[
-    [Path | None, ml_collections.ConfigDict, Experiment], ProgramWrapper
-]
 
 KEPT_NOTE = "programs kept in"
 UNUSED_SECONDS = 30 * 24 * 3600  # seconds after which an unused program is removed
@@ -66,13 +63,6 @@ REGISTRIES: tuple[Mapping[str, object], ...] = (
 def uncached(name: str, f: Callable, args: tuple) -> Callable:
     """Returns the function itself, to be traced in this process."""
     return f
-
-
-def no_cache(
-    compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
-) -> ProgramWrapper:
-    """Returns the wrapper that caches no program."""
-    return uncached
 
 
 def disk_cache(
