@@ -148,9 +148,9 @@ def prepare(start: Start, cache: bool) -> PreparedRun:
     multihost.check(exp)
     say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
-    wrap = program_cache.uncached  # exported programs are of one device
+    wrap: program_cache.ProgramWrapper = program_cache.uncached
     if layout is ONE:
-        if cache:
+        if cache:  # exported programs are of one device
             wrap = program_cache.disk_cache(cache_folder, config, exp)
         return compile_programs(start.console, exp, build.examples(exp.dataset), wrap)
     say(start.console, data_placement.describe_layout(exp))
