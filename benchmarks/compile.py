@@ -39,7 +39,7 @@ flags.DEFINE_bool("each", True, "also measure every program alone", flag_values=
 flags.DEFINE_bool("keep", True, "traced programs, as main.py does", flag_values=FLAGS)
 
 
-def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
+def prepare(s: dict, folder: Path | None = None):
     """Returns experiment, examples, cache of programs, and seconds of each part."""
     clock = measure.Clock()
     config, exp = synthetic.equal_clients(
@@ -54,7 +54,9 @@ def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
     )
     examples = build.examples(exp.dataset)
     clock.lap("build")
-    wrap = cache(folder, config, exp)
+    wrap = program_cache.uncached
+    if folder and s["keep"]:
+        wrap = program_cache.disk_cache(folder, config, exp)
     return exp, examples, wrap, clock
 
 
@@ -62,9 +64,7 @@ def together(settings: dict, folder: str) -> dict:
     """Compiles all programs as the runner does; a fresh process calls this."""
     xla_cache.enable_xla_cache()
     jax.config.update("jax_compilation_cache_dir", folder)
-    kept = settings["keep"]
-    cache = program_cache.disk_cache if kept else program_cache.no_cache
-    exp, examples, wrap, clock = prepare(settings, cache, Path(folder))
+    exp, examples, wrap, clock = prepare(settings, Path(folder))
     compiled, _ = compiler.compile_all(exp, examples, wrap)
     clock.lap("programs")
     starting = programs.with_floats(compiled, exp.floats)

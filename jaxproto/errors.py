@@ -3,6 +3,7 @@
 import difflib
 import functools
 import inspect
+import re
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +83,7 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
 def describe_failure(error: BaseException) -> str:
     """Returns an exception of a user's code as one line, with its place."""
     text = " ".join(f"{error}".split()) or "without a message"
+    text = re.sub(r"\w+Tracer\b", "jax.Array", text)  # of tracing
     if len(text) > LONGEST:
         text = text[:LONGEST].rpartition(" ")[0] + " ..."
     return f"{type(error).__name__}: {text}{failing_line(error)}"

@@ -40,6 +40,14 @@ def describe(array: Any) -> str:
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
+def kind_of(value: Any) -> str:
+    """Returns type and shape of an array, the length of a tuple, or a type's name."""
+    if isinstance(value, jax.Array):
+        return describe(value)
+    kind = type(value).__name__
+    return f"a {kind} of {len(value)}" if isinstance(value, tuple) else kind
+
+
 def is_key(leaf: Any) -> bool:
     """Returns whether a leaf of a tree is an array of PRNG keys."""
     dtype = getattr(leaf, "dtype", None)

@@ -112,7 +112,7 @@ def help_text(prog: str, about: str | None) -> str:
 def _flag_help(name: str) -> str:
     """Returns a flag and its description, as wide as the terminal."""
     flag, width = flags.FLAGS[name], min(shutil.get_terminal_size().columns, 100)
-    line = f"  --{_flag_usage(flag)}  {flag.help}"
+    line = f"  --{_flag_usage(flag)}  {' '.join(flag.help.split())}"
     whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
     return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
 

@@ -124,14 +124,13 @@ def _run(config, path: str, grace: float, options: Mapping) -> bool:
     from jaxproto.mesh import available_devices
     from jaxproto.storage.default_workdir import resolve_workdir
     from jaxproto.storage.status import status_of
-    from jaxproto.training import multihost, program_cache, runner
+    from jaxproto.training import multihost, runner
 
     available_devices()
     workdir = path or resolve_workdir(config, config_command.plain_config())
-    cache = program_cache.disk_cache
     with multihost.fail_together():
         try:
-            summary = runner.run(config, workdir, cache=cache, grace=grace, **options)
+            summary = runner.run(config, workdir, cache=True, grace=grace, **options)
         except signals.StoppedBySignal:
             multihost.outlast_others()
             raise

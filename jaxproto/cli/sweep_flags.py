@@ -65,15 +65,12 @@ def define_flags(always: bool = False) -> SweepFlags:
     def run(config, outdir: str, grace: float, options: Mapping) -> bool:
         from jaxproto import sweeps
         from jaxproto.config import files
-        from jaxproto.training import program_cache
 
         _check_flags(launch)
         if launch.launcher.value == "ray":  # this process trains nothing
             jax.config.update("jax_platforms", "cpu")
         axes = axes_flag.value or files.sweep_axes(config_command.config_file())
-        how = sweeps.SweepOptions(
-            at_once.value, program_cache.disk_cache, grace, **options
-        )
+        how = sweeps.SweepOptions(at_once.value, True, grace, **options)
         plain = config_command.plain_config()
         if launch.launcher.value == "print":
             return _print_commands(config, axes, outdir, plain, launch.parts.value)

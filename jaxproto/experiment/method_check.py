@@ -25,7 +25,7 @@ from jaxproto.errors import (
 from jaxproto.experiment import statelessness
 from jaxproto.method import Aggregation, Method, no_pre_upload
 from jaxproto.methods import METHODS
-from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe
+from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe, kind_of
 
 EXAMPLES, CLIENTS = 3, 2  # of the check
 BRANCH = (
@@ -160,12 +160,7 @@ class _WrongKind(Exception):
     """Result of a function that is no tree of the expected kind."""
 
     def __init__(self, found: Any, expected: str):
-        kind = type(found).__name__
-        if isinstance(found, jax.Array):
-            kind = describe(found)
-        elif isinstance(found, tuple):
-            kind = f"a {kind} of {len(found)}"
-        super().__init__(f"returns {kind}; it must return {expected}")
+        super().__init__(f"returns {kind_of(found)}; it must return {expected}")
 
 
 def _any(out: Any):

@@ -249,8 +249,8 @@ def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
         x, new = body.apply(params["body"], norm, x, train, key)
         if x.ndim != 2:
             raise UserError(
-                f"a network of one's own makes features of shape {x.shape[1:]} of an "
-                "example; flatten or average them to one axis."
+                f"the module makes features of shape {x.shape[1:]} of an example; "
+                "flatten or average them to one axis."
             )
         feat = channel_pool(at_least_single(x), feat_dim)
         return NetOutput(feat, head(params["head"], feat), new if train else norm)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 
 from jaxproto.errors import UserError, describe_failure, place_of
-from jaxproto.types import Net, NetOutput
+from jaxproto.types import Net, NetOutput, kind_of
 
 FACTORY = (
     "NETS holds functions of (input_shape, num_classes, feat_dim, ops) that return a "
@@ -45,7 +45,7 @@ def checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net:
     def expect(what, found, kind):
         if not isinstance(found, kind):
             raise UserError(
-                f"network {name!r}: {what} returns {type(found).__name__}, not "
+                f"network {name!r}: {what} returns {kind_of(found)}, not "
                 f"{kind.__name__}; {FACTORY} ({place_of(make)})."
             )
 

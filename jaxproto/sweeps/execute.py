@@ -28,7 +28,7 @@ from jaxproto.sweeps import batched
 from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell, Plan, errors_named
 from jaxproto.sweeps.shared_programs import SharedPrograms
-from jaxproto.training import program_cache, runner
+from jaxproto.training import runner
 
 BATCHED = "together"
 MODES = ("auto", "one", "threads", "all")
@@ -39,7 +39,7 @@ class SweepOptions(NamedTuple):
     """Execution options of a sweep; on CPU they change no numbers."""
 
     cells_at_once: str = "auto"  # see `execution_mode`
-    cache: program_cache.ProgramCache = program_cache.no_cache
+    cache: bool = False  # see `runner.run`
     grace: float = 0.0  # seconds that running rounds may take after SIGTERM
     cores: int = 0  # maximum number of threads; 0: all cores
     devices: str = ""  # that share one program; see `jaxproto.mesh.parse_devices`

@@ -24,9 +24,7 @@ from jaxproto.training.programs import Programs
 class SharedPrograms:
     """Data and programs of a group, compiled for the first cell that needs them."""
 
-    def __init__(
-        self, group: ProgramGroup, cache: program_cache.ProgramCache, console: Console
-    ):
+    def __init__(self, group: ProgramGroup, cache: bool, console: Console):
         """Compiles nothing yet."""
         self.group, self._cache, self._console = group, cache, console
         self._lock = threading.Lock()
@@ -90,5 +88,7 @@ class SharedPrograms:
         return program_cache.compile_lock(compiled_in, cell.config, self.group.exp, say)
 
     def _wrap(self) -> program_cache.ProgramWrapper:
+        if not self._cache:
+            return program_cache.uncached
         compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        return self._cache(compiled_in, cell.config, self.group.exp)
+        return program_cache.disk_cache(compiled_in, cell.config, self.group.exp)

@@ -4,9 +4,9 @@ JAX's persistent cache stores what XLA compiled, but Python still traces and low
 every program to look it up, which is most of a warm start. This cache stores lowered
 programs as StableHLO (`jax.export`) beside JAX's cache. The key is a digest of all that
 a program follows from: settings, numbers of examples, shapes, this package's source,
-versions, JAX's configuration. It cannot include code outside the package. So only the
-command line uses the cache, not `jaxproto.run` in a process that may have changed
-functions, and not with user-defined methods, networks or samplers.
+versions, JAX's configuration. It cannot include code outside the package. So
+`jaxproto.run` uses the cache only with `cache=True`, as the command line does, and
+never with user-defined methods, networks or samplers.
 
 Files hold plain data (`exported_program`) in an owner-only folder (`io/owner_only.py`).
 A file that does not verify is traced again, with one warning; a folder or file that
@@ -44,9 +44,6 @@ from jaxproto.training.exported_program import Damaged, digest, pack, unpack
 from jaxproto.training.program_trial import has_survived
 
 ProgramWrapper = Callable[[str, Callable, tuple], Callable]
-ProgramCache = Callable[
-    [Path | None, ml_collections.ConfigDict, Experiment], ProgramWrapper
-]
 
 KEPT_NOTE = "programs kept in"
 UNUSED_SECONDS = 30 * 24 * 3600  # seconds after which an unused program is removed
@@ -66,13 +63,6 @@ REGISTRIES: tuple[Mapping[str, object], ...] = (
 def uncached(name: str, f: Callable, args: tuple) -> Callable:
     """Returns the function itself, to be traced in this process."""
     return f
-
-
-def no_cache(
-    compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
-) -> ProgramWrapper:
-    """Returns the wrapper that caches no program."""
-    return uncached
 
 
 def disk_cache(

@@ -59,7 +59,7 @@ def run(
     workdir: str | Path = "",
     console: Console | None = None,
     *,
-    cache: program_cache.ProgramCache = program_cache.no_cache,
+    cache: bool = False,
     grace: float = 0.0,
     devices: str = "",
     callbacks: Sequence[str | Callback] = (),
@@ -73,8 +73,8 @@ def run(
       config: Configuration, or the name of one such as "protonorm:digits".
       workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: Console of progress and tables.
-      cache: Cache of traced programs: `program_cache.no_cache`, or `disk_cache` if no
-        function can have changed.
+      cache: Whether traced programs are kept on disk for other processes; only for a
+        process that changes no function of the package.
       grace: Seconds that a round may take after SIGTERM, to be saved; needs
         `signals.install_signal_handlers`.
       devices: See `jaxproto.mesh.parse_devices`; numbers of the run depend on it only
@@ -135,7 +135,7 @@ def run(
     return summary
 
 
-def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
+def prepare(start: Start, cache: bool) -> PreparedRun:
     """Checks an experiment, and compiles its programs.
 
     Raises:
@@ -148,13 +148,14 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     multihost.check(exp)
     say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
+    wrap: program_cache.ProgramWrapper = program_cache.uncached
     if layout is ONE:
-        wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)
-        return compile_programs(start.console, exp, examples, wrap)
+        if cache:  # exported programs are of one device
+            wrap = program_cache.disk_cache(cache_folder, config, exp)
+        return compile_programs(start.console, exp, build.examples(exp.dataset), wrap)
     say(start.console, data_placement.describe_layout(exp))
     placed = data_placement.place_data(exp)
-    uncached = program_cache.uncached  # exported programs are of one device
-    prepared = compile_programs(start.console, exp, placed.examples, uncached)
+    prepared = compile_programs(start.console, exp, placed.examples, wrap)
     return prepared._replace(placed=placed)
 
 

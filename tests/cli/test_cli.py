@@ -18,7 +18,7 @@ from jaxproto.cli import list_names
 from jaxproto.data import registry
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.training import program_cache, runner, signals
+from jaxproto.training import runner, signals
 
 ROOT = Path(__file__).parents[2]
 PROTONORM = "--config=configs/protonorm.py"
@@ -58,7 +58,7 @@ def received(monkeypatch):
 
     def record(config, path, cache, grace, devices="", callbacks=()):
         calls.append((config, path))
-        assert cache is program_cache.disk_cache and devices == ""
+        assert cache is True and devices == ""
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", record)

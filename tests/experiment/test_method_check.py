@@ -15,7 +15,7 @@ from jaxproto import METHODS, UserError, config, losses
 from jaxproto.method import Aggregation
 from jaxproto.methods.fedavg import fedavg
 from jaxproto.models import NETS, from_nnx
-from jaxproto.types import LossAux, NetOutput
+from jaxproto.types import LossAux
 
 HERE = re.escape(__file__)
 
@@ -104,6 +104,10 @@ MISTAKES = {  # changed slots, or a factory -> part of the message
         {"update": wrong_key},
         rf"update fails: TypeError: tuple indices .*, line \d+ of {HERE}",
     ),
+    "update: attribute": (
+        {"update": lambda net, server, up, key: up[1].items()},
+        "update fails: AttributeError: jax.Array has no attribute items",
+    ),
     "update: a branch on a field": (threshold, r"update needs .*STATIC.*, line \d+ of"),
     "summand: no array": (
         {"update": Aggregation(other(None), summand=other("text"))},
@@ -188,7 +192,7 @@ NETWORKS = {
     "a linen module": (flax.linen.Dense(3), r"its factory fails.*from_nnx"),
     "a wrong width": (from_nnx(Width), "apply fails for inputs .*line .*"),
     "no input_shape": (from_nnx(NoShape), "its factory fails.*input_shape"),
-    "no NetOutput": (no_outputs, f"apply returns .*, not {NetOutput.__name__}"),
+    "no NetOutput": (no_outputs, r"apply returns float32\[\d+,8,8,1\], not NetOutput"),
     "a linen class": (flax.linen.Dense, "factory (fails|returns)"),
 }
 

@@ -33,15 +33,15 @@ def started(name):
     return jit(on_texts(name).init)(jax.random.key(1))[0]
 
 
-@functools.cache
-def features(name, length=9, train=False, **options):
+def untraced(name, length, train, **options):
     """Parameters, tokens, key -> features."""
     net = on_texts(name, length, **options)
+    return lambda params, x, key=None: net.apply(params, {}, x, train, key).feat
 
-    def feat(params, x, key=None):
-        return net.apply(params, {}, x, train, key).feat
 
-    return jit(feat)
+@functools.cache
+def features(name, length=9, train=False, **options):
+    return jit(untraced(name, length, train, **options))
 
 
 @functools.cache
@@ -50,7 +50,7 @@ def grads(name, length=9):
 
     Squares of normalised features have a constant sum.
     """
-    feat = features(name, length, True)
+    feat = untraced(name, length, True)
     return jit(jax.grad(lambda *given: jnp.sum(feat(*given) ** 3)))
 
 

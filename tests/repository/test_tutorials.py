@@ -64,7 +64,7 @@ def pretrained(made):
 
 def own_data(made):
     assert made["summary"]["status"] == "finished"
-    part = jaxproto.load("runs/mine").partition
+    part = jaxproto.load("runs/own_data").partition
     whole_C = part.train.sum(0) + part.test.sum(0)
     np.testing.assert_array_equal(whole_C, np.bincount(made["y"]))
 

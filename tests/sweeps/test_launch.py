@@ -224,7 +224,7 @@ def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
 ):
     monkeypatch.chdir(tmp_path)
     c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
-    how = sweeps.SweepOptions("auto", program_cache.no_cache, 0.0, 1)
+    how = sweeps.SweepOptions("auto", False, 0.0, 1)
     with remote.probe(folder) as shared:
         job = remote.make_job(c, None, axes, folder, how, flags={}, probe=shared)
         away = job._replace(folder=str(tmp_path / "away"))
