@@ -12,6 +12,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str):
         """Raises UserError."""
+        self.color = False  # from Python 3.14 on the usage has codes of colours
         usage = " ".join(self.format_usage().split())
         raise UserError(f"{message} ({usage})")
 

@@ -89,7 +89,8 @@ def test_every_program_of_a_run_is_traced_from_shapes_and_divided_by_rows():
     steps = ("broadcast", "participate", "train cnn4", "evaluate cnn4")
     assert [p.name for p in found] == [*first, *steps, *rest]
     assert all(ahead.wanted(p, ["cnn4"]) for p in found)
-    abstract = jax.sharding.AbstractMesh((4,), (ahead.AXIS,))
+    auto = (jax.sharding.AxisType.Auto,)
+    abstract = jax.sharding.AbstractMesh((4,), (ahead.AXIS,), axis_types=auto)
     f = ahead.divided(lambda a, b: a + jnp.sum(b) + len(a), abstract, [0], 2)
     args = [jax.ShapeDtypeStruct((n,), jnp.float32) for n in (8, 3)]
     jaxpr = str(jax.make_jaxpr(f)(*args))

@@ -160,9 +160,9 @@ def test_sitting_out_equals_absent_and_a_lost_upload_keeps_the_clients_progress(
     r = toys.run(make(name), sampler=four_train)
     fresh = toys.run(make(name), rounds=1, sampler=four_train)
     without = toys.run(make(name), ((8, (0, 1, 2, 3)),))
-    assert toys.gap(r.server, without.server) < 1e-6
+    assert toys.gap(r.server, without.server) < 1e-5
     for i in range(4):
-        assert toys.gap(r.params[i], without.params[i]) < 1e-6
+        assert toys.gap(r.params[i], without.params[i]) < 1e-5
     assert toys.gap(r.clients[5], fresh.clients[5]) == 0
     assert toys.gap(r.params[0], fresh.params[0]) > 0
     r = toys.run(make(name), rounds=1, sampler=four_report)
