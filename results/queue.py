@@ -91,9 +91,6 @@ SWEEPS = {
     **comparison(BASES, "_alpha0.05", "--config.data.alpha=0.05"),
     **comparison(BASES, "_alpha0.5", "--config.data.alpha=0.5"),
     **comparison(BASES, "_alpha1.0", "--config.data.alpha=1.0"),
-    **comparison(
-        ("fedproto", "protonorm"), "_bfloat16", "--config.model.compute_dtype=bfloat16"
-    ),
 }
 
 # RefProtoFL's Table 2 and 1 on Fashion-MNIST, with the 4-layer CNN
