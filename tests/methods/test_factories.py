@@ -27,9 +27,7 @@ def test_a_factory_takes_few_arguments_and_no_field_twice(name):
 
 
 def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch):
-    def mine(
-        spec, *, lam: float = 1.0, share: float = 0.5, low: int = 0, high: int = 1
-    ):
+    def mine(spec, *, lam: float = 1.0, share: float = 0.5, low=0, high=1):
         """A method.
 
         Args:

@@ -19,6 +19,7 @@ from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import compiler, runner
+from support.fields import changed
 
 ROUNDS = 3
 METHODS = ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
@@ -40,7 +41,6 @@ def data(path: Path) -> Path:
 
 def small(method: str, file: Path, **changes):
     """Two clients of one perceptron on the examples of `data`."""
-    made = config.experiment(method, "neutral")
     fields = {
         "data.name": f"npz:{file}",
         "data.clients": 2,
@@ -54,9 +54,7 @@ def small(method: str, file: Path, **changes):
     }
     if method == "fedtgp":
         fields["method.server_epochs"] = 2
-    fields |= {k.replace("__", "."): v for k, v in changes.items()}
-    made.update_from_flattened_dict(fields)
-    return made
+    return changed(config.experiment(method, "neutral"), fields, **changes)
 
 
 def run(c, path: Path) -> str:

@@ -33,7 +33,5 @@ def shuffled(sizes, test=0, sources=0):
 
 def count(ids, rows_of_clients):
     """How many rows of each id a client has [K, ids]."""
-    number = ids.max() + 1
-    return np.stack(
-        [np.bincount(ids[rows], minlength=number) for rows in rows_of_clients]
-    )
+    each = (np.bincount(ids[rows], minlength=ids.max() + 1) for rows in rows_of_clients)
+    return np.stack([*each])

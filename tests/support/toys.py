@@ -62,9 +62,8 @@ def net(width: int, spec: Spec = SPEC) -> Net:
         h = x @ params["body"]["in"]
         mean, var = (h.mean(0), h.var(0)) if train else (norm["mean"], norm["var"])
         if train:
-            norm = jax.tree.map(
-                lambda o, n: 0.9 * o + 0.1 * n, norm, {"mean": mean, "var": var}
-            )
+            new = {"mean": mean, "var": var}
+            norm = jax.tree.map(lambda o, n: 0.9 * o + 0.1 * n, norm, new)
         feat = jax.nn.relu((h - mean) / jnp.sqrt(var + 1e-5)) @ params["body"]["out"]
         return NetOutput(feat, head(params["head"], feat), norm)
 
@@ -224,6 +223,21 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
 
 
 EVERYONE = participation.all_clients()
+
+
+def only(*trains, reports=None):
+    """A sampler of these ids, of whom `reports`, by default all, are heard."""
+
+    def of(ids, clients):
+        return jnp.isin(jnp.arange(clients), jnp.asarray(ids))
+
+    def sampler(key, clients, r):
+        heard = trains if reports is None else reports
+        return participation.Participation(of(trains, clients), of(heard, clients))
+
+    return sampler
+
+
 DEFAULTS = (HOM, ONE, LOCAL, fast_jit.jit)
 
 
