@@ -164,9 +164,8 @@ def test_examples_that_clients_share_are_evaluated_once():
 
 
 def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
-    client = Client(
-        {"w": np.ones((2, 3))}, {}, {}, (), np.ones((2, 5)), np.arange(2), np.arange(2)
-    )
+    params, two = {"w": np.ones((2, 3))}, np.arange(2)
+    client = Client(params, {}, {}, (), np.ones((2, 5)), two, two)
     state = State(np.ones(3), (client,), np.zeros(2, np.int64))
     checkpoint.save(tmp_path, 1, state)
     like = state._replace(clients=(client.replace(params=()),))
@@ -212,9 +211,8 @@ def asks(name, stateful=True, opt=clients_.reset_opt_state):
         lambda params, own, *rest: net.apply(params, norm, *rest)._replace(norm=own),
         net.head,
     )
-    local = dataclasses.replace(
-        toys.LOCAL, opt=optax.sgd(0.1, momentum=0.9), init_opt_state=opt
-    )
+    sgd = optax.sgd(0.1, momentum=0.9)
+    local = dataclasses.replace(toys.LOCAL, opt=sgd, init_opt_state=opt)
     args = method, net if stateful else plain, local
     examples = jax.eval_shape(lambda: toys.pool_and_rows()[0])
     given = statelessness.client_shapes(*args, toys.SPEC.num_classes, examples, 2)

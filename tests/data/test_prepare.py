@@ -74,10 +74,8 @@ def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeyp
 
 def test_both_gtsrb_are_in_the_official_order(tmp_path, manual, offline):
     """Torchvision's unless said otherwise."""
-    for name, train in (
-        ("tfds:gtsrb43", [0, 1, 42]),
-        ("gtsrb43/official", [0, 1, 2, 42]),
-    ):
+    both = {"tfds:gtsrb43": [0, 1, 42], "gtsrb43/official": [0, 1, 2, 42]}
+    for name, train in both.items():
         done = prepare.prepare(name, data_dir=tmp_path, manual_dir=manual)
         builder = tfds.builder_from_directory(done.path)
         records = {split: builder.as_data_source(split) for split in ("train", "test")}

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from support import quick
 from support.every import every
+from support.fields import changed
 from support.refusal import refused
 
 import jaxproto
@@ -45,7 +46,6 @@ def toy(tmp_path_factory):
 
 def configured(path, method="local", **changes):
     """Two clients that divide the made-up texts."""
-    c = config.experiment(method, "digits")
     fields = {
         "data.name": f"csv:{path}",
         "data.clients": 2,
@@ -56,9 +56,7 @@ def configured(path, method="local", **changes):
         "local.batch_size": 8,
         "rounds": 1,
     }
-    fields |= {k.replace("__", "."): v for k, v in changes.items()}
-    c.update_from_flattened_dict(fields)
-    return c
+    return changed(config.experiment(method, "digits"), fields, **changes)
 
 
 @every(

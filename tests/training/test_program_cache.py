@@ -30,12 +30,8 @@ from jaxproto.training import (
 )
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
-NAMES = (
-    (federation, "init_cohort"),
-    (federation, "train_cohort"),
-    (federation, "update_server"),
-    (client, "evaluate_client"),
-)
+NAMES = (federation, "init_cohort"), (federation, "train_cohort")
+NAMES += (federation, "update_server"), (client, "evaluate_client")
 
 
 def small(method="fedproto", **fields):
@@ -62,9 +58,8 @@ def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
         traces.append(1)
         return f(*values)
 
-    return program_cache.load_or_trace(folder, cache_key, name, counted, args), len(
-        traces
-    )
+    made = program_cache.load_or_trace(folder, cache_key, name, counted, args)
+    return made, len(traces)
 
 
 def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
@@ -101,9 +96,7 @@ def flipped(at):
 def said(monkeypatch):
     """What is said, each sentence once."""
     found = []
-    monkeypatch.setattr(
-        xla_cache.logging, "warning", lambda _, text: found.append(text)
-    )
+    monkeypatch.setattr(xla_cache.logging, "warning", lambda _, t: found.append(t))
     return found
 
 
@@ -259,10 +252,8 @@ jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
 @pytest.mark.long
 def test_a_program_that_cannot_be_compiled_is_made_anew_whatever_its_checksum(tmp_path):
     """Also where the compiler crashes: then by the next start."""
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    }
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    env = {**os.environ, "PYTHONPATH": paths}
     for share in np.linspace(0, 1, 12):
         cache(tmp_path)
         for attempt in range(2):
@@ -359,16 +350,12 @@ def test_a_method_or_option_of_ones_own_is_traced_each_time(tmp_path, monkeypatc
 @pytest.mark.parametrize("folder", [None, Path("gs://bucket/compiled")])
 def test_nothing_is_kept_without_a_folder_on_disk(folder):
     made = small()
-    assert (
-        program_cache.disk_cache(folder, made, build.experiment(made, "cpu"))
-        is program_cache.uncached
-    )
+    kept = program_cache.disk_cache(folder, made, build.experiment(made, "cpu"))
+    assert kept is program_cache.uncached
 
 
 @pytest.mark.long
-def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
-    tmp_path, monkeypatch
-):
+def test_the_second_run_traces_nothing_and_ends_as_one_that_did(tmp_path, monkeypatch):
     def result(name, **options):
         runner.run(small(), tmp_path / name, **options)
         (record,) = records.read(tmp_path / name / "metrics.jsonl")

@@ -69,7 +69,6 @@ def assert_same(reference, args, *forms):
             close(a, b, atol=1e-5 * scale, rtol=1e-5, err_msg=f"form {i}")
 
 
-# ------------------------------------------------------------------------ convolutions
 @every(WINDOWS)
 def test_every_form_of_a_convolution_equals_lax(k, s, p, n):
     given = conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap, conv.conv_gemm
@@ -150,7 +149,6 @@ def test_a_pool_as_a_chain_equals_lax(k, s, p, n):
     assert_same(lax, (image(n),), chain)
 
 
-# --------------------------------------------------------------------- other products
 @every([(20, 20, 20), (32, 5, 32), (200, 0, 32), (200, 33, 48), (50, 49, 50)])
 def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
     cut_x = functools.partial(
