@@ -89,8 +89,7 @@ class StopAt2(Callback):
 
 
 def several(**changes):
-    fields = {"rounds": 4, "eval_every": 2, "checkpoint_every": 3, **changes}
-    return small(**fields)
+    return small(**{"rounds": 4, "eval_every": 2, "checkpoint_every": 3, **changes})
 
 
 def each_round(**changes):
@@ -122,9 +121,6 @@ def killed(whole, path, after):
             shutil.rmtree(path / "checkpoints" / str(r))
 
 
-# Events
-
-
 def test_a_callback_gets_every_event_in_order(tmp_path):
     heard = Heard()
     summary, _ = run(several(), tmp_path, heard)
@@ -149,9 +145,7 @@ def test_a_callback_gets_every_event_in_order(tmp_path):
     assert summary["status"] == "finished"
 
 
-def test_a_resumed_run_has_its_records_at_the_start_and_an_ended_one_no_event(
-    plain, tmp_path
-):
+def test_a_resumed_run_starts_with_its_records_and_an_ended_is_silent(plain, tmp_path):
     killed(plain, tmp_path, 3)
     heard = Heard()
     run(each_round(), tmp_path, heard)
@@ -177,9 +171,6 @@ def test_the_end_of_a_run_that_diverges_or_breaks_off_is_one_event(tmp_path):
         told.end({"status": "finished"})
         end = {"status": status, "reason": "broken", "rounds": 3}
         assert heard.of("on_end") == [[end]]
-
-
-# Callbacks that fail
 
 
 class Wild(Callback):
@@ -295,9 +286,6 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
-# The end of a run by a callback
-
-
 def test_early_stopping_counts_evaluations_since_the_best():
     def fed(values, test=None, **options):
         callback = EarlyStopping(**{"patience": 2, **options})
@@ -330,9 +318,7 @@ def early(**changes):
     return each_round(**fields)
 
 
-def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
-    plain, tmp_path
-):
+def test_configured_early_stopping_ends_in_the_same_round_after_a_kill(plain, tmp_path):
     """And goes on with another rule, but not by itself."""
     programs = traced.program_settings
     assert programs(early()) == programs(each_round())
@@ -359,9 +345,6 @@ def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
     assert runs.records(whole) == runs.records(plain)
 
 
-# In a sweep
-
-
 @pytest.mark.parametrize(
     "form", ["threads", pytest.param("all", marks=pytest.mark.long)]
 )
@@ -386,9 +369,6 @@ def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
         assert table(cell.path) == expected(cell.path)
         assert checkpoint.rounds(cell.path / "checkpoints") == [2]
     assert (tmp_path / "sweep.csv").read_text().count("stopped early") > 0
-
-
-# Writers
 
 
 def test_the_numbers_of_a_record_have_their_rounds_and_names():

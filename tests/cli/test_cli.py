@@ -170,9 +170,7 @@ FLAGS_OF = (
 )
 
 
-def test_help_lists_commands_and_their_flags_and_an_unknown_one_is_told(
-    command, capsys
-):
+def test_help_lists_commands_and_their_flags_and_an_unknown_is_told(command, capsys):
     def check(name, *flags):
         code, out = door(capsys, name, "--help")
         assert code in (0, None) and f"jaxproto {name}" in out
@@ -207,9 +205,8 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
         assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
 
     check_every(KINDS.items(), check)
-    assert {name.partition(":")[0] for name in list_names.READERS} == {
-        *registry.PREFIXES
-    }
+    prefixes = {name.partition(":")[0] for name in list_names.READERS}
+    assert prefixes == {*registry.PREFIXES}
 
 
 def test_print_config_says_value_origin_choices_and_meaning(command):

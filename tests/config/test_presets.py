@@ -57,14 +57,11 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
-    code, paper = (
-        config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
-    )
+    names = (f"configs/protonorm.py:cifar10,{v}" for v in ("code", "paper"))
+    code, paper = map(config.load, names)
     lines = config.differences(config.flatten(paper), config.flatten(code))
     differing = {line.split(":")[0] for line in lines}
-    method = {
-        f"method.{field}" for field in ("collect", "initial", "lam", "reg", "upscale")
-    }
+    method = {f"method.{k}" for k in ["collect", "initial", "lam", "reg", "upscale"]}
     assert differing == {"local.order", "local.short", "model.group", *method}
     assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
     assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
@@ -116,9 +113,8 @@ def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkey
 
 def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
     given = ["--config=configs/protonorm.py", "--config.data.name=npz:a.npz"]
-    assert (
-        config.apply_neutral_preset(given)[0] == "--config=configs/protonorm.py:neutral"
-    )
+    neutral = config.apply_neutral_preset(given)[0]
+    assert neutral == "--config=configs/protonorm.py:neutral"
     apart = ["--config", "configs/tinyproto.py:code", "--config.data.name", "npz:a"]
     assert config.apply_neutral_preset(apart)[1] == "configs/tinyproto.py:code,neutral"
     for same in (

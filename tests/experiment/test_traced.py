@@ -1,13 +1,14 @@
 """Floats of a configuration are arguments of the compiled programs."""
 
 import dataclasses
+from functools import partial
 from typing import Annotated
 
 import jax
 import numpy as np
 import optax
 import pytest
-from support import fast_jit
+from support import fast_jit, runs
 
 import jaxproto
 from jaxproto import config
@@ -17,7 +18,7 @@ from jaxproto.experiment import traced as floats
 from jaxproto.hyperparameters import STATIC
 from jaxproto.methods import METHODS
 from jaxproto.methods.local import local
-from jaxproto.training import compiler, programs
+from jaxproto.training import programs
 
 EVERYTHING = {  # what has floats
     "participation.law": "uniform",
@@ -43,20 +44,6 @@ def small(name, **changes):
     return c
 
 
-def traced(c):
-    """The jaxpr of every program, by its name."""
-    exp, texts = build.experiment(c, "cpu"), {}
-
-    def submit(name, f, *rest, **options):
-        made = jax.jit(f, **options).trace(exp.floats, *rest)
-        texts[name] = str(made.jaxpr)
-        return compiler.PendingProgram(made.out_info, None)
-
-    functions, examples = programs.build_programs(exp), build.examples(exp.dataset)
-    compiler.submit_programs(submit, exp, functions, examples)
-    return texts
-
-
 @pytest.mark.parametrize(
     "name",
     [m if m in QUICK else pytest.param(m, marks=pytest.mark.long) for m in METHODS],
@@ -69,7 +56,7 @@ def test_other_floats_are_the_same_programs(name):
     other = small(name, **EVERYTHING | others | fixed)
     assert floats.traced_floats(c) != floats.traced_floats(other)
     assert floats.program_settings(c) == floats.program_settings(other)
-    assert traced(c) == traced(other)
+    assert runs.jaxprs(c) == runs.jaxprs(other)
 
 
 def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
@@ -120,10 +107,8 @@ def test_a_method_may_branch_on_a_static_float_and_is_told_so(monkeypatch):
     def branching(kind):
         def branches(spec, *, strength: kind = 1.0):
             weight = 2.0 if strength > 0.5 else 1.0
-            scaled = {
-                "transform_grads": lambda g: jax.tree.map(lambda a: a * weight, g)
-            }
-            return dataclasses.replace(local(spec), **scaled)
+            scaled = partial(jax.tree.map, lambda a: a * weight)
+            return dataclasses.replace(local(spec), transform_grads=scaled)
 
         monkeypatch.setitem(METHODS, "branches", branches)
         return small("branches")

@@ -168,9 +168,7 @@ def test_a_clients_process_stays_and_is_started_again(tmp_path):
     for one in (path, file, socket.parent):
         assert one.stat().st_mode & 0o077 == 0
     file.chmod(0o666)
-    assert (
-        persistent_client.worker_address(path) is None
-    )  # anyone could have written it
+    assert persistent_client.worker_address(path) is None  # anyone could write it
     file.chmod(0o600)
     os.kill(first, signal.SIGKILL)
     said, second = asked(c, path, 2)

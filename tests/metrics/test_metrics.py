@@ -19,19 +19,11 @@ from support.every import every
 from support.fast_jit import jit
 from support.refusal import refused
 
-from jaxproto import config, evaluation
+from jaxproto import config, evaluation, metrics
 from jaxproto.errors import UserError
 from jaxproto.experiment import shape_checks
 from jaxproto.methods import METHODS as METHODS_
-from jaxproto.metrics import (
-    METRICS,
-    Metric,
-    by_client,
-    metric,
-    metrics_by_name,
-    pooled,
-    values,
-)
+from jaxproto.metrics import METRICS, Metric, metric, metrics_by_name
 from jaxproto.metrics import auc as ranks
 from jaxproto.metrics import calibration as probabilities
 from jaxproto.metrics.shape_check import check_metric
@@ -77,7 +69,7 @@ def summed(name, scores, y, mask=None, batch=80):
 
 def value(name, *given):
     """The values of a metric by name."""
-    return values(metrics_by_name(name)[-1], summed(name, *given))
+    return metrics.values(metrics_by_name(name)[-1], summed(name, *given))
 
 
 def their_ece(scores, y):
@@ -176,7 +168,7 @@ def test_examples_that_fill_a_batch_and_clients_without_examples_do_not_count(na
     parts = [summed(name, *drawn()), summed(name, *drawn(), np.zeros(240))]
     sums = jax.tree.map(lambda *a: np.stack(a), *parts)
     one = metrics_by_name(name)[-1]
-    each, total = by_client(one, sums), pooled(one, sums)
+    each, total = metrics.by_client(one, sums), metrics.pooled(one, sums)
     for part, value_K in each.items():
         np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
         assert part.endswith("support") or np.all(np.isnan(value_K[1]))

@@ -2,14 +2,13 @@
 
 from support.every import check_every
 from support.refusal import refused
+from support.sweeping import tiny
 
-from jaxproto import config
 from jaxproto.config import files
 from jaxproto.sweeps import parse_axes
 from jaxproto.sweeps.axes import cell_changes
 
-C = config.experiment("fedproto", "digits")
-C.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp", "rounds": 2})
+C = tiny()
 
 
 def values(*texts):
