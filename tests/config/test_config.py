@@ -71,9 +71,7 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
         (Spec(5, 12), r"'wide' has feature dimension 12, .* has 8"),
         (Spec(7, 8), r"'wide' has number of classes 7, .* has 5"),
     ):
-        cohorts = [
-            federation.Cohort("narrow", toys.net(8), (0, 1)),
-            federation.Cohort("wide", toys.net(8, spec), (2,)),
-        ]
+        cohorts = [federation.Cohort("narrow", toys.net(8), (0, 1))]
+        cohorts.append(federation.Cohort("wide", toys.net(8, spec), (2,)))
         with pytest.raises(UserError, match=words):
             shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)

@@ -42,9 +42,8 @@ def read(begin, x=X):
     for start in range(0, len(x), 3):
         sink.append(x[start : start + 3])
     whole = sink.finish()
-    made = dataset.make_dataset(
-        "made", (whole[:4], Y[:4]), (whole[4:], Y[4:]), join=lambda parts: whole
-    )
+    parts = (whole[:4], Y[:4]), (whole[4:], Y[4:])
+    made = dataset.make_dataset("made", *parts, join=lambda parts: whole)
     names = ("a", "b", "c")
     return made._replace(classes=names, notes=("one",), domain=np.arange(7))
 

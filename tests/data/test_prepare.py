@@ -203,11 +203,8 @@ def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
         archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
         monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
 
-    for there, message in (
-        (f"{server}/gone.zip", gone),
-        ("http://127.0.0.1:9/a.zip", silent),
-        (url, damaged),
-    ):
+    lost = {f"{server}/gone.zip": gone, "http://127.0.0.1:9/a.zip": silent}
+    for there, message in (lost | {url: damaged}).items():
         official(there, "123")
         start = time.monotonic()
         with refused(message) as caught:

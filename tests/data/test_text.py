@@ -89,11 +89,8 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
     data = encoded(["a b a", "", "b c a b b"], [0, 1], [2], max_len=4)
     assert data.tokens == (*text.SPECIAL, "a", "b")
     a, b = 2, 3
-    assert data.x.dtype == np.int32 and data.x.tolist() == [
-        [a, b, a, PADDING],
-        [PADDING] * 4,
-        [b, UNKNOWN, a, b],
-    ]
+    rows = [[a, b, a, PADDING], [PADDING] * 4, [b, UNKNOWN, a, b]]
+    assert data.x.dtype == np.int32 and data.x.tolist() == rows
     assert data.notes[-1] == (
         "t: 4 tokens in the vocabulary; 1 of 4 words of test texts are unknown; "
         "of 3 texts, 1 have no word and 1 are cut after 4 words"

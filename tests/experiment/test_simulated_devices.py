@@ -28,9 +28,8 @@ def test_drawn_devices_spread_around_their_medians():
 
 def test_faster_devices_have_networks_with_more_work():
     some = Devices(np.array([3.0, 1.0, 2.0]), np.array([30.0, 10.0, 20.0]))
-    speed_K, bandwidth_K = simulated_devices.match_networks(
-        some, np.array([5.0, 5.0, 1.0])
-    )
+    work_K = np.array([5.0, 5.0, 1.0])
+    speed_K, bandwidth_K = simulated_devices.match_networks(some, work_K)
     assert speed_K.tolist() == [2, 3, 1] and bandwidth_K.tolist() == [20, 30, 10]
 
 

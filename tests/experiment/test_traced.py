@@ -84,10 +84,8 @@ def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
 @pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:Specifying a key")
 def test_every_optimizer_takes_a_learning_rate_alone_traced_too():
     params = {"w": jax.numpy.ones((3, 2))}
-    settings = {
-        name: small("local", **{"optimizer.name": name})
-        for name in optimizers.optax_optimizers()
-    }
+    names = optimizers.optax_optimizers()
+    settings = {name: small("local", **{"optimizer.name": name}) for name in names}
 
     def step(c, rate):
         now = floats.replace_floats(c, {"optimizer.learning_rate": rate})

@@ -135,10 +135,9 @@ def test_a_second_node_of_a_client_waits_until_the_first_has_left():
     grid.nodes[9] = client(1)
     for _ in range(3):
         assert there.members() == {0, 1} and there.nodes[1] == 8
-    assert said == [
-        "a node is refused: client 1 is connected from another node; this one waits "
-        "until that one leaves."
-    ]
+    waits = "this one waits until that one leaves."
+    start = "a node is refused: client 1 is connected from another node"
+    assert said == [f"{start}; {waits}"]
     gone = grid.nodes.pop(8)
     assert there.members() == {0, 1} and there.nodes[1] == 9
     grid.nodes[8] = gone  # with the same key

@@ -102,9 +102,8 @@ def test_who_takes_part_is_secret_and_counted(tmp_path):
     def drawn(*contexts):
         return privacy_ledger.participation_matrix(c, exp, *contexts)
 
-    first, other, again = (
-        drawn(secret_keys.round_contexts(c, tmp_path / name)) for name in "aba"
-    )
+    contexts = (secret_keys.round_contexts(c, tmp_path / name) for name in "aba")
+    first, other, again = map(drawn, contexts)
     seeded = drawn()
     rehearsed = secret_keys.round_contexts(rehearsal(c), tmp_path / "c")
     assert np.array_equal(first, again)

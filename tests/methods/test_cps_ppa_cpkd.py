@@ -79,10 +79,8 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     )
     feat, y, target = on.feat, np.asarray([0, 1, 2, 4, 4, 3]), on.down
     beta = COUNT[0] / COUNT[0].max()
-    rho = [
-        np.linalg.norm(feat[y == j].mean(0) - target.mean[j]) * (target.count[j] > 0)
-        for j in range(5)
-    ]
+    away = [np.linalg.norm(feat[y == j].mean(0) - target.mean[j]) for j in range(5)]
+    rho = away * (target.count > 0)
     np.testing.assert_allclose(off.loss - pure.loss, np.sum(rho), rtol=1e-4)
     np.testing.assert_allclose(on.loss - pure.loss, np.sum(beta * rho), rtol=1e-4)
 

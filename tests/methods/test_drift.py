@@ -51,10 +51,8 @@ def test_moon_without_weight_is_fedavg_and_its_term_is_that_of_a_loop():
     with_term = jax.jit(method.loss, static_argnums=0)(net, params, norm, SIX, down, me)
     without, _ = BASE.loss(net, params, norm, SIX, down, me)
     z = net.apply(params["net"], norm["net"], SIX.x, True).feat
-    near, far = (
-        cosines(z, net.apply(p, norm["net"], SIX.x, False).feat) / 0.4
-        for p in (down["net"], previous[0])
-    )
+    both = (net.apply(p, norm["net"], SIX.x, False) for p in (down["net"], previous[0]))
+    near, far = (cosines(z, other.feat) / 0.4 for other in both)
     want = -np.log(np.exp(near) / (np.exp(near) + np.exp(far)))
     np.testing.assert_allclose(with_term[0] - without, 3 * want.mean(), rtol=1e-4)
 

@@ -16,11 +16,9 @@ from jaxproto.methods.refprotofl import refprotofl
 def test_a_factory_takes_few_arguments_and_no_field_twice(name):
     parameters = inspect.signature(METHODS[name]).parameters
     assert len({*parameters} - {"privacy"}) <= 10  # which is no field of a method
-    together = {
-        key: p.default
-        for key, p in parameters.items()
-        if isinstance(p.default, registries.GROUPED_ARGUMENTS)
-    }
+    grouped = registries.GROUPED_ARGUMENTS
+    defaults = {key: p.default for key, p in parameters.items()}
+    together = {k: v for k, v in defaults.items() if isinstance(v, grouped)}
     fields = [field for value in together.values() for field in value._fields]
     alone = parameters.keys() - together
     assert len({*fields, *alone}) == len(fields) + len(alone)

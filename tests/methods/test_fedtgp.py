@@ -93,9 +93,8 @@ def test_every_epoch_visits_present_rows_first_and_gradients_are_finite():
     network = golden_network()
     own = fedtgp.generate(network)
     data = fedtgp.ServerExamples(own, jnp.arange(10), jnp.ones(10, bool))
-    grads = jax.jit(jax.grad(fedtgp.contrastive_loss))(
-        network, data, np.arange(10), np.ones(10), 1.0
-    )
+    slope = jax.jit(jax.grad(fedtgp.contrastive_loss))
+    grads = slope(network, data, np.arange(10), np.ones(10), 1.0)
     assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))
     shapes = jax.eval_shape(lambda: fedtgp.init_network(Spec(10, 500), KEY))
     assert sum(a.size for a in jax.tree.leaves(shapes)) == 506_000

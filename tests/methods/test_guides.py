@@ -27,10 +27,8 @@ def test_fedmrl_classifies_fused_features_and_their_first_entries():
     method = fedmrl(toys.SPEC, aux=AUX, aux_dim=4)
     params, norm, _ = method.init_client(NET, KEY)
     value, _ = method.loss(NET, params, norm, batch(), (), None)
-    feat = [
-        net.apply(params[name], norm[name], X, True).feat
-        for name, net in (("aux", AUX), ("net", NET))
-    ]
+    nets = {"aux": AUX, "net": NET}.items()
+    feat = [net.apply(params[name], norm[name], X, True).feat for name, net in nets]
     layer = params["projector"]
     fused = np.concatenate(feat, 1) @ layer["kernel"] + layer["bias"]
     want = ce(NET.head(params["net"]["head"], fused), Y)

@@ -29,9 +29,8 @@ def test_fedmd_digests_public_scores_and_then_revisits_the_own_examples():
         return float(method.loss(NET, params, norm, batch, consensus, me)[0])
 
     row = jax.random.randint(jax.random.fold_in(KEY, 1), (6,), 0, 4)
-    own, known = (
-        NET.apply(params["net"], norm["net"], x, True).logits for x in (X, PUBLIC[row])
-    )
+    both = (NET.apply(params["net"], norm["net"], x, True) for x in (X, PUBLIC[row]))
+    own, known = (out.logits for out in both)
     digest = np.abs(known - consensus[row]).mean()
     revisit = -np.mean(jax.nn.log_softmax(own)[np.arange(6), Y])
     got = [loss(step) for step in range(4)]

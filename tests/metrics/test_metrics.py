@@ -124,9 +124,8 @@ def tied(count_C2N):
 @every(CASES)
 def test_every_class_and_the_area_but_for_ties_in_a_bin_are_those_of_scikit_learn(case):
     scores, y = CASES[case]
-    want = theirs.precision_recall_fscore_support(
-        y, scores.argmax(-1), labels=range(C), zero_division=np.nan
-    )
+    options = {"labels": range(C), "zero_division": np.nan}
+    want = theirs.precision_recall_fscore_support(y, scores.argmax(-1), **options)
     got = value("per_class", scores, y)
     for i, part in ((0, "precision"), (1, "recall"), (3, "support")):
         np.testing.assert_allclose(got[f"per_class_{part}"], want[i], rtol=1e-6)

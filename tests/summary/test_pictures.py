@@ -157,10 +157,8 @@ def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
     kernel = np.ones((6, 4, 5))
     net = {"head": {"kernel": 7 * kernel}}
     cohorts = toys.cohorts(*toys.HOM)
-    for params, norm in [
-        ({"net": net, "adapter": {"head": {"kernel": kernel}}}, 2),
-        ({"net": net}, 14),
-    ]:
+    adapter = {"adapter": {"head": {"kernel": kernel}}}
+    for params, norm in (({"net": net} | adapter, 2), ({"net": net}, 14)):
         norm_KC = host_prototypes.head_norms(cohorts, [SimpleNamespace(params=params)])
         np.testing.assert_allclose(norm_KC, np.full((6, 5), norm))
     bare = [SimpleNamespace(params={"net": {"body": kernel}})]

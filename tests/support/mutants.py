@@ -106,9 +106,7 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
     ],
 }
 MUTANTS = [
-    Mutant(name, file, text, becomes)
-    for file, rows in BY_FILE.items()
-    for name, text, becomes in rows
+    Mutant(row[0], file, *row[1:]) for file, rows in BY_FILE.items() for row in rows
 ]
 
 

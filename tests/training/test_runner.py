@@ -32,9 +32,8 @@ def test_a_run_leaves_its_configuration_partition_checkpoints_and_pictures(finis
     with (path / "partition.csv").open() as file:
         head, *rows = csv.reader(file)
     assert head == ["client", "split", *map(str, range(10))]
-    assert [row[:2] for row in rows] == [
-        [str(k), split] for k in range(4) for split in ("train", "test")
-    ]
+    pairs = [[str(k), split] for k in range(4) for split in ("train", "test")]
+    assert [row[:2] for row in rows] == pairs
     assert sum(int(n) for row in rows for n in row[2:]) == 1797
     assert checkpoint.rounds(path / "checkpoints") == [3, 4, 5]
     r, state = runs.last_state(path, finished.state)
@@ -146,10 +145,8 @@ def test_a_finished_run_says_so_and_other_runs_are_refused_without_a_change(fini
     del lacking.method.upscale
     with pytest.raises(UserError, match=r"method.upscale: [\d.]+ there, 'absent' here"):
         run(lacking, path)
-    with (
-        workdir.lock_workdir(path),
-        pytest.raises(UserError, match=r"another process .* is running in"),
-    ):
+    busy = pytest.raises(UserError, match=r"another process .* is running in")
+    with workdir.lock_workdir(path), busy:
         run(tiny(), path)
     assert snapshot(path) == before
     run(tiny(), path)  # the lock is gone with its holder
@@ -172,9 +169,7 @@ def test_older_runs_have_new_fields_at_their_default_and_need_a_checkpoint_to_go
     assert snapshot(tmp_path) == before
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_its_round_run_again(
-    finished, tmp_path
-):
+def test_a_damaged_checkpoint_is_passed_over_its_round_run_again(finished, tmp_path):
     """Its record is there: as after a kill between a record and its checkpoint."""
     runs.copy_of(finished, tmp_path)
     newest = (tmp_path / "checkpoints" / str(ROUNDS)).rglob("*")

@@ -83,9 +83,8 @@ def test_every_printed_accuracy_has_a_cell_and_a_rule_that_its_method_has():
     none = [r for r in accuracies if cells.paper_cell(r) is None]
     assert Counter(r.table for r in none) == {"2": 8}
     assert all(r.dataset.startswith("AVERAGE") for r in none)
-    each = (
-        (cells.paper_cell(r), published_rule(r)) for r in accuracies if r not in none
-    )
+    printed = (r for r in accuracies if r not in none)
+    each = ((cells.paper_cell(row), published_rule(row)) for row in printed)
     found = {(cell.identity["method.name"], *rule) for cell, rule in each}
     unprinted = "local fedper ditto feddyn fedgen fedhp fedpcl fedproc fedrep fpl moon "
     printed = {method for method, *_ in found}
@@ -100,11 +99,8 @@ def test_every_printed_accuracy_has_a_cell_and_a_rule_that_its_method_has():
 
 def test_the_average_over_all_cells_of_a_method_is_beside_the_printed_one(tmp_path):
     sets = ("mnist", "fashion_mnist", "cifar10", "cifar100")
-    each = itertools.product(sets, (0.5, 100.0))
-    paths = [
-        folder(tmp_path / f"{n}", "fedavg", accuracy=n / 10, **protocol(*one))
-        for n, one in enumerate(each)
-    ]
+    each = enumerate(protocol(*one) for one in itertools.product(sets, (0.5, 100.0)))
+    paths = [folder(tmp_path / f"{n}", "fedavg", 0, n / 10, **one) for n, one in each]
     full = (
         "Average over the 8 cells of FedAvg in RefProtoFL, Table 2: 45.00 (best by "
         "head, mean over clients); published 59.01."
