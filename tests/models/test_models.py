@@ -86,13 +86,13 @@ USUAL = [(name, (n, n, 3)) for name in LARGE for n in (28, 32, 64)]
 
 
 @every([*sorted({*models.NETS} - LARGEST), *SIZES])
-def test_apply_keeps_shapes_and_trees_and_any_image_size_fits(name, *image):
+def test_apply_keeps_shapes_and_trees(name, *image):
     check_apply(name, *image)
 
 
 @pytest.mark.long
 @every([*sorted(LARGEST), *USUAL])
-def test_apply_of_the_largest_networks_does_and_the_usual_images_fit(name, *image):
+def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name, *image):
     check_apply(name, *image)
 
 
