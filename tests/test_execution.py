@@ -65,11 +65,8 @@ def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
 
 LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 SEGMENTS = execution.plan_segments([6, 6, 4, 4, 2, 2], max_segments=3)  # of 5 to 0
-FORMS = {
-    "all": execution.all_at_once(),
-    "two": execution.in_chunks(2),
-    "segments": execution.in_segments(SEGMENTS, chunk=2),
-}
+FORMS = {"all": execution.all_at_once(), "two": execution.in_chunks(2)}
+FORMS |= {"segments": execution.in_segments(SEGMENTS, chunk=2)}
 
 
 @pytest.mark.long

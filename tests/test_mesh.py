@@ -15,14 +15,9 @@ from jaxproto import mesh
 ROOT = Path(__file__).parent.parent
 PART = {"participation.law": "uniform", "participation.fraction": 0.4}
 HELD = {"data.validation_share": 0.2}
-MIXED = {
-    "model.group": "mlp,cnn4_d",
-    "optimizer.momentum": 0.5,
-    "local.optimizer_state": "keep",
-    "participation.law": "uniform",
-    "participation.fraction": 0.45,
-    "participation.dropout": 0.25,
-}
+MIXED = {"model.group": "mlp,cnn4_d", "optimizer.momentum": 0.5}
+MIXED |= {"local.optimizer_state": "keep", "participation.law": "uniform"}
+MIXED |= {"participation.fraction": 0.45, "participation.dropout": 0.25}
 FEW = {"data.clients": 7, "rounds": 2}
 
 

@@ -80,13 +80,9 @@ def test_a_field_given_as_a_flag_is_suggested(command):
 
 def test_flags_reach_the_runner(command, received):
     """Without a work directory it is named after what differs."""
-    code, _, _ = command(
-        f"{PROTONORM}:spiral,code",
-        "--config.method.upscale=7",
-        "--config.data.partition=iid",
-        "--noconfig.data.pool",
-        "--workdir=runs/mine",
-    )
+    flags = ["--config.method.upscale=7", "--config.data.partition=iid"]
+    flags += ["--noconfig.data.pool", "--workdir=runs/mine"]
+    code, _, _ = command(f"{PROTONORM}:spiral,code", *flags)
     ((made, path),) = received
     assert code == 0 and path == "runs/mine"
     assert made.data.name == "spiral" and made.method.lam == 10.0

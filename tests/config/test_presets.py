@@ -44,12 +44,9 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
     without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
     assert config.flatten(config.load(without)) == config.flatten(config.load(digits))
-    for arg, want in {
-        "digits": "digits",
-        "tfds:fashion_mnist": "fashion_mnist",
-        "tfds:a/b:3.0.1": "a_b_3.0.1",
-        "npz:/data/my set.npz": "my_set",
-    }.items():
+    names = {"digits": "digits", "tfds:fashion_mnist": "fashion_mnist"}
+    names |= {"tfds:a/b:3.0.1": "a_b_3.0.1", "npz:/data/my set.npz": "my_set"}
+    for arg, want in names.items():
         c = config.default()
         c.data.name = arg
         assert str(default_workdir.default_workdir(c)) == f"runs/run-{want}-seed0"

@@ -46,16 +46,9 @@ def toy(tmp_path_factory):
 
 def configured(path, method="local", **changes):
     """Two clients that divide the made-up texts."""
-    fields = {
-        "data.name": f"csv:{path}",
-        "data.clients": 2,
-        "data.partition": "iid",
-        "data.max_len": 6,
-        "model.group": "fasttext",
-        "model.feat_dim": 6,
-        "local.batch_size": 8,
-        "rounds": 1,
-    }
+    fields = {"data.name": f"csv:{path}", "data.clients": 2, "data.partition": "iid"}
+    fields |= {"data.max_len": 6, "model.group": "fasttext", "model.feat_dim": 6}
+    fields |= {"local.batch_size": 8, "rounds": 1}
     return changed(config.experiment(method, "digits"), fields, **changes)
 
 

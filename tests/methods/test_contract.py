@@ -118,12 +118,9 @@ def test_neither_cohorts_nor_the_order_of_clients_matter(name):
 
 
 STEPS = [6, 6, 4, 4, 2, 2]  # of clients 5 to 0
-FORMS = {
-    "all_at_once": execution.all_at_once(),
-    "in_segments": execution.in_segments(
-        execution.plan_segments(STEPS, max_segments=3), chunk=2
-    ),
-}
+SEGMENTS = execution.plan_segments(STEPS, max_segments=3)
+FORMS = {"all_at_once": execution.all_at_once()}
+FORMS |= {"in_segments": execution.in_segments(SEGMENTS, chunk=2)}
 LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 
 

@@ -39,13 +39,11 @@ def test_the_global_network_is_the_mean_weighted_by_examples_of_what_arrives():
 
 
 def test_fedavg_of_one_client_is_local_training_from_the_same_start():
-    shared = dataclasses.replace(
-        local(SPEC),
-        init_client=lambda net, key: (
-            BASE.init_server(net, jax.random.key(3)),
-            *BASE.init_client(net, key)[1:],
-        ),
-    )
+    def init_client(net, key):
+        start = BASE.init_server(net, jax.random.key(3))
+        return start, *BASE.init_client(net, key)[1:]
+
+    shared = dataclasses.replace(local(SPEC), init_client=init_client)
     one, other = (run(m, 3, sampler=toys.only(4)) for m in (BASE, shared))
     assert toys.gap(one.params[4], other.params[4]) < 1e-6
     assert toys.gap(one.server, one.params[4]) < 1e-6

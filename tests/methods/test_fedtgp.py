@@ -39,13 +39,10 @@ def golden_margin(data):
 
 def padded(data, order_EN, extra):
     """The same pairs between rows that were not uploaded."""
-    n = len(data.label)
-    edges = (extra, extra)
-    more = fedtgp.ServerExamples(
-        np.pad(data.proto, (edges, (0, 0)), constant_values=9.0),
-        np.pad(data.label, edges),
-        np.pad(data.here, edges),
-    )
+    n, edges = len(data.label), (extra, extra)
+    proto = np.pad(data.proto, (edges, (0, 0)), constant_values=9.0)
+    flat = (np.pad(a, edges) for a in (data.label, data.here))
+    more = fedtgp.ServerExamples(proto, *flat)
     absent = np.setdiff1d(np.arange(n + 2 * extra), extra + np.arange(n))
     tail = np.tile(absent, (len(order_EN), 1))
     return more, np.concatenate([order_EN + extra, tail], 1)

@@ -56,11 +56,8 @@ class OfEquinox(eqx.Module):
         return self.dropout(x, key=key), state
 
 
-FACTORIES = {
-    "nnx": models.from_nnx(OfNnx),
-    "linen": models.from_linen(OfLinen()),
-    "equinox": models.from_equinox(OfEquinox),
-}
+FACTORIES = {"nnx": models.from_nnx(OfNnx), "linen": models.from_linen(OfLinen())}
+FACTORIES |= {"equinox": models.from_equinox(OfEquinox)}
 
 
 @functools.cache

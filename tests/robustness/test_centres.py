@@ -43,13 +43,9 @@ def geometric(x, share):
     return point
 
 
-REFERENCES = {
-    "median": lambda x, share: np.median(x, 0),
-    "trimmed_mean": trimmed,
-    "clipped_mean": clipped,
-    "krum": krum,
-    "geometric_median": geometric,
-}
+REFERENCES = {"trimmed_mean": trimmed, "clipped_mean": clipped, "krum": krum}
+REFERENCES |= {"geometric_median": geometric}
+REFERENCES |= {"median": lambda x, share: np.median(x, 0)}
 
 
 def test_centres_are_those_of_numpy_over_the_senders_alone():

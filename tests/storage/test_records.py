@@ -69,12 +69,10 @@ def test_a_torn_last_line_is_ignored_and_a_broken_one_before_it_named(path):
 def test_the_newest_record_is_the_last_whole_one(tmp_path):
     file, long = tmp_path / "metrics.jsonl", {"round": 2, "angles": [0.5] * 50_000}
     assert metrics.read_last(file) is None
-    for text, want in (
-        ("", None),
-        ("no record\n", None),
-        ('{"round": 1}\n{"round": 2', {"round": 1}),
-        ('{"round": 1}\n' + json.dumps(long) + "\n", long),
-    ):
+    first = '{"round": 1}\n'
+    wanted = {"": None, "no record\n": None, first + '{"round": 2': {"round": 1}}
+    wanted[first + json.dumps(long) + "\n"] = long
+    for text, want in wanted.items():
         file.write_text(text)
         assert metrics.read_last(file) == want
 

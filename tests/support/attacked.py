@@ -41,17 +41,9 @@ def data(path: Path) -> Path:
 
 def small(method: str, file: Path, **changes):
     """Two clients of one perceptron on the examples of `data`."""
-    fields = {
-        "data.name": f"npz:{file}",
-        "data.clients": 2,
-        "data.min_size": 10,
-        "model.group": "mlp",
-        "model.feat_dim": 4,
-        "rounds": ROUNDS,
-        "eval_every": 1,
-        "checkpoint_every": 1,
-        "local.batch_size": 10,
-    }
+    fields = {"data.name": f"npz:{file}", "data.clients": 2, "data.min_size": 10}
+    fields |= {"model.group": "mlp", "model.feat_dim": 4, "local.batch_size": 10}
+    fields |= {"rounds": ROUNDS, "eval_every": 1, "checkpoint_every": 1}
     if method == "fedtgp":
         fields["method.server_epochs"] = 2
     return changed(config.experiment(method, "neutral"), fields, **changes)

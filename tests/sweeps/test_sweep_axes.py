@@ -55,11 +55,8 @@ def test_a_text_stands_for_its_values_in_the_type_of_the_field():
 
 
 def test_python_gives_values_texts_and_pairs_of_which_the_last_changes_fastest():
-    given = {
-        "seed": range(2),
-        "method.lam": "log:1:10:2",
-        ("local.epochs", "method.upscale"): [(1, 2), [3, 4.5]],
-    }
+    given = {"seed": range(2), "method.lam": "log:1:10:2"}
+    given["local.epochs", "method.upscale"] = [(1, 2), [3, 4.5]]
     seed, lam, pair = parse_axes(C, given)
     assert seed.values == ((0,), (1,)) and lam.values == ((1.0,), (10.0,))
     assert pair.fields == ("local.epochs", "method.upscale")

@@ -33,13 +33,9 @@ def bands(monkeypatch):
 
 def watched(r, accuracy, seed):
     """Record of an evaluation that says what the alignments since round 1 took."""
-    iterations = [10.0 + seed] * (r - r // 2)
-    return {
-        "round": r,
-        "rules": {"head": {"pooled": accuracy * r / 3}},
-        "bytes_total": {"up": r, "down": r},
-        "every_round": {"alignment_iterations": iterations},
-    }
+    every = {"alignment_iterations": [10.0 + seed] * (r - r // 2)}
+    made = {"round": r, "rules": {"head": {"pooled": accuracy * r / 3}}}
+    return made | {"bytes_total": {"up": r, "down": r}, "every_round": every}
 
 
 @pytest.fixture
@@ -271,14 +267,11 @@ def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
 
     def climb(rules, top):
         accuracies = {3: None, 5: top - 0.09, 10: top, 20: top - 0.05, 40: top + 0.05}
-        return [
-            {
-                "round": r,
-                "rules": {k: {"pooled": a} for k in rules},
-                "bytes_total": {"up": 1000 * r, "down": 3000 * r},
-            }
-            for r, a in accuracies.items()
-        ]
+        found = [{"round": r} for r in accuracies]
+        for record, (r, a) in zip(found, accuracies.items(), strict=True):
+            record["rules"] = {k: {"pooled": a} for k in rules}
+            record["bytes_total"] = {"up": 1000 * r, "down": 3000 * r}
+        return found
 
     runs = [
         make("f0", "fedproto", history=climb(["global", "head"], 0.82)),

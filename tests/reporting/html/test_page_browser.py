@@ -82,12 +82,9 @@ def opened(chromium, file):
 
 def curves(page) -> dict[str, list]:
     """What the figure of accuracies draws: the last values by name of the line."""
-    found = page.evaluate(
-        "document.getElementById('plot-curves').data"
-        ".filter((t) => t.name && t.visible)"
-        ".map((t) => [t.name, t.y])"
-    )
-    return dict(found)
+    data = "document.getElementById('plot-curves').data"
+    named = ".filter((t) => t.name && t.visible).map((t) => [t.name, t.y])"
+    return dict(page.evaluate(data + named))
 
 
 def test_every_figure_is_drawn(opened):
