@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from support.every import every
+from support.federated import small
 
 pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from jaxproto import config
 from jaxproto.contrib.flower_deployment import persistent_client
 from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.apps import RECORD, GridLink, config_hash
@@ -28,12 +28,6 @@ def of_a_run(monkeypatch):
     """As in a process that Flower has started."""
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
-
-
-def small():
-    c = config.experiment("fedavg", "digits")
-    c.data.clients, c.model.group = 3, "mlp"
-    return c
 
 
 class Grid:

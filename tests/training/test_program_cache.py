@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import runs
 
-from jaxproto import client, config, federation, transforms
+from jaxproto import client, federation, transforms
 from jaxproto.config import registries
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
@@ -36,10 +37,7 @@ NAMES += (federation, "update_server"), (client, "evaluate_client")
 
 def small(method="fedproto", **fields):
     """Three clients with a small network each."""
-    made = config.experiment(method, "digits")
-    made.model.group, made.data.clients, made.rounds = "mlp", 3, 1
-    made.update_from_flattened_dict(fields)
-    return made
+    return runs.small(method, "digits", model__group="mlp", **fields)
 
 
 def refuse():
