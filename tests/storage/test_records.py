@@ -84,7 +84,7 @@ def test_keep_until_drops_later_rounds_and_keeps_the_others_byte_for_byte(path):
     metrics.truncate_after(path, 2)
     again = [json.dumps(record(r)) + "\n" for r in (1, 2)]
     assert path.read_text() == first + odd + "".join(again)
-    path.write_bytes(path.read_bytes()[:-1])  # a torn line is cut as well
+    path.write_bytes(path.read_bytes()[:-1])  # without its last newline
     metrics.truncate_after(path, 2)
     metrics.append(path, record(3))
     assert [r["round"] for r in metrics.read(path)] == [1, 2, 1, 2, 3]

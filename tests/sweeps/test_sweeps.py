@@ -77,13 +77,13 @@ def test_seeds_and_floats_share_programs_shapes_and_branches_do_not():
 
 
 NONE = "cannot run, so none of the sweep was started: "
-SEED0 = "runs/fedproto-digits-seed0"
+TWICE = "it has the folder runs/fedproto-digits-seed0 of rounds=3; leave one of the two"
 CANNOT = [
     ("method.lam=1,-1", f"method.lam=-1 {NONE}method.lam is -1.0; it must be"),
     ("method.lam=1,nan", "method.lam=nan cannot run"),
     ("model.group=mlp,mpl", "model.group=mpl cannot run"),
     ("data.clients=3,1700", "data.clients=1700 cannot run"),
-    ("rounds=3,4", f"rounds=4 {NONE}it has the folder {SEED0} of rounds=3; leave one "),
+    ("rounds=3,4", f"rounds=4 {NONE}{TWICE}"),
 ]
 
 
