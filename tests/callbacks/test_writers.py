@@ -54,8 +54,6 @@ def quick():
 
 
 class Heard(Callback):
-    """Keeps all events."""
-
     def __init__(self):
         self.events = []
         for event in EVENTS:
@@ -72,8 +70,6 @@ class Heard(Callback):
 
 
 class Failing(Callback):
-    """Raises at one event."""
-
     def __init__(self, event):
         def fail(*_):
             raise RuntimeError(f"no\nmore {event}")
@@ -82,8 +78,6 @@ class Failing(Callback):
 
 
 class StopAt2(Callback):
-    """Stops after two rounds."""
-
     def on_evaluation(self, record):
         return {2: Stop("enough")}.get(record["round"])
 
@@ -93,7 +87,6 @@ def several(**changes):
 
 
 def each_round(**changes):
-    """Evaluated and saved in each round."""
     return several(**{"eval_every": 1, "checkpoint_every": 1, **changes})
 
 

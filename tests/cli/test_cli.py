@@ -66,7 +66,6 @@ def received(monkeypatch):
 
 
 def process(*arguments, **environment):
-    """Runs main.py in a process of its own."""
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off", **environment}
     command = [sys.executable, "main.py", *arguments]
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)

@@ -16,8 +16,6 @@ PLAIN = [
 
 @pytest.fixture
 def load(tmp_path):
-    """Writes the content of a file, and loads it."""
-
     def load(content, **options):
         (tmp_path / "a.csv").write_bytes(content.encode())
         return registry.load(f"csv:{tmp_path / 'a.csv'}", **options)

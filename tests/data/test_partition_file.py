@@ -33,8 +33,6 @@ def path(tmp_path):
 
 @pytest.fixture
 def load(path):
-    """Writes lines, and loads them as a partition."""
-
     def load(lines, dataset=None, **options):
         path.write_text("\n".join([*lines, ""]))
         dataset = toy() if dataset is None else dataset

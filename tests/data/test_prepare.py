@@ -29,7 +29,6 @@ download.set_progress_bars(False)
 
 @pytest.fixture
 def manual(tmp_path):
-    """A directory with all archives."""
     folder = tmp_path / "archives"
     folder.mkdir()
     toy.save_tiny_imagenet(folder)
@@ -39,7 +38,6 @@ def manual(tmp_path):
 
 @pytest.fixture
 def tiny(tmp_path, manual):
-    """Prepares Tiny ImageNet from its archive."""
     folders = {"data_dir": tmp_path, "manual_dir": manual}
     return partial(prepare.prepare, "tiny_imagenet", **folders)
 

@@ -33,7 +33,6 @@ QUICK = ("fedproto", "fedavg")  # of the others `.ci/run` knows
 
 
 def small(name, **changes):
-    """Three clients with the smallest network."""
     c = config.experiment(name, "digits")
     c.model.group, c.data.clients = "mlp", 3
     for path in ("model.aux", "method.aux"):

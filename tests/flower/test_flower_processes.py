@@ -40,7 +40,6 @@ def damage(message, context, call):
 
 
 def until(done, process=None):
-    """Waits, for so long at most."""
     end_at = time.monotonic() + LIMIT
     while not done():
         assert time.monotonic() < end_at, "it takes too long"

@@ -34,7 +34,6 @@ def plain_ppa():
 
 
 def ppa(mean, count, **arguments):
-    """Global prototypes without masks."""
     n = int(count.sum())
     kind = {"masks": masks.full_masks, "num_examples": n, **arguments}
     return exchange(method(**kind), mean, count).server.protos.mean

@@ -27,7 +27,6 @@ def trained(method):
 
 
 def scaled_only(upscale):
-    """ProtoNorm without alignment."""
     return protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=upscale)
 
 

@@ -40,7 +40,6 @@ def run(**options):
 
 @functools.cache
 def begin():
-    """Server and clients before the first round."""
     init = toys.starter(make(), toys.HOM, toys.LOCAL)
     ids = range(len(ROWS))
     return jax.device_get(init(jax.random.key(3), [toys.counts(POOL, ROWS, ids)]))

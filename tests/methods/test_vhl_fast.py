@@ -22,7 +22,6 @@ pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 
 def plain_net():
-    """A network without batch normalisation."""
     net = toys.net(8)
 
     def apply(params, norm, x, train, key=None):

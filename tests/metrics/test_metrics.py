@@ -58,7 +58,6 @@ CASES = {
 
 
 def summed(name, scores, y, mask=None, batch=80):
-    """The sums of a metric over batches."""
     mask = np.ones(len(y)) if mask is None else mask
     sums = jax.jit(METRICS[name].sums)
     at = range(0, len(y), batch)
@@ -68,7 +67,6 @@ def summed(name, scores, y, mask=None, batch=80):
 
 
 def value(name, *given):
-    """The values of a metric by name."""
     return metrics.values(metrics_by_name(name)[-1], summed(name, *given))
 
 

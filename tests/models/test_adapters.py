@@ -68,7 +68,6 @@ def started(name):
 
 
 def same(a, b):
-    """Which arrays of two trees are equal."""
     return jax.tree.leaves(jax.tree.map(np.array_equal, a, b))
 
 

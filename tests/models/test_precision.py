@@ -31,7 +31,6 @@ def build(name, dtype, form="CPU"):
 
 
 def start(name, key):
-    """Parameters, statistics and a batch."""
     x = jax.random.normal(jax.random.key(1), (16, 16, 16, 3))
     return *build(name, "float32").init(key), x
 

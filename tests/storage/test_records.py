@@ -12,14 +12,12 @@ from jaxproto.storage import records as metrics
 
 
 def record(r, pooled=0.5, client_mean=0.25):
-    """One evaluation with one rule."""
     head = {"pooled": pooled, "client_mean": client_mean}
     return {"round": r, "rules": {"head": head}}
 
 
 @pytest.fixture
 def path(tmp_path):
-    """A file with the records of rounds 1 to 4."""
     for r in range(1, 5):
         metrics.append(tmp_path / "m.jsonl", record(r))
     return tmp_path / "m.jsonl"

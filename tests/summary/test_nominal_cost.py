@@ -133,7 +133,6 @@ def command(monkeypatch, capsys):
 
 
 def rows_of(text):
-    """The rows of a printed csv, by column."""
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 

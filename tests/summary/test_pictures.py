@@ -69,7 +69,6 @@ def finished(tmp_path, method):
 
 
 def synthetic(count, dim, seed):
-    """Random prototypes of the classes that are there."""
     mean = np.random.default_rng(seed).random((*count.shape, dim))
     return Protos((mean * (count > 0)[..., None]).astype(np.float32), count)
 

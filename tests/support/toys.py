@@ -69,7 +69,6 @@ def net(width: int, spec: Spec = SPEC) -> Net:
 
 
 def cohorts(*layout):
-    """Cohorts from (width, ids)."""
     return tuple(CohortPlan(f"toy{w}", net(w), tuple(ids)) for w, ids in layout)
 
 
@@ -141,8 +140,6 @@ def by_id(groups, parts):
 
 
 class Programs(NamedTuple):
-    """The jitted functions of a toy run."""
-
     groups: tuple
     init: Callable
     one_round: Callable
@@ -158,7 +155,6 @@ def planned(group, rules):
 
 @cache
 def starter(method, layout, local, rules=()):
-    """Jitted initialisation."""
     groups = tuple(planned(g, rules) for g in cohorts(*layout))
 
     @fast_jit.jit

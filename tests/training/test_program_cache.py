@@ -36,7 +36,6 @@ NAMES += (federation, "update_server"), (client, "evaluate_client")
 
 
 def small(method="fedproto", **fields):
-    """Three clients with a small network each."""
     return runs.small(method, "digits", model__group="mlp", **fields)
 
 
@@ -89,7 +88,6 @@ def flipped(at):
 
 @pytest.fixture
 def said(monkeypatch):
-    """What is said, each sentence once."""
     found = []
     monkeypatch.setattr(xla_cache.logging, "warning", lambda _, t: found.append(t))
     return found

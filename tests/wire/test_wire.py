@@ -228,7 +228,6 @@ def values(rng, form, *shape, here=None):
 
 
 def part(rng, kind, form):
-    """A random packed part of a message."""
     n, d = int(rng.choice([1, 8, 9, 300])), int(rng.choice([1, 5]))
     here = rng.random(n) < rng.choice([0.0, 0.05, 0.5, 1.0])
     if kind in ("protos", "disclosed"):

@@ -20,7 +20,6 @@ FINAL = {"statistics": ["final"], "columns": ["metric"]}
 
 
 def series(tmp_path, method, accuracies, **fields):
-    """A run per seed."""
     start, seeds = f"{method}{len(fields)}", enumerate(accuracies)
     return [folder(tmp_path / f"{start}-{s}", method, s, a, **fields) for s, a in seeds]
 

@@ -41,7 +41,6 @@ def run(path):
 
 @pytest.fixture
 def drawn(tmp_path):
-    """Draws by a command; returns the figure."""
     out = tmp_path / "x.png"
 
     def f(name, *arguments):
@@ -55,7 +54,6 @@ def drawn(tmp_path):
 
 
 def learnt(run):
-    """Prototypes of the clients."""
     state = run.state
     return pictures.learnt_prototypes(run.exp, state.server, state.clients).local
 

@@ -40,7 +40,6 @@ def texts(html):
 
 
 def rules(shown):
-    """The rules that traces are of."""
     return {trace["meta"]["when"][0]["rule"] for trace in shown}
 
 
