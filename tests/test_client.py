@@ -93,9 +93,8 @@ def trainer(method, options):
 
 
 def new(method, options, id=0):
-    return client.init_client(
-        method, NET, options, jax.random.key(1), jnp.int32(id), jnp.ones(C)
-    )
+    start = jax.random.key(1), jnp.int32(id), jnp.ones(C)
+    return client.init_client(method, NET, options, *start)
 
 
 WITNESS, DESCENT = made_of(witness), made_of(descent)
@@ -103,7 +102,8 @@ LOCAL = METHODS["local"](SPEC)
 STILL = optax.sgd(0.0)
 FIXED = LocalTraining(STILL, EPOCHS, 4, batches.fixed)
 SHUFFLED = LocalTraining(STILL, EPOCHS, 4, batches.shuffled)
-FIXED_SKIP = LocalTraining(STILL, EPOCHS, 4, batches.fixed, batches.whole_batches_only)
+WHOLE = batches.whole_batches_only
+FIXED_SKIP = LocalTraining(STILL, EPOCHS, 4, batches.fixed, WHOLE)
 
 
 def seen_by(options, size, key=0):
@@ -150,9 +150,7 @@ def test_what_a_shuffled_epoch_leaves_out_differs_between_epochs_and_rounds():
 def test_a_client_below_one_batch_never_trains_with_skip_or_sees_each_example_once():
     state, seen_M = seen_by(FIXED, 3)
     assert seen_M.tolist() == [EPOCHS] * 3 and state.steps == EPOCHS
-    options = LocalTraining(
-        optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.whole_batches_only
-    )
+    options = LocalTraining(optax.sgd(0.1), EPOCHS, 4, batches.fixed, WHOLE)
     before = new(LOCAL, options)
     after, _, loss = trainer(LOCAL, options)(jax.random.key(0), before, data(3))
     assert loss == 0 and after.steps == 0
@@ -254,7 +252,6 @@ def test_the_order_of_examples_and_the_start_depend_on_round_key_and_id_alone():
     assert len({order(0, 0), order(0, 1), order(1, 0)}) == 3
     first, second, _ = np.reshape(order(0, 0), (EPOCHS, 20))
     assert not np.array_equal(first, second)  # epochs differ
-    a, b, c = (
-        new(LOCAL, FIXED, id).params["net"]["head"]["kernel"] for id in (0, 0, 1)
-    )
+    params = (new(LOCAL, FIXED, id).params["net"] for id in (0, 0, 1))
+    a, b, c = (net["head"]["kernel"] for net in params)
     assert np.array_equal(a, b) and not np.array_equal(a, c)

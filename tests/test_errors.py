@@ -3,14 +3,8 @@
 import numpy as np
 from support.refusal import refused
 
-from jaxproto.errors import (
-    LONGEST,
-    UserError,
-    choose_from,
-    first_few,
-    group_by_reason,
-    shorten,
-)
+from jaxproto import errors
+from jaxproto.errors import UserError, choose_from, first_few, group_by_reason, shorten
 
 
 def test_long_lists_are_cut_and_counted_and_one_reason_is_told_once():
@@ -33,5 +27,5 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest_or_with_all():
 def test_what_cannot_be_printed_is_escaped_and_a_long_value_is_cut_in_the_middle():
     error = UserError("label '\x1b[31m\udcff\u202e' of\nthe file ü")
     assert str(error) == "label '\\x1b[31m\\udcff\\u202e' of\nthe file ü"
-    assert shorten("a" * 1000).count("a") == LONGEST - 2
+    assert shorten("a" * 1000).count("a") == errors.LONGEST - 2
     assert shorten(["a"]) == "['a']"

@@ -52,11 +52,9 @@ def test_one_segment_pads_all_to_the_longest_and_every_form_tells_its_steps():
 
 def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
     """The sizes n_i of CIFAR-10, 20 clients, alpha 0.1 (`test_pfllib.py`)."""
-    sizes = (
-        "1621,1814,1211,2080,5128,4264,1440,2622,2974,3236,1164,1964,5994,1527,3100,"
-        "4325,4252,3175,5449,2660"
-    )
-    steps = [int(0.75 * int(n)) // 32 for n in sizes.split(",")]
+    sizes = "1621 1814 1211 2080 5128 4264 1440 2622 2974 3236 1164 1964 5994 1527 "
+    sizes += "3100 4325 4252 3175 5449 2660"
+    steps = [int(0.75 * int(n)) // 32 for n in sizes.split()]
     for first in range(4):
         cohort = sorted(steps[first::4], reverse=True)
         assert waste(cohort, execution.plan_segments(cohort)) <= 0.15
@@ -67,11 +65,8 @@ def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
 
 LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 SEGMENTS = execution.plan_segments([6, 6, 4, 4, 2, 2], max_segments=3)  # of 5 to 0
-FORMS = {
-    "all": execution.all_at_once(),
-    "two": execution.in_chunks(2),
-    "segments": execution.in_segments(SEGMENTS, chunk=2),
-}
+FORMS = {"all": execution.all_at_once(), "two": execution.in_chunks(2)}
+FORMS |= {"segments": execution.in_segments(SEGMENTS, chunk=2)}
 
 
 @pytest.mark.long

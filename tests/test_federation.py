@@ -17,11 +17,8 @@ from jaxproto.types import Tree
 
 ROUNDS = 2
 PACKAGE = Path(federation.__file__).parent
-PART = {
-    "participation__law": "uniform",
-    "participation__fraction": 0.5,
-    "participation__dropout": 0.25,
-}
+PART = {"participation__law": "uniform", "participation__fraction": 0.5}
+PART |= {"participation__dropout": 0.25}
 LONG = ("refprotofl", "fedavg")
 quick_runs = quick.quick_runs  # a fixture of all tests here
 

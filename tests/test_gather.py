@@ -27,11 +27,8 @@ from jaxproto.types import Client, Net, Shard
 QUIET = Console(quiet=True)
 quick_runs = quick.quick_runs  # a fixture of all tests here
 HALF = participation.uniform(0.5)
-MODES = {
-    "one": execution.one_by_one(),
-    "chunks": execution.in_chunks(2),
-    "all": execution.all_at_once(),
-}
+MODES = {"one": execution.one_by_one(), "chunks": execution.in_chunks(2)}
+MODES |= {"all": execution.all_at_once()}
 
 
 def there(*ids, clients=6):
@@ -137,12 +134,9 @@ def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
         assert free["rules"]["received"] == kept["rules"]["received"]
         assert free["loss"] == pytest.approx(kept["loss"], rel=1e-5)
         assert free["bytes_by_client"] == kept["bytes_by_client"]
-    sizes = {
-        store: sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-        for store in runs
-        for path in [tmp_path / store / "checkpoints"]
-    }
-    assert sizes["auto"] < sizes["device"] / 3
+    saved = ((tmp_path / s / "checkpoints").rglob("*") for s in ("auto", "device"))
+    auto, device = (sum(f.stat().st_size for f in s if f.is_file()) for s in saved)
+    assert auto < device / 3
 
 
 def test_examples_that_clients_share_are_evaluated_once():
@@ -164,9 +158,8 @@ def test_examples_that_clients_share_are_evaluated_once():
 
 
 def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
-    client = Client(
-        {"w": np.ones((2, 3))}, {}, {}, (), np.ones((2, 5)), np.arange(2), np.arange(2)
-    )
+    params, two = {"w": np.ones((2, 3))}, np.arange(2)
+    client = Client(params, {}, {}, (), np.ones((2, 5)), two, two)
     state = State(np.ones(3), (client,), np.zeros(2, np.int64))
     checkpoint.save(tmp_path, 1, state)
     like = state._replace(clients=(client.replace(params=()),))
@@ -212,9 +205,8 @@ def asks(name, stateful=True, opt=clients_.reset_opt_state):
         lambda params, own, *rest: net.apply(params, norm, *rest)._replace(norm=own),
         net.head,
     )
-    local = dataclasses.replace(
-        toys.LOCAL, opt=optax.sgd(0.1, momentum=0.9), init_opt_state=opt
-    )
+    sgd = optax.sgd(0.1, momentum=0.9)
+    local = dataclasses.replace(toys.LOCAL, opt=sgd, init_opt_state=opt)
     args = method, net if stateful else plain, local
     examples = jax.eval_shape(lambda: toys.pool_and_rows()[0])
     given = statelessness.client_shapes(*args, toys.SPEC.num_classes, examples, 2)
@@ -235,16 +227,11 @@ def test_clients_are_kept_unless_they_begin_with_what_they_receive():
 def test_there_is_room_for_whom_a_sampler_draws_and_it_is_that_of_nearby_shares():
     """A sampler of one's own may draw everybody."""
     few, many = participation.uniform(0.2), participation.uniform(0.6)
-    samplers = (
-        participation.all_clients(),
-        participation.uniform(0.13),
-        participation.beta(0.3),
-        participation.cyclic(0.4, 3),
-        participation.circular(6),
-        participation.random_count(),
-        participation.mixture(few, many, 0.5),
-        participation.with_dropouts(few, 0.5),
-    )
+    samplers = [participation.all_clients(), participation.uniform(0.13)]
+    samplers += [participation.beta(0.3), participation.cyclic(0.4, 3)]
+    samplers += [participation.circular(6), participation.random_count()]
+    samplers.append(participation.mixture(few, many, 0.5))
+    samplers.append(participation.with_dropouts(few, 0.5))
     for make, clients in itertools.product(samplers, (1, 7)):
         most = participation.max_clients(make, clients)
         drawn = [make(jax.random.key(r), clients, r).trains.sum() for r in range(4)]

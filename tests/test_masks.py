@@ -87,9 +87,8 @@ def test_blocks_are_chosen_for_the_largest_sum_of_distances():
     """Every class against the best of all choices, as the released code means to."""
     k, d, s = 5, 10, 4
     mask_CD = bitmaps(masks.block_masks(k, d, s, 3), d)
-    choices = [
-        np.repeat(np.isin(np.arange(k), (a, b)), 2) for a in range(k) for b in range(a)
-    ]
+    pairs = ((a, b) for a in range(k) for b in range(a))
+    choices = [np.repeat(np.isin(np.arange(k), pair), 2) for pair in pairs]
     for j in range(1, k):
         before = mask_CD[:j]
         taken = {row.tobytes() for row in before}
@@ -123,12 +122,9 @@ def test_exact_blocks_are_the_released_codes():
 
 def test_s_is_at_most_the_coordinates_a_tenth_if_zero_and_fits_whole_blocks():
     """T 5.1: 50 of 500, a compression rate of 90%."""
-    for s, spec, words in (
-        (70, Spec(10, 64), "s is 70, but prototypes have 64 coordinates"),
-        (-1, Spec(10, 64), "s is -1"),
-    ):
-        with refused(words):
-            masks.mask_indices(masks.random_masks, spec, s, 0)
+    for s, words in {70: "70, but prototypes have 64 coordinates", -1: "-1"}.items():
+        with refused(f"s is {words}"):
+            masks.mask_indices(masks.random_masks, Spec(10, 64), s, 0)
     assert masks.mask_indices(masks.random_masks, Spec(10, 500), 0, 0).shape == (10, 50)
     assert masks.mask_indices(masks.random_masks, Spec(5, 8), 0, 0).shape == (5, 1)
     for k, d, s, way in (

@@ -15,52 +15,38 @@ from jaxproto import mesh
 ROOT = Path(__file__).parent.parent
 PART = {"participation.law": "uniform", "participation.fraction": 0.4}
 HELD = {"data.validation_share": 0.2}
-MIXED = {
-    "model.group": "mlp,cnn4_d",
-    "optimizer.momentum": 0.5,
-    "local.optimizer_state": "keep",
-    "participation.law": "uniform",
-    "participation.fraction": 0.45,
-    "participation.dropout": 0.25,
-}
+MIXED = {"model.group": "mlp,cnn4_d", "optimizer.momentum": 0.5}
+MIXED |= {"local.optimizer_state": "keep", "participation.law": "uniform"}
+MIXED |= {"participation.fraction": 0.45, "participation.dropout": 0.25}
 FEW = {"data.clients": 7, "rounds": 2}
-CASES = {
-    "few": {"method": "fedproto", "fields": PART | HELD | FEW, "devices": ["1", "3"]}
-}
+
+
+def case(method, fields, *devices, **more):
+    """A case of `support/on_devices.py`."""
+    return {"method": method, "fields": fields, "devices": devices, **more}
+
+
+CASES = {"few": case("fedproto", PART | HELD | FEW, "1", "3")}
+DISK = PART | HELD | {"clients.store": "disk"}
+SAMPLE = PART | {"eval.clients": "3", "clients.store": "device"}
+AXES = {"seed": [0, 1, 2], "method.lam": [1.0, 5.0]}
+ONE, OTHER = [[2, "8"], [4, "3"]], [[2, "2"], [4, "1"]]  # two parts of a run
 LONG_CASES = {
-    "eleven": {
-        "method": "fedproto",
-        "fields": {"data.clients": 11},
-        "devices": ["1", "8", [[2, "8"], [4, "3"]]],
-    },
-    "part": {"method": "protonorm", "fields": MIXED, "devices": ["1", "3"]},
-    "sums": {"method": "fedavg", "fields": PART, "devices": ["1", "8"]},
-    "sample": {
-        "method": "tinyproto",
-        "fields": PART | {"eval.clients": "3", "clients.store": "device"},
-        "devices": ["1", "3"],
-    },
-    "disk": {
-        "method": "fedproto",
-        "fields": PART | HELD | {"clients.store": "disk"},
-        "devices": ["1", "3", [[2, "2"], [4, "1"]]],
-    },
-    "twice": {"method": "refprotofl", "fields": PART, "devices": ["1", "0,2,5"]},
-    "sweep": {
-        "method": "fedproto",
-        "fields": {"rounds": 2} | HELD,
-        "axes": {"seed": [0, 1, 2], "method.lam": [1.0, 5.0]},
-        "devices": "4",
-    },
+    "eleven": case("fedproto", {"data.clients": 11}, "1", "8", ONE),
+    "part": case("protonorm", MIXED, "1", "3"),
+    "sums": case("fedavg", PART, "1", "8"),
+    "sample": case("tinyproto", SAMPLE, "1", "3"),
+    "disk": case("fedproto", DISK, "1", "3", OTHER),
+    "twice": case("refprotofl", PART, "1", "0,2,5"),
+    "sweep": case("fedproto", {"rounds": 2} | HELD, axes=AXES) | {"devices": "4"},
 }
 
 
 def results(cases, folder):
     """Results of `support/on_devices.py`, which runs in a process of its own."""
     command = [sys.executable, "-m", "tests.support.on_devices", str(folder)]
-    done = subprocess.run(
-        [*command, json.dumps(cases)], cwd=ROOT, capture_output=True, text=True
-    )
+    command.append(json.dumps(cases))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -103,9 +89,9 @@ def test_rows_are_dealt_one_by_one(count, number):
     dealt = mesh.interleave(rows, number)
     assert len(dealt) == mesh.rows_per_device(count, number) * number
     for i, own in enumerate(dealt.reshape(number, -1)):
-        assert [r for r in own if r != count - 1] == [
-            r for r in range(i, count, number) if r != count - 1
-        ]
+        both = own, range(i, count, number)
+        mine, want = ([r for r in rows if r != count - 1] for rows in both)
+        assert mine == want
     assert mesh.deinterleave(dealt, count, number).tolist() == rows.tolist()
 
 

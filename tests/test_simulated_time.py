@@ -27,9 +27,7 @@ DOWN = jnp.zeros(22)  # 88 bytes and a header of 12
         (1, 20.5, 20.0, True),
     ],
 )
-def test_a_client_takes_the_seconds_of_its_steps_and_bytes(
-    id, deadline, seconds, in_time
-):
+def test_a_client_takes_the_time_of_its_steps_and_bytes(id, deadline, seconds, in_time):
     timing = Timing(np.array([2.0, 0.5]), np.array([0.01, 0.1]), deadline, "float32")
     client = SimpleNamespace(id=jnp.int32(id), steps=jnp.int32(10))
     found = arrival(timing, client, DOWN, jnp.int32(50))
@@ -68,10 +66,8 @@ def test_an_upload_after_the_deadline_is_lost(tmp_path):
     wanted = on_time.steps * timing.step_K + moved * timing.byte_K
     np.testing.assert_allclose(on_time.seconds, wanted, rtol=1e-5)
     np.testing.assert_allclose(timing.byte_K, [8e-6, 1e-6, 8e-6])
-    np.testing.assert_allclose(
-        np.divide(timing.step_K, timing.step_K[0]), [1, 0.5, 1e3]
-    )
-
+    slower = np.divide(timing.step_K, timing.step_K[0])
+    np.testing.assert_allclose(slower, [1, 0.5, 1e3])
     deadline = float(on_time.seconds[2]) / 2
     _, late, _ = reports(deadline)
     np.testing.assert_allclose(late.seconds, [*wanted[:2], deadline], rtol=1e-5)
@@ -80,15 +76,11 @@ def test_an_upload_after_the_deadline_is_lost(tmp_path):
 
 
 def test_records_and_the_summary_of_a_run_have_its_seconds(tmp_path):
-    c = runs.small(
-        *("fedproto", "digits"),
-        **{"model__group": "mlp", "time__devices": "lognormal"},
-        **{"rounds": 3, "eval_every": 2},
-    )
+    fields = {"time__devices": "lognormal", "rounds": 3, "eval_every": 2}
+    c = runs.small("fedproto", "digits", model__group="mlp", **fields)
     summary, _ = runs.run(c, tmp_path)
-    seconds = [
-        row["every_round"][ELAPSED] for row in records.read(tmp_path / "metrics.jsonl")
-    ]
+    rows = records.read(tmp_path / "metrics.jsonl")
+    seconds = [row["every_round"][ELAPSED] for row in rows]
     assert [len(part) for part in seconds] == [2, 1]
     of_rounds = np.diff(np.concatenate([[0.0], *seconds]))
     assert (of_rounds > 0).all()

@@ -54,8 +54,6 @@ def quick():
 
 
 class Heard(Callback):
-    """Keeps all events."""
-
     def __init__(self):
         self.events = []
         for event in EVENTS:
@@ -72,8 +70,6 @@ class Heard(Callback):
 
 
 class Failing(Callback):
-    """Raises at one event."""
-
     def __init__(self, event):
         def fail(*_):
             raise RuntimeError(f"no\nmore {event}")
@@ -82,19 +78,15 @@ class Failing(Callback):
 
 
 class StopAt2(Callback):
-    """Stops after two rounds."""
-
     def on_evaluation(self, record):
         return {2: Stop("enough")}.get(record["round"])
 
 
 def several(**changes):
-    fields = {"rounds": 4, "eval_every": 2, "checkpoint_every": 3, **changes}
-    return small(**fields)
+    return small(**{"rounds": 4, "eval_every": 2, "checkpoint_every": 3, **changes})
 
 
 def each_round(**changes):
-    """Evaluated and saved in each round."""
     return several(**{"eval_every": 1, "checkpoint_every": 1, **changes})
 
 
@@ -122,19 +114,12 @@ def killed(whole, path, after):
             shutil.rmtree(path / "checkpoints" / str(r))
 
 
-# Events
-
-
 def test_a_callback_gets_every_event_in_order(tmp_path):
     heard = Heard()
     summary, _ = run(several(), tmp_path, heard)
     evaluated = ["on_round", "on_evaluation"]
-    assert heard.names() == [
-        "on_start",
-        *["on_round", *evaluated],
-        *["on_round", "on_checkpoint", *evaluated, "on_checkpoint"],
-        "on_end",
-    ]
+    last = ["on_round", "on_checkpoint", *evaluated, "on_checkpoint", "on_end"]
+    assert heard.names() == ["on_start", "on_round", *evaluated, *last]
     ((info,),) = heard.of("on_start")
     assert info.path == tmp_path and info.round == 0 and info.records == []
     assert info.config == config.flatten(several())
@@ -149,9 +134,7 @@ def test_a_callback_gets_every_event_in_order(tmp_path):
     assert summary["status"] == "finished"
 
 
-def test_a_resumed_run_has_its_records_at_the_start_and_an_ended_one_no_event(
-    plain, tmp_path
-):
+def test_a_resumed_run_starts_with_its_records_and_an_ended_is_silent(plain, tmp_path):
     killed(plain, tmp_path, 3)
     heard = Heard()
     run(each_round(), tmp_path, heard)
@@ -177,9 +160,6 @@ def test_the_end_of_a_run_that_diverges_or_breaks_off_is_one_event(tmp_path):
         told.end({"status": "finished"})
         end = {"status": status, "reason": "broken", "rounds": 3}
         assert heard.of("on_end") == [[end]]
-
-
-# Callbacks that fail
 
 
 class Wild(Callback):
@@ -295,9 +275,6 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
-# The end of a run by a callback
-
-
 def test_early_stopping_counts_evaluations_since_the_best():
     def fed(values, test=None, **options):
         callback = EarlyStopping(**{"patience": 2, **options})
@@ -330,9 +307,7 @@ def early(**changes):
     return each_round(**fields)
 
 
-def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
-    plain, tmp_path
-):
+def test_configured_early_stopping_ends_in_the_same_round_after_a_kill(plain, tmp_path):
     """And goes on with another rule, but not by itself."""
     programs = traced.program_settings
     assert programs(early()) == programs(each_round())
@@ -357,9 +332,6 @@ def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
     assert summary["status"] == "finished" and summary["rounds"] == 4
     assert [r["round"] for (r,) in heard.of("on_round")] == [4]
     assert runs.records(whole) == runs.records(plain)
-
-
-# In a sweep
 
 
 @pytest.mark.parametrize(
@@ -388,21 +360,11 @@ def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
     assert (tmp_path / "sweep.csv").read_text().count("stopped early") > 0
 
 
-# Writers
-
-
 def test_the_numbers_of_a_record_have_their_rounds_and_names():
-    record = {
-        "round": 4,
-        "rules": {"head": {"pooled": 0.5, "client_std": None}},
-        "metrics": {"head": {"macro_f1": 0.25}},
-        "bytes_up": 7,
-        "bytes_by_client": {"up": [1, 2]},
-        "bytes_total": {"up": 9},
-        "smallest_angle": 30.0,
-        "every_round": {"smallest_angle": [29.0, 30.0]},
-        "flag": True,
-    }
+    record = {"round": 4, "rules": {"head": {"pooled": 0.5, "client_std": None}}}
+    record |= {"metrics": {"head": {"macro_f1": 0.25}}, "bytes_up": 7, "flag": True}
+    record |= {"bytes_by_client": {"up": [1, 2]}, "bytes_total": {"up": 9}}
+    record |= {"smallest_angle": 30.0, "every_round": {"smallest_angle": [29.0, 30.0]}}
     before, last = scalar_points(record)
     assert before == (3, {"server/smallest_angle": 29.0})
     assert last.round == 4 and last.values == {

@@ -6,6 +6,7 @@
 import io
 import json
 import struct
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -33,9 +34,8 @@ def here(tmp_path, monkeypatch):
 
 
 def of_tensorboard(path):
-    accumulator = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator"
-    )
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = pytest.importorskip(module)
     kinds = accumulator.STORE_EVERYTHING_SIZE_GUIDANCE
     found = accumulator.EventAccumulator(str(path / "tensorboard"), kinds).Reload()
     tags = found.Tags()["scalars"]
@@ -75,10 +75,8 @@ def of_wandb(folder):
             name = entry.run.project
             config |= {u.key: json.loads(u.value_json) for u in entry.run.config.update}
         if entry.HasField("history"):
-            items = {
-                i.key or "/".join(i.nested_key): json.loads(i.value_json)
-                for i in entry.history.item
-            }
+            each = ((i.key or "/".join(i.nested_key), i) for i in entry.history.item)
+            items = {key: json.loads(i.value_json) for key, i in each}
             step = items.pop("_step", entry.history.step.num)
             rows += [(k, step, v) for k, v in items.items() if k[0] != "_"]
     return once(rows), config, name
@@ -103,12 +101,9 @@ def of_mlflow(**where):
     client = MlflowClient(**where)
     experiment = client.get_experiment_by_name("jaxproto")
     (run,) = client.search_runs([experiment.experiment_id])
-    rows = [
-        (name, m.step, m.value)
-        for name in run.data.metrics
-        for m in client.get_metric_history(run.info.run_id, name)
-    ]
-    return once(rows), run
+    history = partial(client.get_metric_history, run.info.run_id)
+    each = [(k, m) for k in run.data.metrics for m in history(k)]
+    return once((k, m.step, m.value) for k, m in each), run
 
 
 @pytest.mark.parametrize("store", ["", "file:mlruns"])

@@ -66,7 +66,6 @@ def received(monkeypatch):
 
 
 def process(*arguments, **environment):
-    """Runs main.py in a process of its own."""
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off", **environment}
     command = [sys.executable, "main.py", *arguments]
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
@@ -80,13 +79,9 @@ def test_a_field_given_as_a_flag_is_suggested(command):
 
 def test_flags_reach_the_runner(command, received):
     """Without a work directory it is named after what differs."""
-    code, _, _ = command(
-        f"{PROTONORM}:spiral,code",
-        "--config.method.upscale=7",
-        "--config.data.partition=iid",
-        "--noconfig.data.pool",
-        "--workdir=runs/mine",
-    )
+    flags = ["--config.method.upscale=7", "--config.data.partition=iid"]
+    flags += ["--noconfig.data.pool", "--workdir=runs/mine"]
+    code, _, _ = command(f"{PROTONORM}:spiral,code", *flags)
     ((made, path),) = received
     assert code == 0 and path == "runs/mine"
     assert made.data.name == "spiral" and made.method.lam == 10.0
@@ -135,11 +130,8 @@ def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch)
     file = "--config=sweeps/protonorm_table4:digits"
     for more in ([], ["--sweep=seed=7"]):
         assert door(capsys, "sweep", file, *more)[0] == "error: stopped"
-    gammas = [1, 200, 400, 600, 800, 1000]
-    assert seen == [
-        ("protonorm_table4", {"seed": [0, 1, 2], "method.upscale": gammas}),
-        ("protonorm_table4", ["seed=7"]),
-    ]
+    of_file = {"seed": [0, 1, 2], "method.upscale": [1, 200, 400, 600, 800, 1000]}
+    assert seen == [("protonorm_table4", axes) for axes in (of_file, ["seed=7"])]
 
 
 KINDS = {  # of `list`: a line that it prints
@@ -170,9 +162,7 @@ FLAGS_OF = (
 )
 
 
-def test_help_lists_commands_and_their_flags_and_an_unknown_one_is_told(
-    command, capsys
-):
+def test_help_lists_commands_and_their_flags_and_an_unknown_is_told(command, capsys):
     def check(name, *flags):
         code, out = door(capsys, name, "--help")
         assert code in (0, None) and f"jaxproto {name}" in out
@@ -207,9 +197,8 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
         assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
 
     check_every(KINDS.items(), check)
-    assert {name.partition(":")[0] for name in list_names.READERS} == {
-        *registry.PREFIXES
-    }
+    prefixes = {name.partition(":")[0] for name in list_names.READERS}
+    assert prefixes == {*registry.PREFIXES}
 
 
 def test_print_config_says_value_origin_choices_and_meaning(command):

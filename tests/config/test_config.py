@@ -15,7 +15,7 @@ import jaxproto
 from jaxproto import config, federation
 from jaxproto.errors import UserError
 from jaxproto.experiment import shape_checks
-from jaxproto.methods import METHODS
+from jaxproto.methods.fedproto import fedproto
 from jaxproto.types import Spec
 
 
@@ -66,16 +66,12 @@ def test_an_impossible_value_is_named_with_what_it_must_be():
 
 
 def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
-    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
+    x, method = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32), fedproto(toys.SPEC)
     for spec, words in (
         (Spec(5, 12), r"'wide' has feature dimension 12, .* has 8"),
         (Spec(7, 8), r"'wide' has number of classes 7, .* has 5"),
     ):
-        cohorts = [
-            federation.Cohort("narrow", toys.net(8), (0, 1)),
-            federation.Cohort("wide", toys.net(8, spec), (2,)),
-        ]
+        cohorts = [federation.Cohort("narrow", toys.net(8), (0, 1))]
+        cohorts.append(federation.Cohort("wide", toys.net(8, spec), (2,)))
         with pytest.raises(UserError, match=words):
-            shape_checks.check_cohorts(
-                METHODS["fedproto"](toys.SPEC), cohorts, toys.SPEC, x
-            )
+            shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)

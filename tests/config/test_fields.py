@@ -37,14 +37,12 @@ def test_a_new_field_is_one_row(monkeypatch, tmp_path):
     for value, words in {2.0: "from 0 to 1", "x": "a number"}.items():
         with refused(f"optimizer.warmth is {value!r}; it must be {words}."):
             config.check(changed(plain, value))
-    text = show.format_fields(
-        hot, ["--config=fedproto", "--config.optimizer.warmth=0.75"]
-    )
+    flags = ["--config=fedproto", "--config.optimizer.warmth=0.75"]
+    text = show.format_fields(hot, flags)
     assert "optimizer.warmth = 0.75  (command line)\n    of the first rounds; " in text
     assert "a number, from 0 to 1\n" in text
-    assert default_workdir.default_workdir(hot, plain).name.endswith(
-        "-optimizer.warmth=0.75"
-    )
+    folder = default_workdir.default_workdir(hot, plain).name
+    assert folder.endswith("-optimizer.warmth=0.75")
     assert traced.traced_floats(hot)["optimizer.warmth"] == 0.75
     assert traced.program_settings(hot) == traced.program_settings(plain)
     workdir.save_config(tmp_path, plain)
@@ -73,13 +71,8 @@ RULES = [  # of resuming; whether the run stopped early; values that may go on
 def test_rules_of_a_field_that_are_not_as_usual(monkeypatch, tmp_path):
     stopped_early = {"status": "stopped early", "rounds": 5, "rules": {}}
     for i, (rule, stopped, goes_on) in enumerate(RULES):
-        row = fields.Field(
-            *(0.5, "of the first rounds"),
-            program=fields.UNUSED,
-            names_run=False,
-            compared=False,
-            resume=rule,
-        )
+        how = {"program": fields.UNUSED, "names_run": False, "compared": False}
+        row = fields.Field(0.5, "of the first rounds", **how, resume=rule)
         monkeypatch.setitem(fields.FIELDS, "optimizer.warmth", row)
         plain, path = config.load("fedproto"), tmp_path / str(i)
         path.mkdir()
@@ -94,10 +87,8 @@ def test_rules_of_a_field_that_are_not_as_usual(monkeypatch, tmp_path):
             assert traced.program_settings(other) == traced.program_settings(plain)
             same = workdir.settings(other) == workdir.settings(plain)
             assert same == (rule != fields.NEVER)
-            first, second = (
-                run_groups.group_by_seed([RunFolder(path, config.flatten(c), None)])[0]
-                for c in (plain, other)
-            )
+            both = (RunFolder(path, config.flatten(c), None) for c in (plain, other))
+            first, second = (run_groups.group_by_seed([run])[0] for run in both)
             assert first.config == second.config
             if value in goes_on:
                 workdir.check_config(path, other)
@@ -114,10 +105,8 @@ def test_every_field_says_what_it_means_and_every_number_what_it_may_be():
         assert not number or field.allowed.fits(field.default)
         assert field.program != fields.TRACED or type(field.default) is float
 
-    check_every(
-        [(m, *row) for m in METHODS for row in factory_fields.all_fields(m).items()],
-        check,
-    )
+    rows = ((m, row) for m in METHODS for row in factory_fields.all_fields(m).items())
+    check_every([(m, *row) for m, row in rows], check)
 
 
 def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
@@ -138,9 +127,8 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
     def unresolved(spec, *, lam: "NothingOfThisName" = 1.0):  # noqa: F821
         """A method."""
 
-    monkeypatch.setattr(
-        registries, "GROUPED_ARGUMENTS", (*registries.GROUPED_ARGUMENTS, Together)
-    )
+    together = (*registries.GROUPED_ARGUMENTS, Together)
+    monkeypatch.setattr(registries, "GROUPED_ARGUMENTS", together)
     monkeypatch.setitem(METHODS, "mine", mine)
     monkeypatch.setitem(METHODS, "unresolved", unresolved)
     said = registries.annotations(mine)
@@ -170,9 +158,8 @@ def test_the_seed_of_the_data_may_follow_that_of_the_run():
     made = config.experiment("local", "spiral")
     made.seed, made.data.seed = 7, fields.FOLLOW
     config.check(made)
-    assert (
-        config.resolved_data_fields(made).seed == 7 and made.data.seed == fields.FOLLOW
-    )
+    assert made.data.seed == fields.FOLLOW
+    assert config.resolved_data_fields(made).seed == 7
     given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
     typed = config.replace_follow([*given, "--config.data.seed", "follow"])
     want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]

@@ -44,12 +44,9 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
     without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
     assert config.flatten(config.load(without)) == config.flatten(config.load(digits))
-    for arg, want in {
-        "digits": "digits",
-        "tfds:fashion_mnist": "fashion_mnist",
-        "tfds:a/b:3.0.1": "a_b_3.0.1",
-        "npz:/data/my set.npz": "my_set",
-    }.items():
+    names = {"digits": "digits", "tfds:fashion_mnist": "fashion_mnist"}
+    names |= {"tfds:a/b:3.0.1": "a_b_3.0.1", "npz:/data/my set.npz": "my_set"}
+    for arg, want in names.items():
         c = config.default()
         c.data.name = arg
         assert str(default_workdir.default_workdir(c)) == f"runs/run-{want}-seed0"
@@ -57,14 +54,11 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
-    code, paper = (
-        config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
-    )
+    names = (f"configs/protonorm.py:cifar10,{v}" for v in ("code", "paper"))
+    code, paper = map(config.load, names)
     lines = config.differences(config.flatten(paper), config.flatten(code))
     differing = {line.split(":")[0] for line in lines}
-    method = {
-        f"method.{field}" for field in ("collect", "initial", "lam", "reg", "upscale")
-    }
+    method = {f"method.{k}" for k in ["collect", "initial", "lam", "reg", "upscale"]}
     assert differing == {"local.order", "local.short", "model.group", *method}
     assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
     assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
@@ -116,9 +110,8 @@ def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkey
 
 def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
     given = ["--config=configs/protonorm.py", "--config.data.name=npz:a.npz"]
-    assert (
-        config.apply_neutral_preset(given)[0] == "--config=configs/protonorm.py:neutral"
-    )
+    neutral = config.apply_neutral_preset(given)[0]
+    assert neutral == "--config=configs/protonorm.py:neutral"
     apart = ["--config", "configs/tinyproto.py:code", "--config.data.name", "npz:a"]
     assert config.apply_neutral_preset(apart)[1] == "configs/tinyproto.py:code,neutral"
     for same in (

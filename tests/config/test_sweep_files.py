@@ -119,12 +119,9 @@ def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
 
 
 def test_method_and_presets_of_a_sweep():
-    for arg, want in {
-        "": ("a", "cifar10"),
-        "b": ("b", "cifar10"),
-        "spiral,b,ft": ("b", "spiral,ft"),
-        "ft": ("a", "cifar10,ft"),
-    }.items():
+    wanted = {"": ("a", "cifar10"), "b": ("b", "cifar10"), "ft": ("a", "cifar10,ft")}
+    wanted["spiral,b,ft"] = "b", "spiral,ft"
+    for arg, want in wanted.items():
         assert config.parse_sweep_arg(arg, ["a", "b"], "cifar10") == want
 
 

@@ -16,8 +16,6 @@ PLAIN = [
 
 @pytest.fixture
 def load(tmp_path):
-    """Writes the content of a file, and loads it."""
-
     def load(content, **options):
         (tmp_path / "a.csv").write_bytes(content.encode())
         return registry.load(f"csv:{tmp_path / 'a.csv'}", **options)
@@ -43,13 +41,8 @@ def test_a_folder_and_a_pair_have_an_official_test_part(tmp_path):
     for path in (tmp_path, f"{train},{test}"):
         data = registry.load(f"csv:{path}")
         assert data.x.tolist() == ["ü\n2", *"bcde"] and data.train_size == 2
-        assert np.array(data.classes)[data.y].tolist() == [
-            "no",
-            "yes",
-            "yes",
-            "so",
-            "so",
-        ]
+        named = np.array(data.classes)[data.y].tolist()
+        assert named == ["no", "yes", "yes", "so", "so"]
         unseen = "2 examples of 1 classes that the training part has none of"
         assert unseen in " ".join(data.notes)
     test.unlink()

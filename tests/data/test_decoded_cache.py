@@ -33,9 +33,7 @@ WHAT = {"kind": "made", "pixels": 0}
 def root(tmp_path, monkeypatch):
     monkeypatch.delenv("JAXPROTO_CACHE", raising=False)
     where = tmp_path / "cache"
-    monkeypatch.setattr(
-        decoded_cache.platformdirs, "user_cache_dir", lambda name: where
-    )
+    monkeypatch.setattr(decoded_cache.platformdirs, "user_cache_dir", lambda _: where)
     return where / "data"
 
 
@@ -44,9 +42,8 @@ def read(begin, x=X):
     for start in range(0, len(x), 3):
         sink.append(x[start : start + 3])
     whole = sink.finish()
-    made = dataset.make_dataset(
-        "made", (whole[:4], Y[:4]), (whole[4:], Y[4:]), join=lambda parts: whole
-    )
+    parts = (whole[:4], Y[:4]), (whole[4:], Y[4:])
+    made = dataset.make_dataset("made", *parts, join=lambda parts: whole)
     names = ("a", "b", "c")
     return made._replace(classes=names, notes=("one",), domain=np.arange(7))
 
@@ -173,9 +170,8 @@ def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
         os.utime(entry.path / decoded_cache.ABOUT, (used, used))
     there = decoded_cache.entries(root)
     assert [entry.used for entry in there] == [2, 1, 0]
-    assert (
-        decoded_cache.prune(root, sum(entry.size for entry in there) - 1) == there[-1:]
-    )
+    size = sum(entry.size for entry in there)
+    assert decoded_cache.prune(root, size - 1) == there[-1:]
     assert decoded_cache.entries(root) == there[:-1]
     sets = [load(kind=i) for i in range(3)]
     assert all(time.time() - entry.used < 60 for entry in decoded_cache.entries(root))
@@ -227,10 +223,8 @@ def test_a_folder_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (4, 4), (10 + i, 0, 0)).save(file)
     load = partial(registry.load, f"folder:{tmp_path}/pets")
-    assert through_twice(monkeypatch, image_files, "decode", load).classes == (
-        "cat",
-        "dog",
-    )
+    made = through_twice(monkeypatch, image_files, "decode", load)
+    assert made.classes == ("cat", "dog")
     Image.new("RGB", (4, 4)).save(file)
     assert (load().x[3] == 0).all()
 

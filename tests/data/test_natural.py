@@ -48,7 +48,6 @@ def pamap2():
 
 
 def leaf(users, folder="train"):
-    """A JSON file of LEAF."""
     own = {name: {"x": x, "y": y} for name, (x, y) in users.items()}
     counts = [len(y) for _, y in users.values()]
     about = {"users": [*users], "num_samples": counts, "user_data": own}

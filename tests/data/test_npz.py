@@ -18,9 +18,8 @@ def save(path, **arrays):
 def load(tmp_path):
     """Saves both parts, some arrays replaced or added, and loads the data set."""
     both = {"x_train": GREY, "y_train": LABELS, "x_test": GREY[:2], "y_test": [0, 1]}
-    return lambda **changed: registry.load(
-        save(tmp_path / "a.npz", **{**both, **changed})
-    )
+    path = tmp_path / "a.npz"
+    return lambda **changed: registry.load(save(path, **{**both, **changed}))
 
 
 def test_npz_keeps_uint8_gives_grey_a_channel_and_puts_the_test_part_last(load):
@@ -35,9 +34,8 @@ def test_npz_keeps_uint8_gives_grey_a_channel_and_puts_the_test_part_last(load):
     data = load(x_train=texts, x_test=texts[:2])
     assert data.x.tolist() == [*texts, *texts[:2]]
     (note,) = load(y_test=[3, 0]).notes
-    assert note.endswith(
-        "1 examples of 1 classes that the training part has none of ('3')"
-    )
+    unseen = "1 examples of 1 classes that the training part has none of ('3')"
+    assert note.endswith(unseen)
 
 
 OTHER_LABELS = [
@@ -60,10 +58,8 @@ def test_labels_without_gaps_keep_their_numbers_and_others_are_sorted(load):
     def check(train, test, classes):
         data = load(y_train=train, y_test=test)
         assert (data.classes, data.num_classes) == ((*classes,), len(classes))
-        given = [
-            c.decode() if isinstance(c, bytes) else str(c) for c in [*train, *test]
-        ]
-        assert [classes[c] for c in data.y] == given and data.y.dtype == np.int32
+        said = [c.decode() if isinstance(c, bytes) else str(c) for c in [*train, *test]]
+        assert [classes[c] for c in data.y] == said and data.y.dtype == np.int32
         assert f"{classes[0]!r}, {classes[1]!r}" in data.notes[0]
 
     check_every(OTHER_LABELS, check)

@@ -33,8 +33,6 @@ def path(tmp_path):
 
 @pytest.fixture
 def load(path):
-    """Writes lines, and loads them as a partition."""
-
     def load(lines, dataset=None, **options):
         path.write_text("\n".join([*lines, ""]))
         dataset = toy() if dataset is None else dataset
@@ -123,14 +121,12 @@ def test_lines_that_cannot_be_used_are_named_with_the_way_out(load):
 def built(**fields):
     """An experiment of four clients, with these fields of `data`."""
     c = config.experiment("local", "digits")
-    c.update_from_flattened_dict({"data.clients": 4, "model.group": "mlp"})
-    c.data.update(fields)
+    c.model.group = "mlp"
+    c.data.update({"clients": 4, **fields})
     return build.experiment(c, "cpu")
 
 
-def test_a_run_saves_what_another_one_can_start_from_and_goes_on_with_it_alone(
-    tmp_path,
-):
+def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_path):
     first = built()
     run_summary.save_partition(first, tmp_path)
     name = f"file:{tmp_path / 'indices.csv'}"

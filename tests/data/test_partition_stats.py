@@ -7,6 +7,7 @@ import rich.console
 from support.refusal import refused
 
 from jaxproto.data import partition_stats
+from jaxproto.data.partition_stats import Counts, MajorityShare
 
 
 def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
@@ -27,13 +28,10 @@ def test_work_counts_steps_dropped_examples_and_padding_by_hand():
 
 def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
     path = tmp_path / "partition.csv"
-    counts = partition_stats.Counts(
-        np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]])
-    )
+    counts = Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
     partition_stats.write_csv(path, counts)
-    assert path.read_text().split() == [
-        *("client,split,0,1", "0,train,3,0", "0,test,1,0", "1,train,1,2", "1,test,0,1")
-    ]
+    lines = "client,split,0,1 0,train,3,0 0,test,1,0 1,train,1,2 1,test,0,1"
+    assert path.read_text().split() == lines.split()
     pairs = zip(partition_stats.read_csv(path), counts, strict=True)
     assert all(np.array_equal(got, want) for got, want in pairs)
     short = "client\n0\n"
@@ -46,13 +44,11 @@ def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
 def test_the_share_of_the_commonest_class_by_hand():
     """Class 1 for the first, 0 for the second, whose tests it is one of four of."""
     train, test = np.array([[1, 5, 0], [4, 0, 4]]), np.array([[1, 3, 0], [1, 3, 0]])
-    share = partition_stats.majority_share(partition_stats.Counts(train, test))
-    assert share == partition_stats.MajorityShare(
-        pooled=0.5, client_mean=0.5, examples=8
-    )
+    share = partition_stats.majority_share(Counts(train, test))
+    assert share == MajorityShare(pooled=0.5, client_mean=0.5, examples=8)
     test[0] = [0, 30, 0]
-    share = partition_stats.majority_share(partition_stats.Counts(train, test))
-    assert share == partition_stats.MajorityShare(31 / 34, (1 + 0.25) / 2, 34)
+    share = partition_stats.majority_share(Counts(train, test))
+    assert share == MajorityShare(31 / 34, (1 + 0.25) / 2, 34)
 
 
 def shown(table):
@@ -62,12 +58,9 @@ def shown(table):
 
 
 def test_the_table_shows_sizes_classes_counts_and_waste_and_stays_short():
-    counts = partition_stats.Counts(
-        np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2)
-    )
-    work = partition_stats.work(
-        [12, 2], [[0, 1]], batch_size=4, epochs=1, per_epoch=wrap
-    )
+    counts = Counts(np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2))
+    options = {"batch_size": 4, "epochs": 1, "per_epoch": wrap}
+    work = partition_stats.work([12, 2], [[0, 1]], **options)
     text = shown(partition_stats.table(counts, work))
     assert "0 │ 12 │ 2 │ 2 │ 3 │ 0:3 2:9" in text
     assert "1 │ 2 │ 2 │ 1 │ 1 │ 1:2" in text

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from sklearn.model_selection import train_test_split
 from support.every import every
-from support.labels import count, labels_only
+from support.labels import FLOWERS, count, labels_only
 from support.refusal import refused
 
 from jaxproto.data import partition_stats
@@ -33,26 +33,20 @@ CIFAR10_PATHOLOGICAL = (  # of the released recipe, two classes per client
     "2046 5581 1605 1114 1548 7733 2649 1442 2084 5825"
 )
 
-# Oxford Flowers-102, all 8,189 images: examples of each class.
-FLOWERS = [
-    *(40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49, 56),
-    *(40, 59, 91, 42, 41, 41, 40, 66, 78, 85, 52, 45, 46, 40, 43, 75, 108, 56, 41, 67),
-    *(127, 59, 130, 93, 40, 196, 67, 71, 49, 92, 258, 85, 93, 61, 71, 109, 67, 114),
-    *(67, 109, 50, 55, 54, 52, 102, 61, 42, 54, 54, 62, 78, 96, 194, 171, 120, 107),
-    *(251, 137, 41, 105, 166, 112, 131, 86, 63, 58, 63, 154, 184, 82, 76, 66, 46, 162),
-    *(128, 91, 66, 82, 63, 49, 58, 48),
-]
 C10, C100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
+
+
+def held(sizes, scheme):
+    """Examples of 20 clients, training and test data together [K, C]."""
+    dataset = labels_only(sizes)
+    divided = registry.partition_dataset(dataset, scheme, clients=20)
+    return sum(partition_stats.counts(dataset, divided)[:2])
 
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """The matrix that ships with the code, and its K_i and n_i through it."""
-    dataset = labels_only(C10)
-    divided = registry.partition_dataset(
-        dataset, registry.pfllib_dirichlet(0.1), clients=20
-    )
-    train, test, _ = partition_stats.counts(dataset, divided)
-    np.testing.assert_array_equal(train + test, CIFAR10_KC)
+    found = held(C10, registry.pfllib_dirichlet(0.1))
+    np.testing.assert_array_equal(found, CIFAR10_KC)
 
 
 PUBLISHED = [  # sizes, clients, alpha; pairs, n_train, batches, test examples
@@ -72,7 +66,7 @@ PUBLISHED = [  # sizes, clients, alpha; pairs, n_train, batches, test examples
 
 @every(PUBLISHED)
 def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
-    sizes, clients, alpha, held, n_train, batches, tested
+    sizes, clients, alpha, pairs, n_train, batches, tested
 ):
     """The released recipe with seed 1 and batches of 32."""
     dataset = labels_only(sizes)
@@ -82,7 +76,7 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
     used, *_ = partition_stats.counts(dataset, registry.Partition(whole, whole))
     batch_K = train.sum(axis=1) // 32
-    assert tuple((c > 0).sum() for c in (train + test, train, used)) == held
+    assert tuple((c > 0).sum() for c in (train + test, train, used)) == pairs
     assert (train.sum(axis=1).min(), train.sum(axis=1).max()) == n_train
     assert (batch_K.sum(), batch_K.min()) == batches
     assert (test.sum(), partition_stats.num_unseen(counted)) == tested
@@ -110,16 +104,6 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
         too_few.assign(y, 10, 20, too_few.make_rng(1))
 
 
-def test_pfllib_pathological_reproduces_the_cifar10_sizes():
-    """The sizes of the released recipe."""
-    dataset = labels_only(C10)
-    divided = registry.partition_dataset(
-        dataset, registry.pfllib_pathological(2), clients=20
-    )
-    counted = sum(partition_stats.counts(dataset, divided)[:2])
-    assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
-
-
 @every([(C10, 2, 40), (C100, 10, 200), (TINY, 20, 400)])
 def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
     """Sum K_i for C10, C100 and Tiny ImageNet."""
@@ -127,18 +111,15 @@ def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
     scheme = registry.pfllib_pathological(classes)
     client_rows = scheme.assign(dataset.y, len(sizes), 20, scheme.make_rng(1))
     assert sum(len(np.unique(dataset.y[rows])) for rows in client_rows) == pairs
-    assert np.array_equal(
-        np.sort(np.concatenate(client_rows)), np.arange(len(dataset.y))
-    )
+    every = np.sort(np.concatenate(client_rows))
+    assert np.array_equal(every, np.arange(len(dataset.y)))
 
 
-def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
+def test_pfllib_pathological_has_the_released_sizes_and_leaves_the_last_classes_out():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
-    dataset = labels_only([100] * 43)
-    divided = registry.partition_dataset(
-        dataset, registry.pfllib_pathological(4), clients=20
-    )
-    held_C = sum(partition_stats.counts(dataset, divided)[:2]).sum(axis=0)
+    size_K = held(C10, registry.pfllib_pathological(2)).sum(axis=1)
+    assert size_K.tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
+    held_C = held([100] * 43, registry.pfllib_pathological(4)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
@@ -147,9 +128,8 @@ def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
     """docs/decisions.md#pool; sklearn continues numpy's global stream."""
     dataset = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
-    divided = registry.partition_dataset(
-        dataset, scheme, clients=7, train_share=share, seed=1
-    )
+    options = {"clients": 7, "train_share": share, "seed": 1}
+    divided = registry.partition_dataset(dataset, scheme, **options)
     before = np.random.get_state()
     try:
         np.random.seed(1)

@@ -29,7 +29,6 @@ download.set_progress_bars(False)
 
 @pytest.fixture
 def manual(tmp_path):
-    """A directory with all archives."""
     folder = tmp_path / "archives"
     folder.mkdir()
     toy.save_tiny_imagenet(folder)
@@ -39,7 +38,6 @@ def manual(tmp_path):
 
 @pytest.fixture
 def tiny(tmp_path, manual):
-    """Prepares Tiny ImageNet from its archive."""
     folders = {"data_dir": tmp_path, "manual_dir": manual}
     return partial(prepare.prepare, "tiny_imagenet", **folders)
 
@@ -74,10 +72,8 @@ def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeyp
 
 def test_both_gtsrb_are_in_the_official_order(tmp_path, manual, offline):
     """Torchvision's unless said otherwise."""
-    for name, train in (
-        ("tfds:gtsrb43", [0, 1, 42]),
-        ("gtsrb43/official", [0, 1, 2, 42]),
-    ):
+    both = {"tfds:gtsrb43": [0, 1, 42], "gtsrb43/official": [0, 1, 2, 42]}
+    for name, train in both.items():
         done = prepare.prepare(name, data_dir=tmp_path, manual_dir=manual)
         builder = tfds.builder_from_directory(done.path)
         records = {split: builder.as_data_source(split) for split in ("train", "test")}
@@ -205,11 +201,8 @@ def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
         archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
         monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
 
-    for there, message in (
-        (f"{server}/gone.zip", gone),
-        ("http://127.0.0.1:9/a.zip", silent),
-        (url, damaged),
-    ):
+    lost = {f"{server}/gone.zip": gone, "http://127.0.0.1:9/a.zip": silent}
+    for there, message in (lost | {url: damaged}).items():
         official(there, "123")
         start = time.monotonic()
         with refused(message) as caught:

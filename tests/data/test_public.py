@@ -12,6 +12,7 @@ from jaxproto.data.dataset import make_dataset
 from jaxproto.data.partitions import public_examples, registry
 from jaxproto.data.partitions.label_skew import dirichlet
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet
+from jaxproto.data.partitions.public_examples import sample_public_rows
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 
@@ -34,22 +35,14 @@ def everyones(parts):
 
 def test_the_sample_is_balanced_over_the_asked_share_of_classes_by_its_seed():
     y = np.repeat(np.arange(10), [50, 30, 30, 90, 60, 50, 40, 50, 70, 30])
-    count = np.bincount(
-        y[public_examples.sample_public_rows(y, 0.2, 0.4, 3)], minlength=10
-    )
+    count = np.bincount(y[sample_public_rows(y, 0.2, 0.4, 3)], minlength=10)
     assert sorted(count) == [0] * 6 + [25] * 4
     y = np.arange(300) % 10
-    a, b, c = (
-        public_examples.sample_public_rows(y, 0.1, 0.5, seed) for seed in (1, 1, 2)
-    )
+    a, b, c = (sample_public_rows(y, 0.1, 0.5, seed) for seed in (1, 1, 2))
     assert np.array_equal(a, b) and not np.array_equal(a, c)
     assert np.array_equal(a, np.unique(a))
-
-
-def test_a_tiny_share_still_has_one_example_of_each_covered_class():
-    y = np.arange(100) % 10
-    for classes, number in ((0.5, 5), (1e-6, 1)):
-        rows = public_examples.sample_public_rows(y, 1e-6, classes, 0)
+    for classes, number in ((0.5, 5), (1e-6, 1)):  # one example of each covered class
+        rows = sample_public_rows(y, 1e-6, classes, 0)
         assert len(np.unique(y[rows])) == len(rows) == number
 
 
@@ -83,14 +76,12 @@ def test_a_client_with_public_examples_alone_is_named():
 def test_a_file_can_be_the_public_source(tmp_path):
     own, extra = made(), made(20, 4, seed=1)
     for name, part in (("own", own), ("extra", extra)):
-        (train, test), (y, y_test) = (
-            np.split(a, [part.train_size]) for a in (part.x, part.y)
-        )
+        both = (np.split(a, [part.train_size]) for a in (part.x, part.y))
+        (train, test), (y, y_test) = both
         arrays = {"x_train": train, "y_train": y, "x_test": test, "y_test": y_test}
         np.savez(tmp_path / f"{name}.npz", **arrays)
-    both = public_examples.load(
-        f"npz:{tmp_path}/own.npz", other=f"npz:{tmp_path}/extra.npz"
-    )
+    start = f"npz:{tmp_path}"
+    both = public_examples.load(f"{start}/own.npz", other=f"{start}/extra.npz")
     assert np.array_equal(both.public, np.arange(240, 264)) and both.num_classes == 4
     assert np.array_equal(both.x[both.public], extra.x)
     assert np.array_equal(both.y[both.public], extra.y)

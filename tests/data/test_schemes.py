@@ -239,10 +239,8 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
 def test_partitions_follow_from_the_seed_and_training_rows_are_shuffled():
     for scheme in (registry.iid(), registry.dirichlet(0.5), registry.pathological(2)):
         both = labels_only([60] * 4), scheme
-        parts = (
-            registry.partition_dataset(*both, clients=4, seed=seed)
-            for seed in (1, 1, 2)
-        )
+        seeds = ({"clients": 4, "seed": seed} for seed in (1, 1, 2))
+        parts = (registry.partition_dataset(*both, **options) for options in seeds)
         one, again, other = (np.concatenate(part.train).tolist() for part in parts)
         assert one == again != other
     official = labels_only([20, 20, 20], test=15), registry.pathological(3)

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from support import quick
 from support.every import every
+from support.fields import changed
 from support.refusal import refused
 
 import jaxproto
@@ -45,20 +46,10 @@ def toy(tmp_path_factory):
 
 def configured(path, method="local", **changes):
     """Two clients that divide the made-up texts."""
-    c = config.experiment(method, "digits")
-    fields = {
-        "data.name": f"csv:{path}",
-        "data.clients": 2,
-        "data.partition": "iid",
-        "data.max_len": 6,
-        "model.group": "fasttext",
-        "model.feat_dim": 6,
-        "local.batch_size": 8,
-        "rounds": 1,
-    }
-    fields |= {k.replace("__", "."): v for k, v in changes.items()}
-    c.update_from_flattened_dict(fields)
-    return c
+    fields = {"data.name": f"csv:{path}", "data.clients": 2, "data.partition": "iid"}
+    fields |= {"data.max_len": 6, "model.group": "fasttext", "model.feat_dim": 6}
+    fields |= {"local.batch_size": 8, "rounds": 1}
+    return changed(config.experiment(method, "digits"), fields, **changes)
 
 
 @every(
@@ -91,11 +82,8 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
     data = encoded(["a b a", "", "b c a b b"], [0, 1], [2], max_len=4)
     assert data.tokens == (*text.SPECIAL, "a", "b")
     a, b = 2, 3
-    assert data.x.dtype == np.int32 and data.x.tolist() == [
-        [a, b, a, PADDING],
-        [PADDING] * 4,
-        [b, UNKNOWN, a, b],
-    ]
+    rows = [[a, b, a, PADDING], [PADDING] * 4, [b, UNKNOWN, a, b]]
+    assert data.x.dtype == np.int32 and data.x.tolist() == rows
     assert data.notes[-1] == (
         "t: 4 tokens in the vocabulary; 1 of 4 words of test texts are unknown; "
         "of 3 texts, 1 have no word and 1 are cut after 4 words"

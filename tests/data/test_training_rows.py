@@ -34,9 +34,8 @@ def test_the_rows_depend_on_the_set_of_rows_the_seed_and_the_client():
     turned = whole._replace(train=tuple(rows[::-1] for rows in whole.train))
 
     def held(parts, seed=1):
-        return lists(
-            map(np.sort, training_rows.hold_out(parts, SHARE, seed).validation)
-        )
+        found = training_rows.hold_out(parts, SHARE, seed).validation
+        return lists(map(np.sort, found))
 
     assert held(whole) == held(turned) != held(whole, seed=2)
     twice = whole._replace(train=(whole.train[3],) * 4)

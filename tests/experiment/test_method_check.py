@@ -26,9 +26,8 @@ def head_average(spec, **changes):
 
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        return losses.cross_entropy(out.logits, batch.y, batch.mask), LossAux(
-            {"net": out.norm}
-        )
+        value = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        return value, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
         return (after.params["net"]["head"], jnp.ones(())), after.memory
@@ -223,9 +222,7 @@ def test_a_mistake_in_a_network_is_named(monkeypatch):
     check_every([(name, *row) for name, row in NETWORKS.items()], check)
 
 
-def test_a_run_checks_before_it_writes_and_what_is_correct_passes(
-    monkeypatch, tmp_path
-):
+def test_a_run_checks_before_it_writes_and_what_is_right_passes(monkeypatch, tmp_path):
     monkeypatch.setitem(METHODS, "mine", slots(update=other(None)))
     with pytest.raises(UserError, match="update returns nothing"):
         jaxproto.run(experiment("mine"), tmp_path / "run")

@@ -6,13 +6,8 @@ import pytest
 from support import runs
 from support.refusal import refused
 
-from jaxproto.experiment import build
-from jaxproto.experiment.simulated_devices import (
-    Devices,
-    devices_of,
-    match_networks,
-    step_operations,
-)
+from jaxproto.experiment import build, simulated_devices
+from jaxproto.experiment.simulated_devices import Devices, devices_of
 from jaxproto.flower import protocol
 
 
@@ -33,7 +28,8 @@ def test_drawn_devices_spread_around_their_medians():
 
 def test_faster_devices_have_networks_with_more_work():
     some = Devices(np.array([3.0, 1.0, 2.0]), np.array([30.0, 10.0, 20.0]))
-    speed_K, bandwidth_K = match_networks(some, np.array([5.0, 5.0, 1.0]))
+    work_K = np.array([5.0, 5.0, 1.0])
+    speed_K, bandwidth_K = simulated_devices.match_networks(some, work_K)
     assert speed_K.tolist() == [2, 3, 1] and bandwidth_K.tolist() == [20, 30, 10]
 
 
@@ -47,7 +43,8 @@ def test_the_operations_of_a_step_are_those_of_its_products():
     first = 64 * 256
     assert first in weights
     wanted = local.batch_size * (6 * sum(weights) - 2 * first)
-    found = step_operations(exp.parts({}), net, exp.spec, exp.dataset)
+    given = exp.parts({}), net, exp.spec, exp.dataset
+    found = simulated_devices.step_operations(*given)
     assert wanted < found < 1.1 * wanted
 
 

@@ -1,13 +1,14 @@
 """Floats of a configuration are arguments of the compiled programs."""
 
 import dataclasses
+from functools import partial
 from typing import Annotated
 
 import jax
 import numpy as np
 import optax
 import pytest
-from support import fast_jit
+from support import fast_jit, runs
 
 import jaxproto
 from jaxproto import config
@@ -17,7 +18,7 @@ from jaxproto.experiment import traced as floats
 from jaxproto.hyperparameters import STATIC
 from jaxproto.methods import METHODS
 from jaxproto.methods.local import local
-from jaxproto.training import compiler, programs
+from jaxproto.training import programs
 
 EVERYTHING = {  # what has floats
     "participation.law": "uniform",
@@ -32,7 +33,6 @@ QUICK = ("fedproto", "fedavg")  # of the others `.ci/run` knows
 
 
 def small(name, **changes):
-    """Three clients with the smallest network."""
     c = config.experiment(name, "digits")
     c.model.group, c.data.clients = "mlp", 3
     for path in ("model.aux", "method.aux"):
@@ -41,20 +41,6 @@ def small(name, **changes):
             c[group][field] = "mlp"
     c.update_from_flattened_dict(changes)
     return c
-
-
-def traced(c):
-    """The jaxpr of every program, by its name."""
-    exp, texts = build.experiment(c, "cpu"), {}
-
-    def submit(name, f, *rest, **options):
-        made = jax.jit(f, **options).trace(exp.floats, *rest)
-        texts[name] = str(made.jaxpr)
-        return compiler.PendingProgram(made.out_info, None)
-
-    functions, examples = programs.build_programs(exp), build.examples(exp.dataset)
-    compiler.submit_programs(submit, exp, functions, examples)
-    return texts
 
 
 @pytest.mark.parametrize(
@@ -69,7 +55,7 @@ def test_other_floats_are_the_same_programs(name):
     other = small(name, **EVERYTHING | others | fixed)
     assert floats.traced_floats(c) != floats.traced_floats(other)
     assert floats.program_settings(c) == floats.program_settings(other)
-    assert traced(c) == traced(other)
+    assert runs.jaxprs(c) == runs.jaxprs(other)
 
 
 def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
@@ -97,10 +83,8 @@ def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
 @pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:Specifying a key")
 def test_every_optimizer_takes_a_learning_rate_alone_traced_too():
     params = {"w": jax.numpy.ones((3, 2))}
-    settings = {
-        name: small("local", **{"optimizer.name": name})
-        for name in optimizers.optax_optimizers()
-    }
+    names = optimizers.optax_optimizers()
+    settings = {name: small("local", **{"optimizer.name": name}) for name in names}
 
     def step(c, rate):
         now = floats.replace_floats(c, {"optimizer.learning_rate": rate})
@@ -120,10 +104,8 @@ def test_a_method_may_branch_on_a_static_float_and_is_told_so(monkeypatch):
     def branching(kind):
         def branches(spec, *, strength: kind = 1.0):
             weight = 2.0 if strength > 0.5 else 1.0
-            scaled = {
-                "transform_grads": lambda g: jax.tree.map(lambda a: a * weight, g)
-            }
-            return dataclasses.replace(local(spec), **scaled)
+            scaled = partial(jax.tree.map, lambda a: a * weight)
+            return dataclasses.replace(local(spec), transform_grads=scaled)
 
         monkeypatch.setitem(METHODS, "branches", branches)
         return small("branches")

@@ -5,16 +5,8 @@ import random
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.federated import (
-    QUIET,
-    Calls,
-    Killed,
-    faults,
-    metrics,
-    rounds,
-    simulated,
-    small,
-)
+from support import federated
+from support.federated import QUIET, Calls, Killed, faults, simulated, small
 
 from jaxproto.experiment import build
 from jaxproto.flower.accept import REFUSED
@@ -114,8 +106,8 @@ def test_faults_lose_the_messages_that_were_named_and_no_round(
     simulated(c, tmp_path / "simulated")
     named = {(r, client) for r, client, _ in faults(tmp_path / "run")}
     assert named == {at for at in plan if at[1] is not None}
-    assert rounds(tmp_path / "run") == list(range(every, last + 1, every))
-    both = (metrics(tmp_path / n) for n in ("run", "simulated"))
+    assert federated.rounds(tmp_path / "run") == list(range(every, last + 1, every))
+    both = (federated.metrics(tmp_path / n) for n in ("run", "simulated"))
     for one, other in zip(*both, strict=True):
         assert one["rules"] == other["rules"]
         assert one["bytes_by_client"]["up"] == other["bytes_by_client"]["up"]

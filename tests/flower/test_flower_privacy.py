@@ -1,7 +1,5 @@
 """Differential privacy on nodes is that of the simulator, and counts its losses."""
 
-import importlib.util
-
 import pytest
 from support.federated import QUIET, Calls, faults, metrics, simulated, small
 
@@ -9,12 +7,8 @@ from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.server_run import run_server
 from jaxproto.storage.run_folder import RunFolder
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        importlib.util.find_spec("dp_accounting") is None, reason="extra `privacy`"
-    ),
-]
+pytest.importorskip("dp_accounting", reason="extra `privacy`")
+pytestmark = pytest.mark.long
 LOT = {"participation.law": "uniform", "participation.fraction": 0.67}
 LOST = {"participation.dropout": 0.5}
 
@@ -50,8 +44,7 @@ def test_a_lost_upload_counts_as_lost_in_the_simulator(tmp_path):
         return {REFUSED: "gone"} if (stage, i) == ("train", 1) else said
 
     whole = simulated(c, tmp_path / "simulated")
-    some = run_server(
-        c, tmp_path / "some", Calls(c, tmp_path / "n", happens=lost), QUIET
-    )
+    link = Calls(c, tmp_path / "nodes", happens=lost)
+    some = run_server(c, tmp_path / "some", link, QUIET)
     assert faults(tmp_path / "some") == [(1, 1, "train"), (2, 1, "train")]
     assert some["privacy"] == whole["privacy"] | {"rehearsed": False}

@@ -10,11 +10,8 @@ pytest.importorskip("flwr")
 
 from support.federated import assert_the_same, metrics, rounds, simulated, small
 
-from jaxproto.contrib.flower_deployment.deployment import (
-    Deployment,
-    deploy,
-    terminate_tree,
-)
+from jaxproto.contrib.flower_deployment import deployment
+from jaxproto.contrib.flower_deployment.deployment import Deployment, terminate_tree
 from jaxproto.experiment import build
 from jaxproto.flower.server_run import FAULTS
 from jaxproto.io import atomic
@@ -43,7 +40,6 @@ def damage(message, context, call):
 
 
 def until(done, process=None):
-    """Waits, for so long at most."""
     end_at = time.monotonic() + LIMIT
     while not done():
         assert time.monotonic() < end_at, "it takes too long"
@@ -129,7 +125,7 @@ def test_a_deployment_of_several_networks_has_the_records_of_the_simulator(
 ):
     c = small(method, **changes)
     simulated(c, tmp_path / "simulated")
-    summary = deploy(c, tmp_path / "run", wait=120.0, patience=300.0)
+    summary = deployment.deploy(c, tmp_path / "run", wait=120.0, patience=300.0)
     assert summary["status"] == "finished" and rounds(tmp_path / "run") == [1, 2]
     assert len(build.experiment(c, "cpu").cohorts) > 1
     assert_the_same(tmp_path / "run", tmp_path / "simulated")

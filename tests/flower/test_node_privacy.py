@@ -102,13 +102,10 @@ def test_who_takes_part_is_secret_and_counted(tmp_path):
     def drawn(*contexts):
         return privacy_ledger.participation_matrix(c, exp, *contexts)
 
-    first, other, again = (
-        drawn(secret_keys.round_contexts(c, tmp_path / name)) for name in "aba"
-    )
-    seeded, rehearsed = (
-        drawn(),
-        secret_keys.round_contexts(rehearsal(c), tmp_path / "c"),
-    )
+    contexts = (secret_keys.round_contexts(c, tmp_path / name) for name in "aba")
+    first, other, again = map(drawn, contexts)
+    seeded = drawn()
+    rehearsed = secret_keys.round_contexts(rehearsal(c), tmp_path / "c")
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other) and not np.array_equal(first, seeded)
     assert np.array_equal(drawn(rehearsed), seeded) and not (tmp_path / "c").exists()
@@ -121,11 +118,8 @@ def test_compare_says_which_epsilon_is_rehearsed(federation):
     spent = run.results["privacy"]
     assert spent["rehearsed"] is False
     before = {k: v for k, v in spent.items() if k != "rehearsed"}
-    for entry, said in (
-        (spent, "no"),
-        (spent | {"rehearsed": True}, "yes"),
-        (before, "yes"),
-    ):
+    cases = (spent, "no"), (spent | {"rehearsed": True}, "yes"), (before, "yes")
+    for entry, said in cases:
         run.results["privacy"] = entry
         text = compare.render(compare.table(compare.group_by_seed([run])), "csv")
         row = next(csv.DictReader(text.splitlines()))

@@ -70,10 +70,9 @@ def test_data_or_configurations_that_do_not_go_together_are_refused():
         private_data_node.parse_node_data(small())
     with pytest.raises(UserError, match=r"data of 2 nodes .* data\.clients is 3"):
         private_data_node.parse_node_data(small(), ["npz:a", "npz:b"])
+    digits = small(**{"data.name": "digits"})
     with refused("but data.name is digits"):
-        private_data_node.parse_node_data(
-            small(**{"data.name": "digits"}), ["npz:a"] * 3
-        )
+        private_data_node.parse_node_data(digits, ["npz:a"] * 3)
 
 
 def test_who_comes_late_fits_or_is_refused_and_learns_how_many_examples_others_have():
@@ -95,9 +94,7 @@ def test_who_comes_late_fits_or_is_refused_and_learns_how_many_examples_others_h
     assert node_schema.add_client(told, 1, image(["emu"])) == told
 
 
-def test_words_of_few_texts_are_not_told_and_examples_are_divided_by_seed_and_client(
-    tmp_path,
-):
+def test_rare_words_are_not_told_and_examples_are_divided_by_seed_and_client(tmp_path):
     texts = [("the cat", 0), ("the dog the dog", 1), ("the end", 0)]
     write_csv(tmp_path, texts, texts)
     c = small().data
@@ -141,8 +138,6 @@ def test_records_are_those_of_the_simulator_bit_for_bit(tmp_path):
     run = jaxproto.load(tmp_path / "own")
     assert run.round == 2
     assert all(np.isfinite(a).all() for a in jax.tree.leaves(run.server))
-    with refused("keep their networks on their nodes"):
-        run.clients[0]
 
 
 def write_csv(folder, train, test):
@@ -221,9 +216,8 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     made = node_schema.read(tmp_path / "run" / node_schema.FILE)
     assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
     assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
-    told = json.loads(
-        (tmp_path / "nodes" / "0" / private_data_node.SCHEMA_FILE).read_text()
-    )
+    file = tmp_path / "nodes" / "0" / private_data_node.SCHEMA_FILE
+    told = json.loads(file.read_text())
     assert told["labels"] == ["cat", "dog"] and told["train"] + told["test"] == 16
     c.rounds = 4  # the server starts again, and so do the nodes
     run_server(c, tmp_path / "run", Calls(c, tmp_path / "nodes", named), QUIET)

@@ -69,9 +69,8 @@ def test_every_block_of_the_page_does_what_it_says(home):
                 command = [sys.executable, "-c", text]
             with (home.parent / f"{len(said)}.log").open("wb") as log:
                 told = {"stdout": log, "stderr": subprocess.STDOUT, "cwd": home}
-                process = subprocess.Popen(
-                    command, env=env, start_new_session=True, **told
-                )
+                told |= {"env": env, "start_new_session": True}
+                process = subprocess.Popen(command, **told)
             said.append(home.parent / f"{len(said)}.log")
             running.append(process)
             if text.startswith(SERVER):

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
+from support.averaging import drawn
 from support.every import every
-from support.exchange import KEY, X, Y, client, on_batch
+from support.exchange import KEY, X, Y, client, on_batch, output
 
 from jaxproto import config, losses, models, transforms
 from jaxproto.errors import UserError
@@ -24,7 +25,6 @@ from jaxproto.methods.fml import fml
 from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.local import local
 from jaxproto.methods.nominal import FEDKD_RATIO
-from jaxproto.participation import Participation
 from jaxproto.reporting.analysis import cost
 from jaxproto.storage import checkpoint
 from jaxproto.summary import nominal_cost
@@ -37,17 +37,6 @@ RNG = np.random.default_rng(3)
 FEDPER = fedper(toys.SPEC)
 
 
-def like(tree, *lead):
-    """Random numbers in the shape of a tree, with more axes in front."""
-    return jax.tree.map(lambda a: np.float32(RNG.normal(size=(*lead, *a.shape))), tree)
-
-
-def outputs():
-    """The logits of the client of `on_batch`."""
-    net = toys.net(8)
-    return np.asarray(net.apply(*net.init(KEY), jnp.asarray(X), True).logits)
-
-
 SHARED = {"lg_fedavg": (lg_fedavg(toys.SPEC), "head"), "fedper": (FEDPER, "body")}
 
 
@@ -56,15 +45,12 @@ def test_of_one_client_it_is_local_training_from_its_own_state(name):
     """With the part that the server drew."""
     method, part = SHARED[name]
 
-    def only_one(key, clients, r):
-        return Participation(*[jnp.arange(clients) == 4] * 2)
-
     def init_client(net, key):
         params, *rest = method.init_client(net, key)
         return method.receive(params, method.init_server(net, toys.KEY)), *rest
 
     begun = dataclasses.replace(local(toys.SPEC), init_client=init_client)
-    one, other = (toys.run(m, sampler=only_one) for m in (method, begun))
+    one, other = (toys.run(m, sampler=toys.only(4)) for m in (method, begun))
     assert toys.gap(one.params[4], other.params[4]) < 1e-6
     assert toys.gap(one.server, one.params[4]["net"][part]) < 1e-6
 
@@ -72,7 +58,10 @@ def test_of_one_client_it_is_local_training_from_its_own_state(name):
 def test_lg_fedavg_shares_the_head_the_mean_weighted_by_examples():
     method, net = lg_fedavg(toys.SPEC), toys.net(8)
     server = method.init_server(net, KEY)
-    heads, size_K = like(server, 3), np.asarray([5, 0, 15])  # the second is not there
+    heads, size_K = (
+        drawn(server, lead=(3,)),
+        np.asarray([5, 0, 15]),
+    )  # the second is not there
 
     def after(size_K):
         one = client({"net": {"head": heads}}, (), ())
@@ -84,7 +73,7 @@ def test_lg_fedavg_shares_the_head_the_mean_weighted_by_examples():
     assert toys.gap(after(size_K), want) < 1e-6
     assert toys.gap(after(0 * size_K), server) == 0
     params, norm, _ = method.init_client(net, KEY)
-    head = like(params["net"]["head"])
+    head = drawn(params["net"]["head"], 1, ())
     got = method.receive(params, head)["net"]
     assert toys.gap(got, {**params["net"], "head": head}) == 0
     scores = method.predict(net, client(params, norm, ()), jnp.asarray(X), head)
@@ -138,7 +127,7 @@ def test_the_loss_is_cross_entropy_until_there_are_logits(distance):
     first, later = (on_batch(method, fd.FedDistillState(p)) for p in (none, z))
     plain = on_batch(local(toys.SPEC))
     assert toys.gap(first[:2], plain[:2]) < 1e-6
-    logits = outputs()
+    logits = output().logits
     target = np.where(np.asarray(z.count)[Y][:, None] > 0, z.mean[Y], logits)
     want = plain[0] + 0.7 * distance(logits, target, jnp.ones(6))
     np.testing.assert_allclose(later[0], want, rtol=1e-5)
@@ -150,7 +139,7 @@ def test_logits_are_collected_per_class_while_training_and_averaged_over_holders
     server = method.init_server(net, KEY)
     sums = on_batch(method, server)[2]
     up, _ = method.upload(net, None, client((), (), ()), None, None, sums)
-    logits = outputs()
+    logits = output().logits
     want = [logits[c == Y].mean(0) for c in range(5)]
     np.testing.assert_allclose(up.mean, want, atol=1e-5)
     assert up.count.tolist() == [1] * 5 and not up.disclosed
@@ -195,8 +184,6 @@ def test_a_checkpoint_of_fedgh_from_before_its_loss_was_recorded_is_read(tmp_pat
     assert toys.gap(method.broadcast(read), method.broadcast(server)) == 0
     assert np.isnan(transforms.diagnostics_of(read)["server_loss"])
 
-
-# Costs and configurations
 
 PRINTED = {  # millions for FML and FedKD, and the network that gives them
     "CIFAR-10": ("34.32", "30.66", 853_000 + 500 * 10),

@@ -4,13 +4,12 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import fast_jit, toys
 from support.every import check_every
 
-from jaxproto import execution, federation, participation, wire
+from jaxproto import execution, federation, wire
 from jaxproto.flower import accept
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
@@ -23,15 +22,7 @@ from jaxproto.wire import codec
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
-def four_train(key, clients, r):
-    on_K = jnp.arange(clients) < 4
-    return participation.Participation(on_K, on_K)
-
-
-def four_report(key, clients, r):
-    return four_train(key, clients, r)._replace(trains=jnp.ones(clients, bool))
-
-
+FOUR_TRAIN, FOUR_REPORT = toys.only(*range(4)), toys.only(*range(6), reports=range(4))
 PUBLIC = np.random.default_rng(1).normal(size=(7, toys.INPUT)).astype(np.float32)
 TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
     "tinyproto": {"s": 6, "mu": 0.04, "lam": 5.0},  # 5 / 60 and 10 grow without end
@@ -58,9 +49,8 @@ SIZED = {  # for which sizes do not depend on values
     "fedkd": {"energy_start": 1.0, "energy_end": 1.0},
     "fpl": {"num_clients": 2},  # one cluster of each class
 }
-SEEN = {  # where classes are those seen in whole batches: long enough to see all
-    "feddistill": dataclasses.replace(toys.LOCAL, epochs=6),
-}
+# where classes are those seen in whole batches: long enough to see all
+SEEN = {"feddistill": dataclasses.replace(toys.LOCAL, epochs=6)}
 ROUNDS = {"fedhp": 20}  # of slow learning on the toy problem; 10 for the others
 FORMULA = {"fedkd": "fml"}  # of the sized one, where the own has a made-up factor
 BEYOND = {  # numbers per client that are sent but not in the formula, besides those
@@ -128,12 +118,9 @@ def test_neither_cohorts_nor_the_order_of_clients_matter(name):
 
 
 STEPS = [6, 6, 4, 4, 2, 2]  # of clients 5 to 0
-FORMS = {
-    "all_at_once": execution.all_at_once(),
-    "in_segments": execution.in_segments(
-        execution.plan_segments(STEPS, max_segments=3), chunk=2
-    ),
-}
+SEGMENTS = execution.plan_segments(STEPS, max_segments=3)
+FORMS = {"all_at_once": execution.all_at_once()}
+FORMS |= {"in_segments": execution.in_segments(SEGMENTS, chunk=2)}
 LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 
 
@@ -157,15 +144,15 @@ def test_every_form_equals_one_by_one_and_a_round_lowers_for_accelerators(name):
 
 @every_method
 def test_sitting_out_equals_absent_and_a_lost_upload_keeps_the_clients_progress(name):
-    r = toys.run(make(name), sampler=four_train)
-    fresh = toys.run(make(name), rounds=1, sampler=four_train)
+    r = toys.run(make(name), sampler=FOUR_TRAIN)
+    fresh = toys.run(make(name), rounds=1, sampler=FOUR_TRAIN)
     without = toys.run(make(name), ((8, (0, 1, 2, 3)),))
     assert toys.gap(r.server, without.server) < 1e-5
     for i in range(4):
         assert toys.gap(r.params[i], without.params[i]) < 1e-5
     assert toys.gap(r.clients[5], fresh.clients[5]) == 0
     assert toys.gap(r.params[0], fresh.params[0]) > 0
-    r = toys.run(make(name), rounds=1, sampler=four_report)
+    r = toys.run(make(name), rounds=1, sampler=FOUR_REPORT)
     full = toys.run(make(name), rounds=1)
     assert toys.gap(r.params, full.params) == 0
     assert np.all(r.report.scalars[4:] == 0)
@@ -224,9 +211,8 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
         for k, size in enumerate(report.bytes):
             one = jax.tree.map(lambda a, k=k: a[k], report.up)
             accept.check_upload(jax.device_get(wire.unpack(one)), limits, k)
-            codec.check_roundtrip(
-                one, int(size) if jax.tree.leaves(one) else 0, "float32"
-            )
+            counted = int(size) if jax.tree.leaves(one) else 0
+            codec.check_roundtrip(one, counted, "float32")
             assert size == len(codec.encode(one, "float32"))
     up = jax.tree.map(lambda a: a[0], (r.pre_upload.up, r.report.up))
     lossy = [mode for mode in wire.FORMATS if mode != "float32"]

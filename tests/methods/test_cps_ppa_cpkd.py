@@ -12,21 +12,14 @@ from support.exchange import COUNT, KEY, MEAN, client, exchange
 
 from jaxproto import config, losses, masks
 from jaxproto.experiment import build
+from jaxproto.methods import tinyproto as tp
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
 from jaxproto.methods.fedproto import fedproto, no_class_weights, train_pass
 from jaxproto.methods.fedtgp import fedtgp
-from jaxproto.methods.tinyproto import (
-    SPARSE,
-    SUM,
-    UNSCALED,
-    on_fedproto,
-    on_fedtgp,
-    tinyproto,
-)
 from jaxproto.types import Protos
 
 N = int(COUNT.sum())
-NONE = {"masks": masks.full_masks, "scaling": UNSCALED, "distill": no_class_weights}
+NONE = {"masks": masks.full_masks, "scaling": tp.UNSCALED, "distill": no_class_weights}
 
 
 def method(**arguments):
@@ -41,7 +34,6 @@ def plain_ppa():
 
 
 def ppa(mean, count, **arguments):
-    """Global prototypes without masks."""
     n = int(count.sum())
     kind = {"masks": masks.full_masks, "num_examples": n, **arguments}
     return exchange(method(**kind), mean, count).server.protos.mean
@@ -56,10 +48,10 @@ def test_ppa_is_equation_11_and_that_of_tinyproto_at_mu_of_k_over_n():
     np.testing.assert_allclose(plain_ppa(), want, atol=1e-5)
     unscaled = ppa(MEAN, COUNT, num_examples=0)  # not known
     np.testing.assert_allclose(want, unscaled * 5 / N, rtol=1e-4, atol=1e-5)
-    kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
+    kind = {"s": 3, "collect": train_pass, "compare": tp.SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
-    a = exchange(toys.method(tinyproto, mu=5 / N, **kind))
-    b = exchange(method(distill=no_class_weights, compare=SPARSE))
+    a = exchange(toys.method(tp.tinyproto, mu=5 / N, **kind))
+    b = exchange(method(distill=no_class_weights, compare=tp.SPARSE))
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
 
 
@@ -86,15 +78,13 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     )
     feat, y, target = on.feat, np.asarray([0, 1, 2, 4, 4, 3]), on.down
     beta = COUNT[0] / COUNT[0].max()
-    rho = [
-        np.linalg.norm(feat[y == j].mean(0) - target.mean[j]) * (target.count[j] > 0)
-        for j in range(5)
-    ]
+    away = [np.linalg.norm(feat[y == j].mean(0) - target.mean[j]) for j in range(5)]
+    rho = away * (target.count > 0)
     np.testing.assert_allclose(off.loss - pure.loss, np.sum(rho), rtol=1e-4)
     np.testing.assert_allclose(on.loss - pure.loss, np.sum(beta * rho), rtol=1e-4)
 
 
-BASES = {"fedproto": (on_fedproto, fedproto), "fedtgp": (on_fedtgp, fedtgp)}
+BASES = {"fedproto": (tp.on_fedproto, fedproto), "fedtgp": (tp.on_fedtgp, fedtgp)}
 
 
 @pytest.mark.long
@@ -106,7 +96,7 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
         server = server if kd else None  # which distillation does not change
         kind = {
             "masks": masks.random_masks if cps else masks.full_masks,
-            "scaling": SUM if ppa else UNSCALED,
+            "scaling": tp.SUM if ppa else tp.UNSCALED,
             "distill": cpkd if kd else no_class_weights,
         }
         r = exchange(method(base=BASES[base][0], **kind), server=server)

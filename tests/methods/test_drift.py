@@ -8,12 +8,12 @@ import numpy as np
 import optax
 import pytest
 from support import toys
-from support.averaging import BASE, begun, drawn, make, run
+from support.averaging import BASE, SGD, begun, drawn, make, run
 from support.every import every
 from support.exchange import KEY, X, Y, alone, client
 from support.refusal import refused
 
-from jaxproto import batches, participation
+from jaxproto import batches
 from jaxproto.methods import fedproc, scaffold
 from jaxproto.methods.feddyn import FedDynState, FedDynUpload
 from jaxproto.types import Batch, Protos
@@ -51,10 +51,8 @@ def test_moon_without_weight_is_fedavg_and_its_term_is_that_of_a_loop():
     with_term = jax.jit(method.loss, static_argnums=0)(net, params, norm, SIX, down, me)
     without, _ = BASE.loss(net, params, norm, SIX, down, me)
     z = net.apply(params["net"], norm["net"], SIX.x, True).feat
-    near, far = (
-        cosines(z, net.apply(p, norm["net"], SIX.x, False).feat) / 0.4
-        for p in (down["net"], previous[0])
-    )
+    both = (net.apply(p, norm["net"], SIX.x, False) for p in (down["net"], previous[0]))
+    near, far = (cosines(z, other.feat) / 0.4 for other in both)
     want = -np.log(np.exp(near) / (np.exp(near) + np.exp(far)))
     np.testing.assert_allclose(with_term[0] - without, 3 * want.mean(), rtol=1e-4)
 
@@ -64,9 +62,8 @@ def test_fedproc_contrasts_with_prototypes_that_are_there_as_a_loop():
     feat, mean = rng.normal(size=(6, 3)), rng.normal(size=(2, 4, 3))
     count, y = np.float32([[1, 0, 1, 1], [1, 0, 0, 1]]), [0, 1, 2, 3, 3, 0]
     protos, mask = Protos(jnp.asarray(mean), jnp.asarray(count)), [1, 1, 1, 1, 1, 0]
-    got = fedproc.contrast(
-        protos, jnp.asarray(feat), jnp.asarray(y), jnp.array(mask), 2
-    )
+    given = map(jnp.asarray, (feat, y, mask))
+    got = fedproc.contrast(protos, *given, 2)
     total = 0.0
     for f, c in zip(feat[:5], y[:5], strict=True):
         score = {k: np.exp(cosines(f, mean[k]) / 2) for k in np.ndindex(2, 4)}
@@ -105,9 +102,7 @@ def test_scaffold_corrects_each_gradient_by_the_control_variates():
     assert toys.gap(got, want) < 1e-5
 
 
-def four(key, clients, r):
-    on_K = jnp.arange(clients) < 4
-    return participation.Participation(on_K, on_K)
+FOUR = toys.only(*range(4))
 
 
 @every([0.0, 0.7])
@@ -116,12 +111,12 @@ def test_scaffolds_server_has_the_mean_of_all_control_variates(momentum):
     sgd = scaffold.LocalDescent(0.05, momentum)
     local = toys.LocalTraining(optax.sgd(0.05, momentum), epochs=2, batch_size=4)
     method = make("scaffold", num_clients=6, sgd=sgd)
-    r = toys.run(method, rounds=2, local=local, sampler=four)
+    r = toys.run(method, rounds=2, local=local, sampler=FOUR)
     each = [r.clients[i].memory for i in range(6)]
     mean = jax.tree.map(lambda *a: sum(a) / 6, *each)
     assert toys.gap(r.server.control, mean) < 1e-5
     assert toys.gap(each[0], mean) > 1e-2 and toys.gap(each[5], mean) > 1e-3
-    once = toys.run(method, rounds=1, local=local, sampler=four)
+    once = toys.run(method, rounds=1, local=local, sampler=FOUR)
     begin = begun(method).params
     changes = [optax.tree.sub(once.params[i], begin) for i in range(4)]
     want = jax.tree.map(lambda w, *d: w + sum(d) / 4, begin, *changes)
@@ -129,11 +124,8 @@ def test_scaffolds_server_has_the_mean_of_all_control_variates(momentum):
 
 
 def test_scaffold_refuses_what_it_cannot_divide_by():
-    fields = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9}
-    fields |= {"schedule": "constant"}
-
     def descent(state="restart", **changes):
-        return scaffold.constant_descent(SimpleNamespace(**fields | changes), state)
+        return scaffold.constant_descent(SimpleNamespace(**SGD | changes), state)
 
     assert descent() == (0.1, 0.9)
     for wrong, way in (
@@ -151,9 +143,8 @@ def test_feddyns_client_follows_its_gradient_and_its_distance():
     own = drawn(params, 2, ())
     got = gradient(method, params, down, own)
     plain = gradient(BASE, params, down, ())
-    want = jax.tree.map(
-        lambda g, w, old, h: g + mu * (w - old) - h, plain, params, down, own
-    )
+    each = plain, params, down, own
+    want = jax.tree.map(lambda g, w, old, h: g + mu * (w - old) - h, *each)
     assert toys.gap(got, want) < 1e-5
     r = run(method, 1)
     begin = begun(method).params

@@ -16,20 +16,16 @@ from jaxproto.methods.refprotofl import refprotofl
 def test_a_factory_takes_few_arguments_and_no_field_twice(name):
     parameters = inspect.signature(METHODS[name]).parameters
     assert len({*parameters} - {"privacy"}) <= 10  # which is no field of a method
-    together = {
-        key: p.default
-        for key, p in parameters.items()
-        if isinstance(p.default, registries.GROUPED_ARGUMENTS)
-    }
+    grouped = registries.GROUPED_ARGUMENTS
+    defaults = {key: p.default for key, p in parameters.items()}
+    together = {k: v for k, v in defaults.items() if isinstance(v, grouped)}
     fields = [field for value in together.values() for field in value._fields]
     alone = parameters.keys() - together
     assert len({*fields, *alone}) == len(fields) + len(alone)
 
 
 def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch):
-    def mine(
-        spec, *, lam: float = 1.0, share: float = 0.5, low: int = 0, high: int = 1
-    ):
+    def mine(spec, *, lam: float = 1.0, share: float = 0.5, low=0, high=1):
         """A method.
 
         Args:

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support import toys
+from support import averaging, toys
 from support.averaging import ALIKE, BASE, FRAME, SPEC, begun, by_size, drawn, make, run
 from support.every import check_every, every
 
-from jaxproto import config, models, participation
+from jaxproto import config, models
 from jaxproto.config.optimizers import build_local_training, build_optimizer
 from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
@@ -39,18 +39,12 @@ def test_the_global_network_is_the_mean_weighted_by_examples_of_what_arrives():
 
 
 def test_fedavg_of_one_client_is_local_training_from_the_same_start():
-    def alone(key, clients, r):
-        on_K = jnp.arange(clients) == 4
-        return participation.Participation(on_K, on_K)
+    def init_client(net, key):
+        start = BASE.init_server(net, jax.random.key(3))
+        return start, *BASE.init_client(net, key)[1:]
 
-    shared = dataclasses.replace(
-        local(SPEC),
-        init_client=lambda net, key: (
-            BASE.init_server(net, jax.random.key(3)),
-            *BASE.init_client(net, key)[1:],
-        ),
-    )
-    one, other = (run(m, 3, sampler=alone) for m in (BASE, shared))
+    shared = dataclasses.replace(local(SPEC), init_client=init_client)
+    one, other = (run(m, 3, sampler=toys.only(4)) for m in (BASE, shared))
     assert toys.gap(one.params[4], other.params[4]) < 1e-6
     assert toys.gap(one.server, one.params[4]) < 1e-6
 
@@ -62,9 +56,8 @@ def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
     def rules(method, x):
         params, norm, memory = method.init_client(net, key)
         client = Client(params, norm, (), memory, zero, zero, zero)
-        return method.predict(
-            net, client, x, method.broadcast(method.init_server(net, key))
-        )
+        down = method.broadcast(method.init_server(net, key))
+        return method.predict(net, client, x, down)
 
     x = jax.ShapeDtypeStruct((3, toys.INPUT), jnp.float32)
     for name in FRAME:
@@ -200,11 +193,9 @@ def test_server_momentum_goes_on_in_the_last_direction():
 
 
 def test_fednova_follows_the_configured_optimiser_or_refuses_it():
-    fields = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9}
-    fields |= {"schedule": "constant"}
-
     def descent(between="restart", mu=0.1, **changes):
-        return fednova.local_descent(SimpleNamespace(**fields | changes), between, mu)
+        given = SimpleNamespace(**averaging.SGD | changes)
+        return fednova.local_descent(given, between, mu)
 
     assert descent() == descent(mu=0.0, schedule="cosine") == (0.1, 0.9)
     for wrong, words in (

@@ -41,10 +41,8 @@ def test_both_terms_are_those_of_a_loop():
     apart = sorted(d for d in pairs if d > 0)
     u = np.mean(np.exp(-np.array(pairs) / apart[(len(apart) - 1) // 2]))
     mask = jnp.asarray([1.0] * 7 + [0.0] * 2)  # repeats change nothing
-    for term, rows, want in (
-        (feduv.variance_gap, logits, v),
-        (feduv.uniformity_loss, feat, u),
-    ):
+    gap, alike = feduv.variance_gap, feduv.uniformity_loss
+    for term, rows, want in ((gap, logits, v), (alike, feat, u)):
         given = jnp.asarray(np.concatenate([rows, rows[:2]]))
         np.testing.assert_allclose(term(given, mask), want, 1e-5)
 

@@ -19,9 +19,8 @@ def test_clients_with_equal_features_weigh_heads_by_their_inverse_variances():
     spread = jnp.asarray([0.1, 0.2, 0.4])
     got = combination(spread, jnp.zeros((3, 4)), 1, ALL)
     np.testing.assert_allclose(got, [4 / 7, 2 / 7, 1 / 7], atol=1e-3)
-    without = combination(
-        spread, jnp.zeros((3, 4)), 1, jnp.asarray([True, True, False])
-    )
+    two = jnp.asarray([True, True, False])
+    without = combination(spread, jnp.zeros((3, 4)), 1, two)
     np.testing.assert_allclose(without, [2 / 3, 1 / 3, 0], atol=1e-3)
     far = combination(spread, 100 * jnp.eye(3, 4), 1, ALL)
     np.testing.assert_allclose(far, [0, 1, 0], atol=1e-3)
@@ -45,9 +44,8 @@ def test_a_client_gets_its_own_row_of_heads_and_its_bytes_count_one_row():
     params = jax.vmap(lambda key: NET.init(key)[0])(jax.random.split(KEY, 2))
     protos = Protos(jnp.zeros((2, 5, 8)), jnp.asarray([[3.0] * 5, [1.0] * 5]), True)
     far = protos.replace(mean=100 * jax.random.normal(KEY, (2, 5, 8)))
-    up = FedPACUpload(
-        params["body"], params["head"], protos, far, jnp.ones(2), jnp.asarray([3, 1])
-    )
+    nets = params["body"], params["head"]
+    up = FedPACUpload(*nets, protos, far, jnp.ones(2), jnp.asarray([3, 1]))
     after = method.update(NET, server, up, KEY)
     sent = federation.broadcast(method, after, wire.EXACT)
     for id, row in ((3, 0), (1, 1)):  # features far apart: own heads

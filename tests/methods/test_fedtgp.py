@@ -39,13 +39,10 @@ def golden_margin(data):
 
 def padded(data, order_EN, extra):
     """The same pairs between rows that were not uploaded."""
-    n = len(data.label)
-    edges = (extra, extra)
-    more = fedtgp.ServerExamples(
-        np.pad(data.proto, (edges, (0, 0)), constant_values=9.0),
-        np.pad(data.label, edges),
-        np.pad(data.here, edges),
-    )
+    n, edges = len(data.label), (extra, extra)
+    proto = np.pad(data.proto, (edges, (0, 0)), constant_values=9.0)
+    flat = (np.pad(a, edges) for a in (data.label, data.here))
+    more = fedtgp.ServerExamples(proto, *flat)
     absent = np.setdiff1d(np.arange(n + 2 * extra), extra + np.arange(n))
     tail = np.tile(absent, (len(order_EN), 1))
     return more, np.concatenate([order_EN + extra, tail], 1)
@@ -60,9 +57,8 @@ def test_the_golden_run_is_matched_also_with_absent_rows():
     network, last_E = train(options, golden_network(), data, delta, order_EN)
     np.testing.assert_allclose(delta, GOLDEN["margin"], rtol=1e-5)
     np.testing.assert_allclose(last_E, GOLDEN["last_batch_loss"], rtol=1e-4)
-    np.testing.assert_allclose(
-        fedtgp.generate(network), GOLDEN["prototypes"], atol=1e-4
-    )
+    made = fedtgp.generate(network)
+    np.testing.assert_allclose(made, GOLDEN["prototypes"], atol=1e-4)
 
 
 def test_the_margin_is_the_largest_gap_over_present_classes_and_tau_at_most():
@@ -70,9 +66,8 @@ def test_the_margin_is_the_largest_gap_over_present_classes_and_tau_at_most():
     rng = np.random.default_rng(0)
     mean, here = rng.normal(size=(6, 4)) + 100, np.array([1, 1, 0, 1, 1, 0])
     seen = [j for j in range(6) if here[j]]
-    gaps = [
-        min(np.linalg.norm(mean[j] - mean[k]) for k in seen if k != j) for j in seen
-    ]
+    far = np.linalg.norm(mean[:, None] - mean, axis=-1)
+    gaps = [min(far[j, k] for k in seen if k != j) for j in seen]
     protos = Protos(jnp.asarray(mean, jnp.float32), jnp.asarray(here))
     got = jax.jit(kernels.max_nearest_distance)(protos)
     np.testing.assert_allclose(got, max(gaps), rtol=1e-4)
@@ -95,9 +90,8 @@ def test_every_epoch_visits_present_rows_first_and_gradients_are_finite():
     network = golden_network()
     own = fedtgp.generate(network)
     data = fedtgp.ServerExamples(own, jnp.arange(10), jnp.ones(10, bool))
-    grads = jax.jit(jax.grad(fedtgp.contrastive_loss))(
-        network, data, np.arange(10), np.ones(10), 1.0
-    )
+    slope = jax.jit(jax.grad(fedtgp.contrastive_loss))
+    grads = slope(network, data, np.arange(10), np.ones(10), 1.0)
     assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))
     shapes = jax.eval_shape(lambda: fedtgp.init_network(Spec(10, 500), KEY))
     assert sum(a.size for a in jax.tree.leaves(shapes)) == 506_000

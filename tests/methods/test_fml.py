@@ -62,10 +62,8 @@ def test_the_loss_of_fml_is_its_formula(target):
     kl_pq = (np.exp(log_p) * (log_p - log_q)).mean()
     want = 0.3 * ce_p + 0.7 * kl_qp + 0.6 * ce_q + 0.4 * kl_pq
     np.testing.assert_allclose(value, want, rtol=1e-5)
-    teacher, logits, want = (
-        jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{name}"])
-        for name in ("teacher_logits", "logits", "kl_mean")
-    )
+    names = "teacher_logits", "logits", "kl_mean"
+    teacher, logits, want = (jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{n}"]) for n in names)
     got = losses.kl_mean(teacher, logits, jnp.ones(8))
     np.testing.assert_allclose(got, want, atol=1e-6)
 

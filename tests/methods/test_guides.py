@@ -27,10 +27,8 @@ def test_fedmrl_classifies_fused_features_and_their_first_entries():
     method = fedmrl(toys.SPEC, aux=AUX, aux_dim=4)
     params, norm, _ = method.init_client(NET, KEY)
     value, _ = method.loss(NET, params, norm, batch(), (), None)
-    feat = [
-        net.apply(params[name], norm[name], X, True).feat
-        for name, net in (("aux", AUX), ("net", NET))
-    ]
+    nets = {"aux": AUX, "net": NET}.items()
+    feat = [net.apply(params[name], norm[name], X, True).feat for name, net in nets]
     layer = params["projector"]
     fused = np.concatenate(feat, 1) @ layer["kernel"] + layer["bias"]
     want = ce(NET.head(params["net"]["head"], fused), Y)
@@ -92,9 +90,8 @@ def test_fedsas_gap_is_the_mean_distance_to_the_next_prototype_that_is_there():
 
 
 def test_fedsas_loss_has_its_four_terms_and_anchors_move_where_prototypes_are():
-    method = toys.method(
-        fedsa.fedsa, lam=0.5, contrastive=0.3, calibration=0.2, keep=0.9
-    )
+    rates = {"contrastive": 0.3, "calibration": 0.2, "keep": 0.9}
+    method = toys.method(fedsa.fedsa, lam=0.5, **rates)
     params, norm, _ = method.init_client(NET, KEY)
     anchors = Protos(jnp.asarray(MEAN[0]), jnp.ones(5))
     own = Protos(jnp.asarray(5 * MEAN[1]), jnp.asarray(COUNT[1]))

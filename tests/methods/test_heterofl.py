@@ -10,12 +10,7 @@ from support.exchange import KEY, X, Y
 
 from jaxproto import federation, wire
 from jaxproto.methods.fedavg import fedavg
-from jaxproto.methods.heterofl import (
-    HeteroFLState,
-    HeteroFLUpload,
-    heterofl,
-    part_of,
-)
+from jaxproto.methods.heterofl import HeteroFLState, HeteroFLUpload, heterofl, part_of
 from jaxproto.types import Batch, Top
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
@@ -40,12 +35,8 @@ def test_a_part_has_the_entries_between_its_units():
     assert part["head"]["kernel"].sum(1).tolist() == [5, 5, 5, 0, 0, 0]
     assert part["head"]["bias"].all()
     rolled = part_of(shapes((3, 3, 1, 4), (8, 6), (6, 5)), 0.5, 3)
-    assert rolled["body"]["layer0"].any((0, 1, 2)).tolist() == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    seen = rolled["body"]["layer0"].any((0, 1, 2))
+    assert seen.tolist() == [True, False, False, True]
 
 
 def test_a_part_trains_as_the_narrow_network():

@@ -29,9 +29,8 @@ def test_fedmd_digests_public_scores_and_then_revisits_the_own_examples():
         return float(method.loss(NET, params, norm, batch, consensus, me)[0])
 
     row = jax.random.randint(jax.random.fold_in(KEY, 1), (6,), 0, 4)
-    own, known = (
-        NET.apply(params["net"], norm["net"], x, True).logits for x in (X, PUBLIC[row])
-    )
+    both = (NET.apply(params["net"], norm["net"], x, True) for x in (X, PUBLIC[row]))
+    own, known = (out.logits for out in both)
     digest = np.abs(known - consensus[row]).mean()
     revisit = -np.mean(jax.nn.log_softmax(own)[np.arange(6), Y])
     got = [loss(step) for step in range(4)]
@@ -71,9 +70,7 @@ def test_feddf_takes_adams_step_from_the_mean_towards_the_mean_scores():
     got = method.update(NET, start, up, KEY)
     grads = jax.grad(kl)(mean)
     for new, old, g in zip(*map(jax.tree.leaves, (got, mean, grads)), strict=True):
-        clear = np.abs(g) > 1e-4
-        np.testing.assert_allclose(
-            (new - old)[clear], -0.01 * np.sign(g)[clear], rtol=1e-2
-        )
+        clear, step = np.abs(g) > 1e-4, -0.01 * np.sign(g)
+        np.testing.assert_allclose((new - old)[clear], step[clear], rtol=1e-2)
     lost = FedAvgUpload(jax.tree.map(jnp.zeros_like, each), jnp.zeros(3, jnp.int32))
     assert toys.gap(method.update(NET, start, lost, KEY), start) == 0

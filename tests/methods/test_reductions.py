@@ -27,7 +27,6 @@ def trained(method):
 
 
 def scaled_only(upscale):
-    """ProtoNorm without alignment."""
     return protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=upscale)
 
 
@@ -36,19 +35,14 @@ BASE = fedproto(toys.SPEC)
 
 def test_without_its_term_a_method_is_local_training():
     plain = trained(local(toys.SPEC))
-    free = Pull(lam=0.0)
-    for method in (
-        fedproto(toys.SPEC, pull=free),
-        fedtgp(toys.SPEC, pull=free),
-        feddistill(toys.SPEC, lam=0.0),
-    ):
+    pulled = (make(toys.SPEC, pull=Pull(lam=0.0)) for make in (fedproto, fedtgp))
+    for method in (*pulled, feddistill(toys.SPEC, lam=0.0)):
         assert toys.gap(trained(method), plain) == 0
 
 
 def test_what_of_protonorm_and_tinyproto_remains_without_their_parts_is_fedproto():
-    whole = tinyproto(
-        toys.SPEC, sparsity=Sparsity(masks=masks.full_masks), scaling=UNSCALED
-    )
+    every = Sparsity(masks=masks.full_masks)
+    whole = tinyproto(toys.SPEC, sparsity=every, scaling=UNSCALED)
     assert toys.gap(trained(whole), trained(BASE)) == 0
     scaled = trained(fedproto(toys.SPEC, upscale=5.0))
     assert toys.gap(trained(scaled_only(5.0)), scaled) == 0

@@ -14,16 +14,15 @@ from support import toys
 from support.every import every
 from support.refusal import refused
 
-from jaxproto import config, losses, participation, wire
+from jaxproto import config, losses, wire
 from jaxproto.experiment import build
 from jaxproto.methods import refprotofl as ref
 from jaxproto.reporting.analysis import cost
 from jaxproto.types import Batch, Protos, Spec, Top
 
 WIDTH = 6
-make = functools.cache(
-    functools.partial(ref.refprotofl, toys.SPEC, adapter_dim=WIDTH, lam=0.3)
-)
+MINE = functools.partial(ref.refprotofl, toys.SPEC, adapter_dim=WIDTH, lam=0.3)
+make = functools.cache(MINE)
 POOL, ROWS = toys.pool_and_rows()
 Y = np.asarray(POOL.y)
 SIZES = np.array([len(rows) for rows in ROWS])
@@ -41,7 +40,6 @@ def run(**options):
 
 @functools.cache
 def begin():
-    """Server and clients before the first round."""
     init = toys.starter(make(), toys.HOM, toys.LOCAL)
     ids = range(len(ROWS))
     return jax.device_get(init(jax.random.key(3), [toys.counts(POOL, ROWS, ids)]))
@@ -63,13 +61,10 @@ def trained(r):
     return np.stack([flat(r.params[i]["adapter"]) for i in range(len(ROWS))])
 
 
-def last_two_lost(key, clients, r):
-    return participation.Participation(jnp.ones(clients, bool), jnp.arange(clients) < 4)
-
-
 def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
     """And exactly the budget is sent; a lost update counts nothing."""
-    r = run(budget=1.0, sampler=last_two_lost, layout=toys.HET)
+    lost = toys.only(*range(6), reports=range(4))
+    r = run(budget=1.0, sampler=lost, layout=toys.HET)
     dense = np.average(trained(r)[:4], axis=0, weights=SIZES[:4])
     assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
     r, old, value_KP = run(), flat(start().adapter), trained(run())

@@ -9,7 +9,7 @@ import pytest
 from support import toys
 from support.averaging import BASE, run
 from support.every import every
-from support.exchange import COUNT, KEY, MEAN, X, Y, on_batch
+from support.exchange import COUNT, KEY, MEAN, Y, on_batch, output
 
 from jaxproto import kernels
 from jaxproto.methods import METHODS, fedhp, fpl, several_prototypes
@@ -18,19 +18,11 @@ from jaxproto.summary.host_prototypes import learnt_prototypes
 from jaxproto.types import Protos, Spec
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
-
-
 SEVERAL = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
 
 
 def unit(a):
     return a / np.linalg.norm(a, axis=-1, keepdims=True)
-
-
-def features():
-    """Features of the client of `on_batch`."""
-    net = toys.net(8)
-    return np.asarray(net.apply(*net.init(KEY), jnp.asarray(X), True).feat)
 
 
 def finch(points):
@@ -74,8 +66,7 @@ def test_fpls_loss_has_three_terms_and_its_broadcast_a_mean_for_pictures():
     method = fpl.fpl(toys.SPEC, num_clients=6)
     start = method.init_server(toys.net(8), KEY)
     down = start._replace(protos=several_prototypes.in_rows(SEVERAL))
-    feat = features()
-    ce = on_batch(BASE, start.params)[0]
+    feat, ce = output().feat, on_batch(BASE, start.params)[0]
     con = reg = 0.0
     for f, y in zip(feat, Y, strict=True):
         held = [(k, c) for k, c in np.ndindex(3, 5) if COUNT[k, c]]
@@ -113,7 +104,7 @@ def test_fedpcls_loss_is_that_of_a_loop_with_global_prototypes_in_the_gaps():
     several = several_prototypes.resized(SEVERAL, 4)
     mean = kernels.mean_over_clients(several)
     down = FedPCLState(mean, several_prototypes.in_rows(several))
-    feat = features()
+    feat = output().feat
     here = [c for c in range(5) if mean.count[c] > 0]
 
     def near(f, y, proto):
@@ -160,7 +151,7 @@ def test_fedhp_weighs_prototypes_by_the_share_of_the_class_in_the_client():
 def test_fedhps_loss_is_its_formula_and_at_a_prototype_its_gradient_is_finite():
     method = METHODS["fedhp"](toys.SPEC, anchoring=0.7)
     value, grads, _ = on_batch(method, method.init_server(None, KEY))
-    feat = features()
+    feat = output().feat
     away = np.linalg.norm(feat[:, None] - fedhp.spread_anchors(toys.SPEC), axis=-1)
     p = np.exp(-away) / np.exp(-away).sum(1, keepdims=True)
     np.testing.assert_allclose(value, -np.log(p[np.arange(6), Y]).mean(), rtol=1e-4)

@@ -10,7 +10,7 @@ from support import toys
 from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, run
 
 from jaxproto import client as clients
-from jaxproto import participation, wire
+from jaxproto import wire
 from jaxproto.methods.fedavg import averaged_statistics, local_statistics
 from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.types import Client
@@ -26,12 +26,11 @@ def averaging(name):
     return make(name, **TOYS.get(name, {}), statistics=averaged_statistics)
 
 
-def four_report(key, num_clients, r):
-    return participation.Participation(jnp.ones(6, bool), jnp.arange(num_clients) < 4)
+FOUR_REPORT = toys.only(*range(6), reports=range(4))
 
 
 def one_round(name):
-    return run(averaging(name), 1, sampler=four_report)
+    return run(averaging(name), 1, sampler=FOUR_REPORT)
 
 
 @every_method
@@ -42,7 +41,7 @@ def test_the_server_averages_statistics_by_its_weights_beside_the_same_network(n
     want = jax.tree.map(lambda *a: np.average(a, axis=0, weights=weight), *norms)
     assert toys.gap(want, r.server.norm.value) < 1e-6
     assert toys.gap(norms[0], want) > 1e-3
-    plain = run(make(name, **TOYS.get(name, {})), 1, sampler=four_report)
+    plain = run(make(name, **TOYS.get(name, {})), 1, sampler=FOUR_REPORT)
     assert toys.gap(one_round(name).server.own, plain.server) < 1e-6
 
 

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 
 def plain_net():
-    """A network without batch normalisation."""
     net = toys.net(8)
 
     def apply(params, norm, x, train, key=None):
@@ -72,12 +71,9 @@ def test_the_virtual_set_is_one_for_all_and_stored_images_are_cut_and_normalised
     means = np.stack([x[y == k].mean(0) for k in range(4)])
     within = np.stack([x[y == k].std(0).mean() for k in range(4)])
     assert np.all(within < 0.5) and means.std(0).mean() > 0.5
-    drawn, stored = (
-        jax.vmap(partial(vhl.VirtualData(3, 10, 50, kind).image, (32, 32, 3)))(
-            jnp.arange(0, 500, 50)
-        )
-        for kind in (False, True)
-    )
+    both = (vhl.VirtualData(3, 10, 50, kind).image for kind in (False, True))
+    numbers = jnp.arange(0, 500, 50)
+    drawn, stored = (jax.vmap(partial(of, (32, 32, 3)))(numbers) for of in both)
     want = (np.minimum(np.maximum(drawn, 0), 1) - 0.5) / 0.25
     np.testing.assert_allclose(stored, want, atol=1e-6)
     assert set(np.round([stored.min(), stored.max()], 5)) == {-2, 2}
@@ -117,13 +113,10 @@ def test_vhl_refuses_what_is_no_image_or_no_virtual_set_and_fast_no_share():
 
 
 def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampling():
-    equal = dataclasses.replace(
-        BASE,
-        upload=lambda net, before, after, data, down, sums: (
-            FedAvgUpload(after.params, jnp.int32(1)),
-            after.memory,
-        ),
-    )
+    def upload(net, before, after, data, down, sums):
+        return FedAvgUpload(after.params, jnp.int32(1)), after.memory
+
+    equal = dataclasses.replace(BASE, upload=upload)
     third = participation.uniform(1 / 3)
     one = run(make("fast", q=1.0, fraction=1 / 3), 4)
     assert toys.gap(one.server.params, run(equal, 4, sampler=third).server) < 1e-6

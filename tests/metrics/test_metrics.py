@@ -19,19 +19,11 @@ from support.every import every
 from support.fast_jit import jit
 from support.refusal import refused
 
-from jaxproto import config, evaluation
+from jaxproto import config, evaluation, metrics
 from jaxproto.errors import UserError
 from jaxproto.experiment import shape_checks
 from jaxproto.methods import METHODS as METHODS_
-from jaxproto.metrics import (
-    METRICS,
-    Metric,
-    by_client,
-    metric,
-    metrics_by_name,
-    pooled,
-    values,
-)
+from jaxproto.metrics import METRICS, Metric, metric, metrics_by_name
 from jaxproto.metrics import auc as ranks
 from jaxproto.metrics import calibration as probabilities
 from jaxproto.metrics.shape_check import check_metric
@@ -66,7 +58,6 @@ CASES = {
 
 
 def summed(name, scores, y, mask=None, batch=80):
-    """The sums of a metric over batches."""
     mask = np.ones(len(y)) if mask is None else mask
     sums = jax.jit(METRICS[name].sums)
     at = range(0, len(y), batch)
@@ -76,8 +67,7 @@ def summed(name, scores, y, mask=None, batch=80):
 
 
 def value(name, *given):
-    """The values of a metric by name."""
-    return values(metrics_by_name(name)[-1], summed(name, *given))
+    return metrics.values(metrics_by_name(name)[-1], summed(name, *given))
 
 
 def their_ece(scores, y):
@@ -132,9 +122,8 @@ def tied(count_C2N):
 @every(CASES)
 def test_every_class_and_the_area_but_for_ties_in_a_bin_are_those_of_scikit_learn(case):
     scores, y = CASES[case]
-    want = theirs.precision_recall_fscore_support(
-        y, scores.argmax(-1), labels=range(C), zero_division=np.nan
-    )
+    options = {"labels": range(C), "zero_division": np.nan}
+    want = theirs.precision_recall_fscore_support(y, scores.argmax(-1), **options)
     got = value("per_class", scores, y)
     for i, part in ((0, "precision"), (1, "recall"), (3, "support")):
         np.testing.assert_allclose(got[f"per_class_{part}"], want[i], rtol=1e-6)
@@ -176,7 +165,7 @@ def test_examples_that_fill_a_batch_and_clients_without_examples_do_not_count(na
     parts = [summed(name, *drawn()), summed(name, *drawn(), np.zeros(240))]
     sums = jax.tree.map(lambda *a: np.stack(a), *parts)
     one = metrics_by_name(name)[-1]
-    each, total = by_client(one, sums), pooled(one, sums)
+    each, total = metrics.by_client(one, sums), metrics.pooled(one, sums)
     for part, value_K in each.items():
         np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
         assert part.endswith("support") or np.all(np.isnan(value_K[1]))

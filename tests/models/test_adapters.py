@@ -56,11 +56,8 @@ class OfEquinox(eqx.Module):
         return self.dropout(x, key=key), state
 
 
-FACTORIES = {
-    "nnx": models.from_nnx(OfNnx),
-    "linen": models.from_linen(OfLinen()),
-    "equinox": models.from_equinox(OfEquinox),
-}
+FACTORIES = {"nnx": models.from_nnx(OfNnx), "linen": models.from_linen(OfLinen())}
+FACTORIES |= {"equinox": models.from_equinox(OfEquinox)}
 
 
 @functools.cache
@@ -71,7 +68,6 @@ def started(name):
 
 
 def same(a, b):
-    """Which arrays of two trees are equal."""
     return jax.tree.leaves(jax.tree.map(np.array_equal, a, b))
 
 

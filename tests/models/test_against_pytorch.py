@@ -21,7 +21,7 @@ torch_nets = pytest.importorskip("benchmarks.torch_nets")
 
 CLASSES, DIM, WORDS, RATE = 3, 16, 12, 0.01
 IMAGES = ("resnet34", "resnet50", "googlenet", "vit_b_16", "vit_b_32")
-LARGEST = ("resnet101", "resnet152")
+IMAGES += ("resnet101", "resnet152")
 SENSORS = ("harcnn", "harcnn+layers=1+stride=3", "harcnn+layers=3+stride=2")
 NUMBERS = ("amazon_mlp", "amazon_mlp+hidden=20-10")
 TEXTS = ("lstm", "gru", "bilstm", "text_logistic")
@@ -63,7 +63,8 @@ def without_dropout(net):
     return net
 
 
-def check(name):
+@every([*SENSORS, *NUMBERS, *TEXTS, *IMAGES])
+def test_networks_are_pytorchs(name):
     torch.manual_seed(0)
     x, there, body = inputs(name)
     pool = torch.nn.AdaptiveAvgPool1d(DIM)
@@ -103,21 +104,6 @@ def check(name):
         torch.optim.SGD(net.parameters(), RATE).step()
         compare(False, theirs(False), after)
         compare(True, theirs(True), after)
-
-
-@every([*SENSORS, *NUMBERS, *TEXTS])
-def test_networks_on_sequences_and_numbers_are_pytorchs(name):
-    check(name)
-
-
-@every(IMAGES)
-def test_networks_on_images_are_pytorchs(name):
-    check(name)
-
-
-@every(LARGEST)
-def test_the_largest_networks_are_pytorchs(name):
-    check(name)
 
 
 def test_every_network_of_htfllib_has_a_counterpart():

@@ -13,14 +13,8 @@ from support.every import every
 from support.fast_jit import jit
 from support.networks import KEY, build, close, relative, shapes
 
-from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
-from jaxproto.models.layers import (
-    BatchNorm,
-    CallContext,
-    GroupNorm,
-    InitialDraws,
-    KeyStream,
-)
+from jaxproto.models import dropout, efficientnet, layers, mobilenet, resnet, shufflenet
+from jaxproto.models.layers import CallContext, GroupNorm, InitialDraws
 from jaxproto.models.ops import ops
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -110,7 +104,7 @@ def values(module, rng):
     for _, part in nnx.iter_modules(module):
         leaves = vars(part).items()
         for leaf in (v for _, v in leaves if isinstance(v, nnx.Variable)):
-            low = 0.5 if isinstance(part, BatchNorm | GroupNorm) else -0.5
+            low = 0.5 if isinstance(part, layers.BatchNorm | GroupNorm) else -0.5
             leaf[...] = jnp.asarray(rng.uniform(low, low + 1, leaf.shape), jnp.float32)
     return module
 
@@ -220,7 +214,7 @@ def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
 
 
 def call(seed=0):
-    return CallContext(True, ops.CPU, KeyStream(jax.random.key(seed)))
+    return CallContext(True, ops.CPU, layers.KeyStream(jax.random.key(seed)))
 
 
 def test_dropout_zeroes_elements_and_keeps_the_mean():

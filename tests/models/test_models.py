@@ -1,5 +1,6 @@
 """The networks: sizes and trees, first values, groups and errors."""
 
+import functools
 from pathlib import Path
 
 import jax
@@ -64,8 +65,8 @@ def test_networks_of_other_inputs_have_the_released_sizes():
     assert size(params) == 242 and list(params["head"]) == ["kernel"] and not norm
 
 
-def check_apply(name, **image):
-    sizes = small(name, **image)
+def check_apply(name, *image):
+    sizes = small(name, *image)
     net, shape = models.build(name, **sizes), sizes["input_shape"]
     dtype = jnp.int32 if "vocab_size" in sizes else jnp.float32
     params, norm = shapes(net)
@@ -79,26 +80,20 @@ def check_apply(name, **image):
     assert logits.shape == (4, 3)
 
 
-@every(sorted({*models.NETS} - {*LARGE, *WIDE, *HUGE}))
-def test_apply_keeps_shapes_and_trees(name):
-    check_apply(name)
+LARGEST = {*LARGE, *WIDE, *HUGE}
+SIZES = [(name, (n, n, 1)) for name in ("cnn4", "resnet4") for n in (4, 13, 15, 28)]
+USUAL = [(name, (n, n, 3)) for name in LARGE for n in (28, 32, 64)]
+
+
+@every([*sorted({*models.NETS} - LARGEST), *SIZES])
+def test_apply_keeps_shapes_and_trees(name, *image):
+    check_apply(name, *image)
 
 
 @pytest.mark.long
-@every(sorted({*LARGE, *WIDE, *HUGE}))
-def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name):
-    check_apply(name)
-
-
-@every([(name, n) for name in ("cnn4", "resnet4") for n in (4, 13, 15, 28)])
-def test_any_image_size_fits(name, n):
-    check_apply(name, image=(n, n, 1))
-
-
-@pytest.mark.long
-@every([(name, n) for name in LARGE for n in (28, 32, 64)])
-def test_the_usual_images_fit(name, n):
-    check_apply(name, image=(n, n, 3))
+@every([*sorted(LARGEST), *USUAL])
+def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name, *image):
+    check_apply(name, *image)
 
 
 def test_statistics_move_in_training_only_and_init_maps_over_clients():
@@ -106,11 +101,10 @@ def test_statistics_move_in_training_only_and_init_maps_over_clients():
     net = build("resnet4", (8, 8, 1), dim=8)
     keys, init = jax.random.split(jax.random.key(3), 2), jit(net.init)
     stacked = jit(jax.vmap(net.init))(keys)
+    near = functools.partial(np.testing.assert_allclose, rtol=1e-6)
     for i, key in enumerate(keys):
         same = jax.tree.map(lambda a, i=i: a[i], stacked)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), init(key), same
-        )
+        jax.tree.map(near, init(key), same)
     kernel = stacked[0]["body"]["conv1"]["kernel"]
     assert not np.allclose(kernel[0], kernel[1])
     x, apply = jax.random.normal(KEY, (4, 8, 8, 1)), jit(net.apply, static_argnums=3)

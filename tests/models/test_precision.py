@@ -31,7 +31,6 @@ def build(name, dtype, form="CPU"):
 
 
 def start(name, key):
-    """Parameters, statistics and a batch."""
     x = jax.random.normal(jax.random.key(1), (16, 16, 16, 3))
     return *build(name, "float32").init(key), x
 
@@ -71,10 +70,9 @@ def test_on_a_cpu_operands_of_products_alone_are_in_bfloat16(name):
     for equation in equations(traced(name, "CPU").jaxpr):
         operands = {v.aval.dtype for v in equation.invars}
         results = {v.aval.dtype for v in equation.outvars}
-        assert (
-            half not in results | operands or equation.primitive.name not in ARITHMETIC
-        )
-        if equation.primitive.name == "dot_general":
+        name_ = equation.primitive.name
+        assert half not in results | operands or name_ not in ARITHMETIC
+        if name_ == "dot_general":
             assert half not in results
             products += operands == {half}
     assert products >= 3  # of one layer: forward and twice backward

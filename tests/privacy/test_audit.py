@@ -60,11 +60,11 @@ def test_a_round_has_no_more_than_its_epsilon_unless_noise_is_missing(
     assert claimed == pytest.approx(epsilon, abs=0.01)
     assert 1 < audited < claimed and not is_refuted
     whole = mechanism.add_gaussian_noise
-    monkeypatch.setattr(
-        mechanism,
-        "add_gaussian_noise",
-        lambda tree, deviation, key: whole(tree, deviation / 10, key),
-    )
+
+    def tenth(tree, deviation, key):
+        return whole(tree, deviation / 10, key)
+
+    monkeypatch.setattr(mechanism, "add_gaussian_noise", tenth)
     is_refuted, claimed, audited = found()
     assert audited > claimed and is_refuted
 

@@ -10,27 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxproto import types
 from jaxproto.losses import cross_entropy
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.privacy import CLIENT, EXAMPLE, Privacy, mechanism, release
-from jaxproto.types import (
-    Batch,
-    Data,
-    Examples,
-    LossAux,
-    Net,
-    NetOutput,
-    Protos,
-    Shard,
-    Spec,
-)
+from jaxproto.types import Batch, Data, Examples, LossAux, NetOutput, Protos, Shard
 
 C = 1.5  # clipping norm
 CLASSES = 3
 VALUES = ((9.0, 0.0), (-9.0, 0.0), (0.1, 0.2), (0.0, -4.0), (0.0, 0.0))
 PARAMS = np.float32([[1.0, 0.0, 2.0], [0.0, -1.0, 0.5]])
-SPEC = Spec(CLASSES, 2)
+SPEC = types.Spec(CLASSES, 2)
 
 
 def features():
@@ -39,7 +30,7 @@ def features():
     def apply(params, norm, x, train, key=None):
         return NetOutput(x, x @ params, norm)
 
-    return Net(lambda key: ((), ()), apply, lambda params, feat: feat)
+    return types.Net(lambda key: ((), ()), apply, lambda params, feat: feat)
 
 
 @partial(jax.jit, static_argnums=2)
@@ -154,12 +145,10 @@ def test_the_noise_of_a_sum_is_the_multiplier_times_the_norm(monkeypatch):
 
 def test_joined_uploads_are_means_by_weight_without_unsure_classes():
     sure = Privacy(CLIENT, C, 0.1, among=2.0)  # deviation of the sum: 0.15
-    mean = jnp.float32(
-        [[[2, 4, 1], [1, 1, 0.1], [0, 0, 0]], [[6, 0, 3], [1, 1, 0.1], [0, 0, 0]]]
-    )
-    joined = jax.jit(
-        lambda up: release.sum_noisy_uploads(up, sure, release.MEANS, jax.random.key(0))
-    )
+    rest = [1, 1, 0.1], [0, 0, 0]
+    mean = jnp.float32([[[2, 4, 1], *rest], [[6, 0, 3], *rest]])
+    given = sure, release.MEANS, jax.random.key(0)
+    joined = jax.jit(lambda up: release.sum_noisy_uploads(up, *given))
     made = joined(Protos(mean, jnp.ones((2, 3))))
     assert made.count.tolist() == [[1, 0, 0]]
     np.testing.assert_allclose(made.mean[0], [[2, 1], [0, 0], [0, 0]], atol=1e-6)

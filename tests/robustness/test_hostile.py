@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 from support import toys
 from support.every import check_every
-from support.federated import both, metrics, simulated, small
+from support.federated import QUIET, both, metrics, simulated, small
+from support.fields import changed
 from support.refusal import refused
 
 import jaxproto
@@ -25,10 +26,6 @@ from jaxproto.types import Protos
 
 SHARE = 0.3
 RNG = np.random.default_rng(0)
-
-
-# ---------------------------------------------------------------- attacks
-
 MEAN = np.float32([[1, 0], [0, 2], [0, 0]])
 COUNT = np.float32([1, 3, 0])
 S = 2.0
@@ -112,8 +109,6 @@ def test_only_hostile_clients_send_something_else(monkeypatch):
     assert toys.gap(flipped.change, honest.change) > 1e-2
 
 
-# ---------------------------------------------------------------- breakdown
-
 KINDS = ("sign_flip", "scale", "noise", "nan")
 
 
@@ -170,22 +165,14 @@ def test_records_of_nodes_that_attack_are_those_of_the_simulator(tmp_path):
         both(small(method, attack__kind=kind, **fields), tmp_path / method)
 
 
-# ---------------------------------------------------------------- configurations
-
-
 def configured(method="fedproto", **fields):
-    c = config.experiment(method, "digits")
-    c.model.group = "mlp"
-    c.update_from_flattened_dict({k.replace("__", "."): v for k, v in fields.items()})
-    return c
+    return changed(config.experiment(method, "digits"), model__group="mlp", **fields)
 
 
 def test_hostile_clients_are_drawn_by_the_seed_of_the_data_or_listed():
     ids = np.arange(20)
-    few, many = (
-        np.asarray(hostile_clients(configured(attack__share=share))(ids))
-        for share in (0.1, 0.3)
-    )
+    both = (configured(attack__share=share) for share in (0.1, 0.3))
+    few, many = (np.asarray(hostile_clients(c)(ids)) for c in both)
     assert (few.sum(), many.sum()) == (2, 6) and not np.any(few & ~many)
     other = configured(attack__share=0.3, data__seed=2, seed=5)
     assert np.any(np.asarray(hostile_clients(other)(ids)) != many)
@@ -207,7 +194,7 @@ def test_programs_of_default_runs_know_nothing_of_attacks_and_shares_are_argumen
 def test_what_cannot_be_is_named_before_training(tmp_path):
     of_networks = configured("fedavg", attack__kind="prototype_roll")
     with refused("attack.kind is 'prototype_roll', but fedavg sends nothing that it"):
-        jaxproto.run(of_networks, tmp_path / "a", Console(quiet=True))
+        jaxproto.run(of_networks, tmp_path / "a", QUIET)
     chosen = configured("refprotofl", robust__aggregate="krum", method__anchors="none")
     with refused("clients of this method choose the entries that they send"):
-        jaxproto.run(chosen, tmp_path / "b", Console(quiet=True))
+        jaxproto.run(chosen, tmp_path / "b", QUIET)

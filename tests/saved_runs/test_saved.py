@@ -63,9 +63,7 @@ def test_a_run_says_what_it_is_and_has_its_records_without_compiling(path):
     assert "/jax/core/compile/backend_compile_duration" not in events
 
 
-def test_metrics_of_other_names_have_columns_and_a_data_frame_needs_pandas(
-    run, monkeypatch
-):
+def test_other_metrics_have_columns_and_a_data_frame_needs_pandas(run, monkeypatch):
     rules = {"head": {"pooled": 0.5}, "local": {"pooled": None}}
     more = {"head": {"f1": {"pooled": 0.25, "each": [1, 2]}}}
     table = metrics_table.metrics_table([{"round": 1, "rules": rules, "metrics": more}])

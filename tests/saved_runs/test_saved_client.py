@@ -83,9 +83,7 @@ def test_a_rule_without_prototypes_offers_no_class():
     assert best_class(scores).tolist() == [-1, 1, -1, 1]
 
 
-def test_weights_for_torch_come_back_to_the_same_bits_or_are_refused(
-    run, tmp_path, monkeypatch
-):
+def test_torch_weights_come_back_the_same_or_are_refused(run, tmp_path, monkeypatch):
     shapes = {"input_shape": (8, 8, 1), "num_classes": 10}
     shapes["feat_dim"] = run.config.model.feat_dim
     for i, suffix in ((0, ".safetensors"), (1, ".npz")):
@@ -196,16 +194,11 @@ def test_texts_are_predicted_from_words(tmp_path):
     words = [" ".join(rng.choice([f"{n}{i}" for i in range(4)], 5)) for n in names * 30]
     rows = [f"{text},{n}" for text, n in zip(words, names * 30, strict=True)]
     (tmp_path / "toy.csv").write_text("\n".join(rows) + "\n")
-    c = jaxproto.config.experiment("fedproto", "digits")
-    c.update_from_flattened_dict(
-        {
-            "data.name": f"csv:{tmp_path / 'toy.csv'}",
-            **{"data.clients": 2, "data.partition": "iid", "data.max_len": 6},
-            **{"model.group": "fasttext", "model.feat_dim": 6, "rounds": 10},
-            **{"optimizer.learning_rate": 0.5, "local.batch_size": 4, "eval_every": 10},
-        }
-    )
-    runs.run(c, tmp_path / "run")
+    fields = {"data__name": f"csv:{tmp_path / 'toy.csv'}", "data__partition": "iid"}
+    fields |= {"data__clients": 2, "data__max_len": 6, "model__group": "fasttext"}
+    fields |= {"model__feat_dim": 6, "optimizer__learning_rate": 0.5, "eval_every": 10}
+    fields |= {"local__batch_size": 4, "rounds": 10}
+    runs.run(runs.small("fedproto", "digits", **fields), tmp_path / "run")
     run = jaxproto.load(tmp_path / "run")
     assert run.evaluate() == runs.records(tmp_path / "run")[-1]["rules"]
     said = run.clients[1].predict(["blue1 blue2", "red0 red3 unheard"])

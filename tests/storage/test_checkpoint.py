@@ -59,14 +59,12 @@ def bits(tree):
 
 
 def files(folder):
-    """Everything below a folder: names and contents."""
     rows = sorted(p for p in Path(folder).rglob("*") if p.is_file())
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in rows}
 
 
 @pytest.fixture
 def two(tmp_path):
-    """A folder with the checkpoints of rounds 10 and 20."""
     for r in (10, 20):
         checkpoint.save(tmp_path / "c", r, small(r))
     return tmp_path / "c"

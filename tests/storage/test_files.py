@@ -51,12 +51,8 @@ def writes(file: Path) -> set[str]:
 
 
 def test_only_the_writer_makes_files(tmp_path):
-    found = {
-        (file.relative_to(PACKAGE).as_posix(), name)
-        for file in PACKAGE.rglob("*.py")
-        for name in writes(file)
-    }
-    assert found == set(ALLOWED)
+    calls = [(p, name) for p in PACKAGE.rglob("*.py") for name in writes(p)]
+    assert {(str(p.relative_to(PACKAGE)), name) for p, name in calls} == {*ALLOWED}
     (tmp_path / "a.py").write_text("p.open('w')\nnp.save(p, x)\nopen(p, mode='wb')\n")
     assert writes(tmp_path / "a.py") == {"open", "save"}  # such a file is found
 
@@ -69,9 +65,7 @@ def full(_):
     raise OSError(28, "No space left on device")
 
 
-def test_a_write_that_does_not_end_leaves_the_old_file_or_nothing(
-    tmp_path, monkeypatch
-):
+def test_a_write_that_does_not_end_leaves_the_old_file_or_none(tmp_path, monkeypatch):
     path, private = tmp_path / "indices.csv", tmp_path / "private"
     atomic.write(path, b"old")
     for stop, error in ((killed, KeyboardInterrupt), (full, UserError)):
@@ -106,9 +100,7 @@ def test_a_start_does_not_touch_the_partition_that_is_there(tmp_path):
     run_summary.check_same(exp, tmp_path)
 
 
-def test_a_full_disk_leaves_no_half_file_and_a_cache_is_not_needed(
-    tmp_path, monkeypatch
-):
+def test_a_full_disk_leaves_no_half_file_and_no_cache_is_needed(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic.os, "fsync", full)
     file = tmp_path / "a.json"
     with refused(f"cannot write {file}: No space left on device (3.0 MiB needed"):

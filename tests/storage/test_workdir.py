@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from support.every import check_every
+from support.fields import changed
 from support.refusal import refused
 
 from jaxproto import config
@@ -16,10 +17,7 @@ PLAIN = "runs/protonorm-digits-seed0"
 
 
 def default(file, **fields):
-    made = config.load(file)
-    made.update_from_flattened_dict(
-        {k.replace("__", "."): v for k, v in fields.items()}
-    )
+    made = changed(config.load(file), **fields)
     return str(default_workdir.default_workdir(made, config.unmodified_config(file)))
 
 
@@ -66,16 +64,15 @@ def test_long_or_odd_changes_are_a_digest_of_their_own():
 def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = config.unmodified_config("protonorm")
-    changed = config.load("protonorm")
-    changed.method.upscale = 20.0
-    named = default_workdir.default_workdir(changed, plain)
+    other = changed(config.load("protonorm"), method__upscale=20.0)
+    named = default_workdir.default_workdir(other, plain)
     old = default_workdir.default_workdir(plain)
-    assert default_workdir.resolve_workdir(changed, plain) == named != old
+    assert default_workdir.resolve_workdir(other, plain) == named != old
     old.mkdir(parents=True)
-    workdir.save_config(old, changed)
-    assert default_workdir.resolve_workdir(changed, plain) == old
+    workdir.save_config(old, other)
+    assert default_workdir.resolve_workdir(other, plain) == old
     workdir.save_config(old, plain)
-    assert default_workdir.resolve_workdir(changed, plain) == named
+    assert default_workdir.resolve_workdir(other, plain) == named
     assert default_workdir.resolve_workdir(plain, plain) == old
 
 
@@ -108,9 +105,7 @@ def test_files_and_runs_of_others_are_refused_and_left_alone(tmp_path):
         workdir.lock_workdir(Path("/")).__enter__()
 
 
-def test_a_start_that_was_killed_before_its_configuration_is_no_foreign_folder(
-    tmp_path,
-):
+def test_a_start_that_was_killed_before_its_configuration_is_not_foreign(tmp_path):
     for name in (".lock", "partition.csv", "indices.csv", "notes.csv.new"):
         (tmp_path / name).touch()
     with workdir.lock_workdir(tmp_path):
@@ -134,9 +129,7 @@ def test_a_refused_start_removes_its_own_files_and_no_others(tmp_path):
     assert left == sorted([*mine, *(f"new/run/{name}" for name in mine)])
 
 
-def test_who_waits_for_a_lock_says_for_whom_and_goes_on_after_a_while(
-    tmp_path, monkeypatch
-):
+def test_who_waits_for_a_lock_says_for_whom_and_goes_on_then(tmp_path, monkeypatch):
     with workdir.lock_workdir(tmp_path):
         with refused(f"another process ({os.getpid()} on "):
             workdir.lock_workdir(tmp_path).__enter__()
@@ -145,10 +138,8 @@ def test_who_waits_for_a_lock_says_for_whom_and_goes_on_after_a_while(
         said, clock = [], time.monotonic()
         with file_lock.exclusive_lock(tmp_path / ".lock", said.append, "sleeps"):
             assert 0.6 < time.monotonic() - clock < 5
-    assert [line.partition("another process (")[0] for line in said] == [
-        "waiting for ",
-        "",
-    ]
+    starts = [line.partition("another process (")[0] for line in said]
+    assert starts == ["waiting for ", ""]
     assert all(str(os.getpid()) in line and "sleeps" in line for line in said)
     assert (tmp_path / ".lock").read_bytes() == b""
     with (tmp_path / ".lock").open() as file:

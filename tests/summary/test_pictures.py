@@ -17,8 +17,8 @@ from jaxproto.types import Protos
 
 QUIET = Console(quiet=True)
 DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]
-DRAWN += ["prototype_angles", "prototype_heatmap", "head_norms"]
-DRAWN += ["prototypes_2d", "features_grid"]
+DRAWN += ["prototype_angles", "prototype_heatmap", "head_norms", "prototypes_2d"]
+DRAWN += ["features_grid"]
 
 
 @pytest.fixture
@@ -50,19 +50,18 @@ def finished(tmp_path, method):
         net, ids = group.net, list(group.ids)
         params = [{"net": net.init(jax.random.fold_in(key, i))[0]} for i in ids]
         params = jax.tree.map(lambda *a: np.stack(a), *params)
-        memory = synthetic(train_KC[ids], spec.feat_dim, seed=len(clients))
         keeps = method.init_client(net, key)[2] != ()
-        memory = memory if keeps else ()
+        made = synthetic(train_KC[ids], spec.feat_dim, seed=len(clients))
+        memory = made if keeps else ()
         clients.append(SimpleNamespace(params=params, memory=memory))
     server = method.init_server(groups[0].net, key)
     if server != ():
         sent = server.protos.mean.shape[1]
         server = server._replace(protos=synthetic(train_KC.sum(0), sent, seed=9))
     counts = SimpleNamespace(train=train_KC)
-    exp = SimpleNamespace(method=method, spec=spec, cohorts=groups, counts=counts)
-    exp.timing = None
-    path = tmp_path / "a-run"
-    path.mkdir()
+    exp = {"method": method, "spec": spec, "cohorts": groups, "counts": counts}
+    exp = SimpleNamespace(**exp, timing=None)
+    (path := tmp_path / "a-run").mkdir()
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
@@ -70,7 +69,6 @@ def finished(tmp_path, method):
 
 
 def synthetic(count, dim, seed):
-    """Random prototypes of the classes that are there."""
     mean = np.random.default_rng(seed).random((*count.shape, dim))
     return Protos((mean * (count > 0)[..., None]).astype(np.float32), count)
 
@@ -158,10 +156,8 @@ def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
     kernel = np.ones((6, 4, 5))
     net = {"head": {"kernel": 7 * kernel}}
     cohorts = toys.cohorts(*toys.HOM)
-    for params, norm in [
-        ({"net": net, "adapter": {"head": {"kernel": kernel}}}, 2),
-        ({"net": net}, 14),
-    ]:
+    adapter = {"adapter": {"head": {"kernel": kernel}}}
+    for params, norm in (({"net": net} | adapter, 2), ({"net": net}, 14)):
         norm_KC = host_prototypes.head_norms(cohorts, [SimpleNamespace(params=params)])
         np.testing.assert_allclose(norm_KC, np.full((6, 5), norm))
     bare = [SimpleNamespace(params={"net": {"body": kernel}})]
@@ -173,10 +169,9 @@ def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeyp
     pictures.draw_all(trained, path, QUIET)
     assert set(calls) == {*DRAWN[:3], "head_norms"}
     said, before = [], runs.snapshot(tmp_path)
+    console = SimpleNamespace(print=lambda line, **how: said.append(line))
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
-    pictures.draw_all(
-        trained, path, SimpleNamespace(print=lambda line, **how: said.append(line))
-    )
+    pictures.draw_all(trained, path, console)
     told = "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
     assert said == [told] and runs.snapshot(tmp_path) == before
 

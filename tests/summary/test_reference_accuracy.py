@@ -11,10 +11,8 @@ ALONE = MajorityShare(pooled=0.7647, client_mean=0.7064, examples=17_507)
 
 def records(*accuracies, rule="head"):
     """One evaluation every ten rounds."""
-    return [
-        {"round": 10 * i, "rules": {rule: {"pooled": a, "client_mean": a}}}
-        for i, a in enumerate(accuracies, 1)
-    ]
+    each = [{"pooled": a, "client_mean": a} for a in accuracies]
+    return [{"round": 10 * i, "rules": {rule: a}} for i, a in enumerate(each, 1)]
 
 
 FEW, WHOLE = MajorityShare(0.5, 0.5, 50), MajorityShare(1.0, 1.0, 50)
@@ -39,17 +37,14 @@ def test_a_rule_collapsed_when_it_came_to_the_share_and_stayed(share, accuracies
 
 def test_a_run_is_told_its_reference_and_its_collapse_in_a_line_each():
     seen = records(0.9, *[0.7647] * 3)
-    summary = {
-        "rules": metrics.rule_summary(seen),
-        **reference_accuracy.reference_fields(seen, ALONE),
-    }
+    summary = {"rules": metrics.rule_summary(seen)}
+    summary |= reference_accuracy.reference_fields(seen, ALONE)
     worth, fell = reference_accuracy.reference_lines(summary)
     assert worth.startswith("reference: 76.47% is the share of test examples in their ")
     assert "(mean over clients 70.64%)" in worth and "configs/local.py" in worth
-    assert fell == (
-        "collapsed: head 76.47% since round 20 is the share of test examples in their "
-        "client's commonest training class: the network always says that class"
-    )
+    worst = "the network always says that class"
+    start = "collapsed: head 76.47% since round 20 is the share of test examples in "
+    assert fell == f"{start}their client's commonest training class: {worst}"
     assert reference_accuracy.reference_lines({"rules": {}}) == []
     (own, _) = reference_accuracy.reference_lines({**summary, "method": "local"})
     assert own.endswith("(mean over clients 70.64%)")

@@ -19,6 +19,7 @@ from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import compiler, runner
+from support.fields import changed
 
 ROUNDS = 3
 METHODS = ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
@@ -40,23 +41,12 @@ def data(path: Path) -> Path:
 
 def small(method: str, file: Path, **changes):
     """Two clients of one perceptron on the examples of `data`."""
-    made = config.experiment(method, "neutral")
-    fields = {
-        "data.name": f"npz:{file}",
-        "data.clients": 2,
-        "data.min_size": 10,
-        "model.group": "mlp",
-        "model.feat_dim": 4,
-        "rounds": ROUNDS,
-        "eval_every": 1,
-        "checkpoint_every": 1,
-        "local.batch_size": 10,
-    }
+    fields = {"data.name": f"npz:{file}", "data.clients": 2, "data.min_size": 10}
+    fields |= {"model.group": "mlp", "model.feat_dim": 4, "local.batch_size": 10}
+    fields |= {"rounds": ROUNDS, "eval_every": 1, "checkpoint_every": 1}
     if method == "fedtgp":
         fields["method.server_epochs"] = 2
-    fields |= {k.replace("__", "."): v for k, v in changes.items()}
-    made.update_from_flattened_dict(fields)
-    return made
+    return changed(config.experiment(method, "neutral"), fields, **changes)
 
 
 def run(c, path: Path) -> str:

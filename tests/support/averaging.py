@@ -12,15 +12,10 @@ from support import toys
 
 SPEC = toys.SPEC
 FRAME = tuple(  # the methods in FedAvg's frame
-    name
-    for name, f in METHODS.items()
-    if "statistics" in inspect.signature(f).parameters
+    n for n, f in METHODS.items() if "statistics" in inspect.signature(f).parameters
 )
 ALIKE = LocalTraining(
-    toys.LOCAL.opt,
-    epochs=3,
-    batch_size=19,
-    steps_per_epoch=lambda size, _: size // size,
+    toys.LOCAL.opt, 3, 19, steps_per_epoch=lambda size, _: size // size
 )
 
 
@@ -44,6 +39,7 @@ def begun(method):
 COUNTS = [toys.counts(*toys.pool_and_rows(), range(6))]
 SIZES_K = 5 + 2 * np.arange(6)  # n_i of the toys
 BASE = make("fedavg")
+SGD = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "schedule": "constant"}
 
 
 def by_size(*each):
@@ -53,6 +49,4 @@ def by_size(*each):
 def drawn(tree, seed=0, lead=(2,)):
     """Made-up arrays in the shapes of a tree, with more axes before."""
     rng = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda a: rng.normal(size=(*lead, *a.shape)).astype(np.float32), tree
-    )
+    return jax.tree.map(lambda a: np.float32(rng.normal(size=(*lead, *a.shape))), tree)

@@ -8,6 +8,12 @@ from PIL import Image
 
 GOOD = {"x_train": np.zeros((30, 4), np.float32), "y_train": np.arange(30) % 3}
 WORDS = np.array(["a", "b", "c"])[np.arange(30) % 3]
+THREE, ZEROS = np.arange(3), np.zeros((3, 4), np.float32)
+TESTS = "x_test has examples of shape"
+
+
+def tested(x, y) -> dict:
+    return {"x_test": x, "y_test": y}
 
 
 def labels(strange: str) -> dict:
@@ -48,26 +54,14 @@ NPZ = {  # name -> changed arrays, words of the message
     "invisible": (labels("a\u200b"), r"'a\u200b' look the same"),
     "wide": (labels("\uff41"), r"'\uff41' look the same"),
     "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
-    "test_shape": (
-        {"x_test": np.zeros((3, 5)), "y_test": np.arange(3)},
-        "x_test has examples of shape (5,)",
-    ),
-    "test_type": (
-        {"x_test": np.zeros((3, 4), np.uint8), "y_test": np.arange(3)},
-        "x_test has examples of shape (4,) and type uint8",
-    ),
-    "test_words": (
-        {"x_test": np.zeros((3, 4), np.float32), "y_test": WORDS[:3]},
-        "labels are of two kinds",
-    ),
+    "test_shape": (tested(np.zeros((3, 5)), THREE), f"{TESTS} (5,)"),
+    "test_type": (tested(np.uint8(ZEROS), THREE), f"{TESTS} (4,) and type uint8"),
+    "test_words": (tested(ZEROS, WORDS[:3]), "labels are of two kinds"),
     "test_lengths": (
-        {"x_test": np.zeros((3, 4), np.float32), "y_test": np.arange(2)},
+        tested(ZEROS, THREE[:2]),
         "x_test has 3 examples but y_test has 2. Save one",
     ),
-    "test_empty": (
-        {"x_test": np.zeros((0, 4), np.float32), "y_test": np.zeros(0, int)},
-        "the test part is empty (x_test",
-    ),
+    "test_empty": (tested(ZEROS[:0], THREE[:0]), "the test part is empty (x_test"),
     "word_classes": ({"y_train": WORDS, "num_classes": 4}, "num_classes is 4, but the"),
     "domains": ({"domain_train": np.arange(3)}, "domain_train has shape (3,)"),
     "parts": ({"domain_train": np.zeros(30)}, "domain_train has type float64"),

@@ -120,7 +120,13 @@ NAMES = [  # field, value, words; tests/durability/test_inputs.py has places in 
 ]
 SEEDS = (LOCAL, "--sweep=seed=0,1")
 NANS = ("--config.attack.kind=nan", "--config.attack.clients=0,1")
+NANS += ("--config.data.clients=2",)
 PARTS = (LOCAL, "--config.data.partition=pathological")
+ONE_CLASS = ("--config.data.classes_per_client=1", "--config.data.clients=3")
+CROWD = ("--config.data.clients=600", "--config.data.min_size=1")
+UNPREPARED = ("--config.data.name=tfds:mnist", "--config.data.data_dir=/no")
+ADAM = ("--config.optimizer.name=adam", "--config.optimizer.momentum=0.9")
+IDLE = ("--config.local.short=skip", "--config.local.batch_size=999")
 WORDS = [  # after main.py, words of the message
     ((), "--config is missing: give one of comparison, cps_ppa_cpkd, "),
     (("--config",), "--config is missing"),
@@ -161,17 +167,11 @@ WORDS = [  # after main.py, words of the message
     (("--config=protonorm", "--config.data.pixels=4096"), "a smaller data.pixels"),
     (("--config=protonorm", "--config.model.feat_dim=1000000000"), "model.feat_dim=10"),
     (("--config=tinyproto", "--config.model.feat_dim=1000000000"), "model.feat_dim=10"),
-    (
-        ("--config=vhl", "--config.method.virtual_classes=1000000000"),
-        "virtual_classes=",
-    ),
+    (("--config=vhl", f"--config.method.virtual_classes={10**9}"), "virtual_classes="),
     (("--config=fednova", "--config.optimizer.name=adam"), "optimizer.name is 'adam'"),
     (("--config=vhl:spiral", "--config.model.group=spiral_mlp"), "virtual images"),
     (("--config=tinyproto", "--config.method.s=65"), "65"),
-    (
-        ("--config=fedproto", *NANS, "--config.data.clients=2"),
-        "all clients that are evaluated are hostile",
-    ),
+    (("--config=fedproto", *NANS), "all clients that are evaluated are hostile"),
     ((LOCAL, "--sweep=seed=0:100000000"), "100,000,000 cells; give at most 10,000"),
     ((LOCAL, "--sweep=seed=0:200", "--sweep=rounds=1:300"), "59,800 cells"),
     ((LOCAL, "--sweep=seed=\u0663"), "seed is '\u0663' in the sweep"),
@@ -185,29 +185,13 @@ WORDS = [  # after main.py, words of the message
     ((*SEEDS, "--part=0/0"), "part 0/0 is none: write K/N"),
     ((*SEEDS, "--cells_at_once=few"), "cells_at_once is 'few'; it is"),
     ((*PARTS, "--config.data.classes_per_client=11"), "is 11, but only 6 classes"),
-    (
-        (*PARTS, "--config.data.classes_per_client=1", "--config.data.clients=3"),
-        "hold 3 classes, but 6 have examples",
-    ),
-    (
-        ("--config=local", "--config.data.clients=600", "--config.data.min_size=1"),
-        "gets 0 training and ",
-    ),
-    (
-        (LOCAL, "--config.data.name=tfds:mnist", "--config.data.data_dir=/no"),
-        "no prepared data set in /no",
-    ),
+    ((*PARTS, *ONE_CLASS), "hold 3 classes, but 6 have examples"),
+    (("--config=local", *CROWD), "gets 0 training and "),
+    ((LOCAL, *UNPREPARED), "no prepared data set in /no"),
     (("--config=local", "--config.model.group=spiral_mlp"), "takes inputs of shape"),
+    ((LOCAL, *ADAM), "optimizer.momentum is 0.9, but 'adam' takes none"),
     (
-        (LOCAL, "--config.optimizer.name=adam", "--config.optimizer.momentum=0.9"),
-        "optimizer.momentum is 0.9, but 'adam' takes none",
-    ),
-    (
-        (
-            "--config=local",
-            "--config.local.short=skip",
-            "--config.local.batch_size=999",
-        ),
+        ("--config=local", *IDLE),
         "no client would train: local.batch_size is 999, but the largest",
     ),
 ]

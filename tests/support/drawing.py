@@ -39,7 +39,6 @@ def ticks(axes, of="x") -> list[str]:
 
 
 def titles(figure) -> list[str]:
-    """The titles of all panels that are there."""
     return [axes.get_title() for axes in figure.axes if axes.get_visible()]
 
 
@@ -54,7 +53,6 @@ def lines(axes) -> dict:
 
 
 def dashed(axes) -> list:
-    """The dashed lines of a panel."""
     return [line for line in axes.lines if line.get_linestyle() == "--"]
 
 

@@ -16,9 +16,8 @@ def check_every(cases: Iterable, check: Callable) -> None:
             check(*(case if isinstance(case, tuple) else (case,)))
         except (Exception, pytest.fail.Exception) as e:
             at = traceback.extract_tb(e.__traceback__)[-1]
-            failed.append(
-                f"{case!s:.300}: {type(e).__name__} at {at.name}:{at.lineno}: {e}"
-            )
+            where = f"{type(e).__name__} at {at.name}:{at.lineno}"
+            failed.append(f"{case!s:.300}: {where}: {e}")
     assert count, "no cases"
     assert not failed, "\n".join(failed)
 

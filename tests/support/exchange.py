@@ -35,6 +35,12 @@ def client(params, norm, count_C):
     return Client(params, norm, (), (), count_C, zero, zero)
 
 
+def output():
+    """What the network of the client of `on_batch` makes of the examples X."""
+    net = toys.net(8)
+    return jax.device_get(net.apply(*net.init(KEY), jnp.asarray(X), True))
+
+
 def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
     """Uploads, the server's step and the loss; the method collects in the train pass.
 

@@ -9,6 +9,7 @@ from jaxproto.flower import in_process
 from jaxproto.flower.server_run import FAULTS, run_server
 from jaxproto.storage import records
 from jaxproto.summary import pictures
+from support.fields import changed
 
 QUIET = Console(quiet=True)
 
@@ -19,11 +20,9 @@ class Killed(BaseException):
 
 def small(method="fedavg", rounds=2, **changes):
     """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
-    c = config.experiment(method, "digits")
-    c.rounds, c.data.clients, c.eval_every, c.model.group = rounds, 3, 1, "mlp"
-    c.model.feat_dim, c.local.batch_size = 8, 100
-    c.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
-    return c
+    fields = {"rounds": rounds, "data.clients": 3, "eval_every": 1}
+    fields |= {"model.group": "mlp", "model.feat_dim": 8, "local.batch_size": 100}
+    return changed(config.experiment(method, "digits"), fields, **changes)
 
 
 class Calls(in_process.InProcessLink):

@@ -16,6 +16,15 @@ BY_SIZE = {"iid": registry.iid(), "quantity": registry.quantity_skew(0.5)}
 BY_SIZE |= {"lognormal": registry.lognormal_sizes(1.0)}
 SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": registry.by_domain()}
 SCHEMES |= {"shards": registry.shards(2)}
+# Oxford Flowers-102, all 8,189 images: examples of each class.
+FLOWERS = [
+    *(40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49, 56),
+    *(40, 59, 91, 42, 41, 41, 40, 66, 78, 85, 52, 45, 46, 40, 43, 75, 108, 56, 41, 67),
+    *(127, 59, 130, 93, 40, 196, 67, 71, 49, 92, 258, 85, 93, 61, 71, 109, 67, 114),
+    *(67, 109, 50, 55, 54, 52, 102, 61, 42, 54, 54, 62, 78, 96, 194, 171, 120, 107),
+    *(251, 137, 41, 105, 166, 112, 131, 86, 63, 58, 63, 154, 184, 82, 76, 66, 46, 162),
+    *(128, 91, 66, 82, 63, 49, 58, 48),
+]
 
 
 def labels_only(sizes, test=0):
@@ -33,7 +42,5 @@ def shuffled(sizes, test=0, sources=0):
 
 def count(ids, rows_of_clients):
     """How many rows of each id a client has [K, ids]."""
-    number = ids.max() + 1
-    return np.stack(
-        [np.bincount(ids[rows], minlength=number) for rows in rows_of_clients]
-    )
+    each = (np.bincount(ids[rows], minlength=ids.max() + 1) for rows in rows_of_clients)
+    return np.stack([*each])

@@ -29,100 +29,85 @@ class Mutant(NamedTuple):
     becomes: str
 
 
-MUTANTS = (
-    Mutant(
-        "one row for all clients",
-        "wire/message.py",
-        "(rows)[row], part",
-        "(rows)[0], part",
-    ),
-    Mutant("alignment along the gradient", "kernels.py", "e(-force_CD", "e(force_CD"),
-    Mutant("momentum of the alignment", "kernels.py", "(decay=0.9)", "(decay=0.8)"),
-    Mutant(
-        "decay of the alignment's rate", "kernels.py", "** jnp.ceil", "** jnp.floor"
-    ),
-    Mutant(
-        "a mean over all clients", "kernels.py", "= (up.count > 0)", "= (up.count >= 0)"
-    ),
-    Mutant("exchanges that raise overlap", "masks.py", "if fall < 0", "if fall > 0"),
-    Mutant(
-        "upscale on the client", "methods/fedproto.py", "scale(upscale)", "scale(1.0)"
-    ),
-    Mutant(
-        "sum or mean of APS", "methods/tinyproto.py", "(mu * holders_C)[:, None]", "mu"
-    ),
-    Mutant("CPKD weight of the pull", "losses.py", "* emphasis_C[y_B]", "* 1.0"),
-    Mutant("FedTGP margin", "methods/fedtgp.py", "n jnp.minimum(", "n jnp.maximum("),
-    Mutant("FedTGP: rows not sent", "methods/fedtgp.py", "(at_B < num)", "(at_B >= 0)"),
-    Mutant(
-        "training on validation rows",
-        "data/partitions/training_rows.py",
-        "rows[~is_held]",
-        "rows",
-    ),
-    Mutant(
-        "test accuracy chooses the round",
-        "storage/records.py",
-        "rows] if validation is None else validation",
-        "rows]",
-    ),
-    Mutant("fixed parts train", "client.py", "where(on, a, 0.0)", "where(on, a, a)"),
-    Mutant("who sits out trains", "federation.py", "trains_R, sh", "True, sh"),
-    Mutant("counts of strangers", "flower/accept.py", "count) > most_C", "count) < 0"),
-    Mutant(
-        "late uploads arrive",
-        "federation.py",
-        "reports & in_time, packed",
-        "reports, packed",
-    ),
-    Mutant("lost uploads arrive", "uploads.py", "(reports, a, ", "(True, a, "),
-    Mutant(
-        "dropouts stop training too",
-        "participation.py",
-        "participants._replace(reports=participants.reports & arrives_K)",
-        "Participation(*[p & arrives_K for p in participants])",
-    ),
-    Mutant(
-        "wire rounding down", "wire/message.py", "clip(jnp.round(", "clip(jnp.floor("
-    ),
-    Mutant("format of the broadcast", "federation.py", "formats.down)", "'float32')"),
-    Mutant(
-        "resume of the optimiser state",
-        "client.py",
-        "before.replace(params=params, norm=norm, opt=opt)",
-        "before.replace(params=params, norm=norm)",
-    ),
-    Mutant(
-        "the last record outlives its checkpoint",
-        "training/lifecycle.py",
-        "/ METRICS, start)",
-        "/ METRICS, start + 1)",
-    ),
-    Mutant(
-        "rate before the optimiser",
-        "client.py",
-        "scale(task.local.factor, ",
-        "scale(1.0, ",
-    ),
-    Mutant("a class of one side pulls", "losses.py", " & (target.count > 0)", ""),
-    Mutant(
-        "RefProtoFL sends least", "methods/refprotofl.py", "k(jnp.abs(v", "k(-jnp.abs(v"
-    ),
-    Mutant(
-        "external anchors lose to the clients' own",
-        "methods/refprotofl.py",
-        "public.count[:, None] > 0, public.mean, own.mean",
-        "own.count[:, None] > 0, own.mean, public.mean",
-    ),
-    Mutant("forgotten classes", "transforms.py", ", kept.mean)", ", 0 * kept.mean)"),
-    Mutant(
-        "repeated examples of short clients count in the loss",
-        "batches.py",
-        "(at_B < data.shard.size).astype(jnp.float32)\n    row",
-        "jnp.ones(size)\n    row",
-    ),
-    Mutant("random streams without ids", "client.py", "key, client.id)", "key, 0)"),
-)
+BY_FILE = {  # name of a mutant, text that stands in the file once, what it becomes
+    "batches.py": [
+        (
+            "repeated examples of short clients count in the loss",
+            "(at_B < data.shard.size).astype(jnp.float32)\n    row",
+            "jnp.ones(size)\n    row",
+        ),
+    ],
+    "client.py": [
+        ("fixed parts train", "where(on, a, 0.0)", "where(on, a, a)"),
+        ("resume of the optimiser state", "norm=norm, opt=opt)", "norm=norm)"),
+        ("rate before the optimiser", "scale(task.local.factor, ", "scale(1.0, "),
+        ("random streams without ids", "key, client.id)", "key, 0)"),
+    ],
+    "data/partitions/training_rows.py": [
+        ("training on validation rows", "rows[~is_held]", "rows"),
+    ],
+    "federation.py": [
+        ("who sits out trains", "trains_R, sh", "True, sh"),
+        ("late uploads arrive", "reports & in_time, packed", "reports, packed"),
+        ("format of the broadcast", "formats.down)", "'float32')"),
+    ],
+    "flower/accept.py": [("counts of strangers", "count) > most_C", "count) < 0")],
+    "kernels.py": [
+        ("alignment along the gradient", "e(-force_CD", "e(force_CD"),
+        ("momentum of the alignment", "(decay=0.9)", "(decay=0.8)"),
+        ("decay of the alignment's rate", "** jnp.ceil", "** jnp.floor"),
+        ("a mean over all clients", "= (up.count > 0)", "= (up.count >= 0)"),
+    ],
+    "losses.py": [
+        ("CPKD weight of the pull", "* emphasis_C[y_B]", "* 1.0"),
+        ("a class of one side pulls", " & (target.count > 0)", ""),
+    ],
+    "masks.py": [("exchanges that raise overlap", "if fall < 0", "if fall > 0")],
+    "methods/fedproto.py": [("upscale on the client", "scale(upscale)", "scale(1.0)")],
+    "methods/fedtgp.py": [
+        ("FedTGP margin", "n jnp.minimum(", "n jnp.maximum("),
+        ("FedTGP: rows not sent", "(at_B < num)", "(at_B >= 0)"),
+    ],
+    "methods/refprotofl.py": [
+        ("RefProtoFL sends least", "k(jnp.abs(v", "k(-jnp.abs(v"),
+        (
+            "external anchors lose to the clients' own",
+            "public.count[:, None] > 0, public.mean, own.mean",
+            "own.count[:, None] > 0, own.mean, public.mean",
+        ),
+    ],
+    "methods/tinyproto.py": [("sum or mean of APS", "(mu * holders_C)[:, None]", "mu")],
+    "participation.py": [
+        (
+            "dropouts stop training too",
+            "participants._replace(reports=participants.reports & arrives_K)",
+            "Participation(*[p & arrives_K for p in participants])",
+        ),
+    ],
+    "storage/records.py": [
+        (
+            "test accuracy chooses the round",
+            "rows] if validation is None else validation",
+            "rows]",
+        ),
+    ],
+    "training/lifecycle.py": [
+        (
+            "the last record outlives its checkpoint",
+            "/ METRICS, start)",
+            "/ METRICS, start + 1)",
+        ),
+    ],
+    "transforms.py": [("forgotten classes", ", kept.mean)", ", 0 * kept.mean)")],
+    "uploads.py": [("lost uploads arrive", "(reports, a, ", "(True, a, ")],
+    "wire/message.py": [
+        ("one row for all clients", "(rows)[row], part", "(rows)[0], part"),
+        ("wire rounding down", "clip(jnp.round(", "clip(jnp.floor("),
+    ],
+}
+MUTANTS = [
+    Mutant(row[0], file, *row[1:]) for file, rows in BY_FILE.items() for row in rows
+]
 
 
 def broken(text: str, mutant: Mutant) -> str:

@@ -61,9 +61,8 @@ def trained(path, case, where):
 
 def compared(folder, case):
     """Differences from the first entry of `devices`, and the last run's collectives."""
-    first, *others = (
-        trained(folder / str(i), case, where) for i, where in enumerate(case["devices"])
-    )
+    each = enumerate(case["devices"])
+    first, *others = (trained(folder / str(i), case, where) for i, where in each)
     found = [
         {
             "same_records": told == first[0],
@@ -86,20 +85,16 @@ def difference(a, b):
 
 def collectives(programs):
     """Collectives of each program, {name: words}."""
-    return {
-        name: sorted(
-            {w for p in jax.tree.leaves(f) for w in WORDS.findall(p.as_text())}
-        )
-        for name, f in programs._asdict().items()
-    }
+    each = ((name, jax.tree.leaves(f)) for name, f in programs._asdict().items())
+    texts = {name: " ".join(p.as_text() for p in leaves) for name, leaves in each}
+    return {name: sorted({*WORDS.findall(text)}) for name, text in texts.items()}
 
 
 def swept(folder, case):
     """Records of the cells of a sweep, alone and as one program of several devices."""
     found = []
-    for i, how in enumerate(
-        [sweeps.SweepOptions("one"), sweeps.SweepOptions(devices=case["devices"])]
-    ):
+    several = sweeps.SweepOptions(devices=case["devices"])
+    for i, how in enumerate((sweeps.SweepOptions("one"), several)):
         done = sweeps.sweep(settings(case), case["axes"], folder / str(i), QUIET, how)
         found.append([s["rules"] for s in done.summaries.values()])
     return {"cells": len(found[0]), "rules": difference(*found)}

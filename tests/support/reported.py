@@ -10,8 +10,8 @@ from jaxproto import config
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import Counts
 from jaxproto.storage import records
+from support.fields import changed
 
-ROOT = Path(__file__).parents[2]
 COUNTS = Counts(  # of three clients and two classes
     np.array([[30, 0], [5, 5], [0, 60]]), np.array([[10, 0], [2, 2], [0, 20]])
 )
@@ -29,8 +29,7 @@ def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", 
     rules, whole = more.pop("rules", RULES), more.pop("summary", {})
     made = more.pop("configuration", None) or config.experiment(method, "digits")
     per_client = more.pop("per_client", False)
-    fields = {k.replace("__", "."): v for k, v in more.items()}
-    made.update_from_flattened_dict({"seed": seed, "rounds": rounds, **fields})
+    changed(made, seed=seed, rounds=rounds, **more)
     path = Path(path)
     path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())

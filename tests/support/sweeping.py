@@ -8,15 +8,13 @@ from rich.console import Console
 
 from jaxproto import config, sweeps
 from jaxproto.sweeps.plan import ProgramGroup
+from support.fields import changed
 
 
 def tiny(rounds=2, **changes):
     """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
-    c = config.experiment("fedproto", "digits")
     fields = {"data.clients": 3, "model.group": "mlp", "rounds": rounds}
-    fields |= {k.replace("__", "."): v for k, v in changes.items()}
-    c.update_from_flattened_dict(fields)
-    return c
+    return changed(config.experiment("fedproto", "digits"), fields, **changes)
 
 
 def planned(given, outdir="", plain=None):

@@ -8,14 +8,10 @@ CONFIG |= {"optimizer.nesterov": False, "some.list": [1, 2]}
 
 def record(r):
     """An evaluation after every other round."""
-    return {
-        "round": r,
-        "rules": {"head": {"pooled": r / 100, "client_mean": r / 200}},
-        "loss": 1 / r,
-        "bytes_total": {"up": 10 * r, "down": 20 * r},
-        "every_round": {"smallest_angle": [30.0 + r - 1, 30.0 + r]},
-        "smallest_angle": 30.0 + r,
-    }
+    head, angles = {"pooled": r / 100, "client_mean": r / 200}, [30.0 + r - 1, 30.0 + r]
+    made = {"round": r, "rules": {"head": head}, "loss": 1 / r}
+    made |= {"bytes_total": {"up": 10 * r, "down": 20 * r}, "smallest_angle": angles[1]}
+    return made | {"every_round": {"smallest_angle": angles}}
 
 
 def killed_and_resumed(name, path, late=False):

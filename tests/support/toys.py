@@ -46,10 +46,8 @@ def net(width: int, spec: Spec = SPEC) -> Net:
     def init(key):
         sizes = np.cumsum([a * b for a, b in shapes])
         draw = 0.5 * jax.random.normal(key, (sizes[-1],))  # one draw compiles fast
-        first, second, kernel = (
-            part.reshape(s)
-            for part, s in zip(jnp.split(draw, sizes[:-1]), shapes, strict=True)
-        )
+        parts = zip(jnp.split(draw, sizes[:-1]), shapes, strict=True)
+        first, second, kernel = (part.reshape(s) for part, s in parts)
         head = {"kernel": kernel, "bias": jnp.zeros(spec.num_classes)}
         norm = {"mean": jnp.zeros(width), "var": jnp.ones(width)}
         return {"body": {"in": first, "out": second}, "head": head}, norm
@@ -62,9 +60,8 @@ def net(width: int, spec: Spec = SPEC) -> Net:
         h = x @ params["body"]["in"]
         mean, var = (h.mean(0), h.var(0)) if train else (norm["mean"], norm["var"])
         if train:
-            norm = jax.tree.map(
-                lambda o, n: 0.9 * o + 0.1 * n, norm, {"mean": mean, "var": var}
-            )
+            new = {"mean": mean, "var": var}
+            norm = jax.tree.map(lambda o, n: 0.9 * o + 0.1 * n, norm, new)
         feat = jax.nn.relu((h - mean) / jnp.sqrt(var + 1e-5)) @ params["body"]["out"]
         return NetOutput(feat, head(params["head"], feat), norm)
 
@@ -72,7 +69,6 @@ def net(width: int, spec: Spec = SPEC) -> Net:
 
 
 def cohorts(*layout):
-    """Cohorts from (width, ids)."""
     return tuple(CohortPlan(f"toy{w}", net(w), tuple(ids)) for w, ids in layout)
 
 
@@ -84,12 +80,8 @@ def pool_and_rows(clients=6, most=19, seed=0):
     """A pool and per client rows; sizes 5, 7, ..., each client has three classes."""
     rng = np.random.default_rng(seed)
     centre = rng.normal(size=(SPEC.num_classes, INPUT)) * 1.5
-    y = np.concatenate(
-        [
-            rng.choice(rng.choice(SPEC.num_classes, 3, replace=False), most)
-            for _ in range(clients)
-        ]
-    )
+    three = partial(rng.choice, SPEC.num_classes, 3, replace=False)
+    y = np.concatenate([rng.choice(three(), most) for _ in range(clients)])
     x = (centre[y] + rng.normal(size=(len(y), INPUT))).astype(np.float32)
     rows = [k * most + np.arange(5 + 2 * k) for k in range(clients)]
     return Examples(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
@@ -137,9 +129,8 @@ class Result:
                 one = jax.tree.map(lambda a, k=k: a[k], stacked)
                 self.clients[i], self.params[i] = one, one.params
         whole = reports and all(g.num_rows == len(g.ids) for g in groups)
-        self.report, self.pre_upload = (
-            by_id(groups, parts) if whole else parts for parts in (reports, pre_uploads)
-        )
+        both = reports, pre_uploads
+        self.report, self.pre_upload = (by_id(groups, p) if whole else p for p in both)
 
 
 def by_id(groups, parts):
@@ -149,8 +140,6 @@ def by_id(groups, parts):
 
 
 class Programs(NamedTuple):
-    """The jitted functions of a toy run."""
-
     groups: tuple
     init: Callable
     one_round: Callable
@@ -166,7 +155,6 @@ def planned(group, rules):
 
 @cache
 def starter(method, layout, local, rules=()):
-    """Jitted initialisation."""
     groups = tuple(planned(g, rules) for g in cohorts(*layout))
 
     @fast_jit.jit
@@ -182,10 +170,9 @@ def starter(method, layout, local, rules=()):
 @cache
 def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
-    groups = tuple(
-        dataclasses.replace(planned(g, rules), mode=mode, max_participants=most)
-        for g in cohorts(*layout)
-    )
+    how = {"mode": mode, "max_participants": most}
+    each = (planned(g, rules) for g in cohorts(*layout))
+    groups = tuple(dataclasses.replace(g, **how) for g in each)
     traces, exact = [], wire.EXACT
     if not sums:
         method = method.collecting()
@@ -195,10 +182,8 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
         traces.append(1)
         sent = federation.broadcast(method, server, exact).message
         given = RoundInputs(method, local, exact, participants, sent, key)
-        rows = [
-            gather.gather(participants, c, s, g.num_rows)[0]
-            for g, c, s in zip(groups, clients, shards, strict=True)
-        ]
+        own = zip(groups, clients, shards, strict=True)
+        rows = [gather.gather(participants, c, s, g.num_rows)[0] for g, c, s in own]
         pre_uploads = [
             federation.pre_upload_cohort(given, g, own.clients, examples, own.shards)
             for g, own in zip(groups, rows, strict=True)
@@ -224,6 +209,21 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
 
 
 EVERYONE = participation.all_clients()
+
+
+def only(*trains, reports=None):
+    """A sampler of these ids, of whom `reports`, by default all, are heard."""
+
+    def of(ids, clients):
+        return jnp.isin(jnp.arange(clients), jnp.asarray(ids))
+
+    def sampler(key, clients, r):
+        heard = trains if reports is None else reports
+        return participation.Participation(of(trains, clients), of(heard, clients))
+
+    return sampler
+
+
 DEFAULTS = (HOM, ONE, LOCAL, fast_jit.jit)
 
 
@@ -264,9 +264,8 @@ def start(groups, init, extra=0, filler=0, public=None):
     examples, rows = pool_and_rows()
     examples = examples.replace(public=None if public is None else jnp.asarray(public))
     shards = [shard(rows, g.ids, extra, filler) for g in groups]
-    return (examples, shards), *init(
-        KEY, [counts(examples, rows, g.ids) for g in groups]
-    )
+    each = [counts(examples, rows, g.ids) for g in groups]
+    return (examples, shards), *init(KEY, each)
 
 
 def opening(method, sampler, server, r):

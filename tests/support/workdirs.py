@@ -4,11 +4,9 @@ import json
 
 from jaxproto import config
 from jaxproto.reporting import compare
+from support.fields import changed
 
-AS_PRINTED = {
-    "data__partition": "pfllib",
-    "model__feat_dim": 500,
-}  # as most papers have
+AS_PRINTED = {"data__partition": "pfllib", "model__feat_dim": 500}  # in most papers
 
 
 def folder(
@@ -26,11 +24,7 @@ def folder(
 
     `more` goes into its summary; `history` are its records, see `record`.
     """
-    made = config.experiment(method, "cifar10")
-    made.seed = seed
-    made.update_from_flattened_dict(
-        {k.replace("__", "."): v for k, v in fields.items()}
-    )
+    made = changed(config.experiment(method, "cifar10"), seed=seed, **fields)
     path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())
     one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
@@ -46,8 +40,7 @@ def folder(
     }
     if status:
         (path / "summary.json").write_text(json.dumps(summary))
-    lines = [json.dumps(row) + "\n" for row in history]
-    if lines:
+    if lines := [json.dumps(row) + "\n" for row in history]:
         (path / "metrics.jsonl").write_text("".join(lines))
     return path
 
@@ -58,9 +51,7 @@ def record(at, accuracy, **metrics):
     The pair of a metric is the pooled number and the mean over clients.
     """
     kinds = {"pooled": accuracy, "client_mean": accuracy - 0.05}
-    pairs = {
-        k: dict(zip(("pooled", "mean"), v, strict=True)) for k, v in metrics.items()
-    }
+    pairs = {k: {"pooled": v, "mean": mean} for k, (v, mean) in metrics.items()}
     return {
         "round": at,
         "rules": {"head": kinds},

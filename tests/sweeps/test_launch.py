@@ -60,10 +60,8 @@ def command(monkeypatch, capsys):
 def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
     """But those that only begin alike; one per set of programs or cell."""
     plain = ["python", "main.py", "--config=it's.py", "--sweep=seed=0,1", "--workdir=x"]
-    for given in (
-        "--launcher print -parts 2",
-        "--task_cpus=2 --task_gpus 0.5 -ray_address=auto --parts=3",
-    ):
+    flags = "--task_cpus=2 --task_gpus 0.5 -ray_address=auto --parts=3"
+    for given in ("--launcher print -parts 2", flags):
         words = [*plain[:3], *shlex.split(given), *plain[3:]]
         assert print_launcher.without_launcher(words) == plain
     words = [*plain, "--parts_of=1", "--part=0/2", "launcher=x"]
@@ -110,9 +108,7 @@ def test_print_checks_the_plan_and_prints_nothing_but_commands(command, tmp_path
     assert not (tmp_path / "s").exists()
 
 
-def test_parts_run_where_there_is_ray_and_room_and_use_what_they_may(
-    shown, monkeypatch
-):
+def test_parts_run_where_ray_and_room_are_and_use_what_they_may(shown, monkeypatch):
     def slots(has, *asked, **of_a_part):
         nodes = [{"Alive": True, "Resources": r} for r in has]
         ray = SimpleNamespace(nodes=lambda: nodes)
@@ -219,9 +215,7 @@ def test_errors_end_only_their_parts_are_said_once_and_name_the_cell(whole, show
         raise UserError("no")
 
 
-def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
-    tmp_path, monkeypatch
-):
+def test_a_machine_without_the_folder_says_so_an_error_its_cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
     how = sweeps.SweepOptions("auto", False, 0.0, 1)
@@ -233,9 +227,8 @@ def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
     assert f"does not see {folder}" in remote.train_part(job, 0, 1)
     second = sweeps.plan(c, sweeps.parse_axes(c, axes), folder).cells[1]
     ended(second)  # without its records
-    told = remote.train_part(
-        remote.make_job(c, None, axes, folder, how, flags={}, probe=tmp_path), 1, 2
-    )
+    job = remote.make_job(c, None, axes, folder, how, flags={}, probe=tmp_path)
+    told = remote.train_part(job, 1, 2)
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
 
 

@@ -32,7 +32,6 @@ def no_pictures(monkeypatch):
 
 
 def words(folder, rounds, *more):
-    """The command of a sweep of four cells."""
     fields = {**FIELDS, "rounds": rounds}
     changes = [f"--config.{k}={v}" for k, v in fields.items()]
     axes = "--sweep=seed=0,1", "--sweep=method.lam=1,10"

@@ -2,14 +2,13 @@
 
 from support.every import check_every
 from support.refusal import refused
+from support.sweeping import tiny
 
-from jaxproto import config
 from jaxproto.config import files
 from jaxproto.sweeps import parse_axes
 from jaxproto.sweeps.axes import cell_changes
 
-C = config.experiment("fedproto", "digits")
-C.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp", "rounds": 2})
+C = tiny()
 
 
 def values(*texts):
@@ -56,11 +55,8 @@ def test_a_text_stands_for_its_values_in_the_type_of_the_field():
 
 
 def test_python_gives_values_texts_and_pairs_of_which_the_last_changes_fastest():
-    given = {
-        "seed": range(2),
-        "method.lam": "log:1:10:2",
-        ("local.epochs", "method.upscale"): [(1, 2), [3, 4.5]],
-    }
+    given = {"seed": range(2), "method.lam": "log:1:10:2"}
+    given["local.epochs", "method.upscale"] = [(1, 2), [3, 4.5]]
     seed, lam, pair = parse_axes(C, given)
     assert seed.values == ((0,), (1,)) and lam.values == ((1.0,), (10.0,))
     assert pair.fields == ("local.epochs", "method.upscale")

@@ -35,10 +35,10 @@ def sweep(tmp_path):
         for cell, (best, *more) in zip(whole.cells, told, strict=False):
             cell.path.mkdir(parents=True, exist_ok=True)
             status, rounds = more or ("finished", 2)
-            both = {
-                r: {"pooled": digest(v), "client_mean": digest(v and np.max(v) / 2)}
-                for r, v in best.items()
-            }
+            each = (
+                (r, digest(v), digest(v and np.max(v) / 2)) for r, v in best.items()
+            )
+            both = {r: {"pooled": v, "client_mean": mean} for r, v, mean in each}
             made = {"status": status, "rounds": rounds, "rules": both}
             made |= {"scalars_per_round": {"up": 1, "down": 1}}
             summaries[cell.name] = made
@@ -112,10 +112,9 @@ def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     whole, summaries = sweep(texts, ({"head": 0.9},), (HEAD,), LOST, LOST)
     best, command, lost = outputs.closing_lines(whole, summaries, "main.py --config=x")
     assert best == BEST.format("", 90.0, "seed=0, model.group=mlp,cnn4_d")
-    assert command == (
-        "  main.py --config=x --config.seed=0 --config.model.group=mlp,cnn4_d "
-        f"--workdir={whole.cells[0].path}"
-    )
+    fields = "--config.seed=0 --config.model.group=mlp,cnn4_d"
+    where = f"--workdir={whole.cells[0].path}"
+    assert command == f"  main.py --config=x {fields} {where}"
     assert lost == "2 diverged: seed=1, model.group=mlp,cnn4_d, seed=1, model.group=mlp"
     whole, summaries = sweep(["method.lam=1,2,3"], ({"head": 0.4},))  # of a part
     (best, _) = outputs.closing_lines(whole, summaries, "c")

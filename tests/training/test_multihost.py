@@ -17,12 +17,8 @@ from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards
 from jaxproto.training import multihost, stderr_filter
 
-RUN = (
-    "--config=configs/fedproto.py",
-    "--config.data.clients=7",
-    "--config.model.group=mlp",
-    "--config.checkpoint_every=1",
-)
+RUN = "--config=configs/fedproto.py", "--config.data.clients=7"
+RUN += "--config.model.group=mlp", "--config.checkpoint_every=1"
 ROUNDS = 60
 LIMIT = 400  # seconds that any of these processes may take
 
@@ -42,11 +38,9 @@ def begin(folder, number, rounds, *more):
     at, each = f"--coordinator=127.0.0.1:{port()}", [[]]
     if number > 1:
         each = [[at, f"--processes={number}", f"--process={i}"] for i in range(number)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return [
-        subprocess.Popen([*command, *own], cwd=runs.ROOT, env=env, **pipes)
-        for own in each
-    ]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    how |= {"cwd": runs.ROOT, "env": env}
+    return [subprocess.Popen([*command, *own], **how) for own in each]
 
 
 def ended(processes):
@@ -64,11 +58,8 @@ def run(folder, number, rounds, *more):
 def state(folder):
     r = checkpoint.rounds(folder / "checkpoints")[-1]
     last = folder / "checkpoints" / str(r)
-    whole = (
-        process_shards.read(last, manifest.read_leaves(last))
-        if process_shards.has_process_shards(last)
-        else {}
-    )
+    sharded = process_shards.has_process_shards(last)
+    whole = process_shards.read(last, manifest.read_leaves(last)) if sharded else {}
     return whole | orbax_arrays.read_all(last / "state")
 
 
@@ -100,9 +91,7 @@ def test_two_processes_have_the_bits_of_one(alone, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(
-    alone, tmp_path, victim
-):
+def test_a_process_that_dies_ends_the_others_and_a_run_goes_on(alone, tmp_path, victim):
     folder, processes = tmp_path / "run", begin(tmp_path / "run", 3, ROUNDS)
     trained(folder, processes, 3)
     processes[victim].send_signal(signal.SIGKILL)

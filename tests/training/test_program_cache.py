@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import runs
 
-from jaxproto import client, config, federation, transforms
+from jaxproto import client, federation, transforms
 from jaxproto.config import registries
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
@@ -30,20 +31,12 @@ from jaxproto.training import (
 )
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
-NAMES = (
-    (federation, "init_cohort"),
-    (federation, "train_cohort"),
-    (federation, "update_server"),
-    (client, "evaluate_client"),
-)
+NAMES = (federation, "init_cohort"), (federation, "train_cohort")
+NAMES += (federation, "update_server"), (client, "evaluate_client")
 
 
 def small(method="fedproto", **fields):
-    """Three clients with a small network each."""
-    made = config.experiment(method, "digits")
-    made.model.group, made.data.clients, made.rounds = "mlp", 3, 1
-    made.update_from_flattened_dict(fields)
-    return made
+    return runs.small(method, "digits", model__group="mlp", **fields)
 
 
 def refuse():
@@ -62,9 +55,8 @@ def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
         traces.append(1)
         return f(*values)
 
-    return program_cache.load_or_trace(folder, cache_key, name, counted, args), len(
-        traces
-    )
+    made = program_cache.load_or_trace(folder, cache_key, name, counted, args)
+    return made, len(traces)
 
 
 def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
@@ -76,15 +68,12 @@ def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
         jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"cache_key": "s"}, {"name": "m"}, {"args": (jnp.arange(4.0), jnp.ones(4))}],
-    ids=lambda other: next(iter(other)),
-)
-def test_another_key_name_or_shape_is_traced(tmp_path, other):
+def test_another_key_name_or_shape_is_traced(tmp_path):
     cache(tmp_path)
-    assert cache(tmp_path, **other)[1] == 1
-    assert cache(tmp_path)[1] == 0
+    longer = jnp.arange(4.0), jnp.ones(4)
+    for other in ({"cache_key": "s"}, {"name": "m"}, {"args": longer}):
+        assert cache(tmp_path, **other)[1] == 1
+        assert cache(tmp_path)[1] == 0
 
 
 def flipped(at):
@@ -99,36 +88,37 @@ def flipped(at):
 
 @pytest.fixture
 def said(monkeypatch):
-    """What is said, each sentence once."""
     found = []
-    monkeypatch.setattr(
-        xla_cache.logging, "warning", lambda _, text: found.append(text)
-    )
+    monkeypatch.setattr(xla_cache.logging, "warning", lambda _, t: found.append(t))
     return found
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda b: b"",
-        lambda b: b[:-50],
-        lambda b: pickle.dumps((0, b"x")),
-        *map(flipped, np.linspace(0, 1, 25)),
-    ],
-)
-def test_a_damaged_file_is_made_anew_and_said(tmp_path, said, damage):
+@pytest.fixture
+def file(tmp_path):
+    """That of a program that is kept."""
     cache(tmp_path)
     (file,) = tmp_path.iterdir()
-    file.write_bytes(damage(file.read_bytes()))
-    f, traces = cache(tmp_path)
-    assert traces == 1
-    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
-    assert cache(tmp_path)[1] == 0
-    (told,) = said
-    assert str(tmp_path) in told and "made anew" in told
+    return file
 
 
-def test_many_damaged_files_are_said_once(tmp_path, said):
+DAMAGES = [lambda b: b"", lambda b: b[:-50], lambda b: pickle.dumps((0, b"x"))]
+DAMAGES += map(flipped, np.linspace(0, 1, 25))
+
+
+def test_a_damaged_file_is_made_anew_and_said_of_many_once(tmp_path, said):
+    for i, damage in enumerate(DAMAGES):
+        folder = tmp_path / str(i)
+        cache(folder)
+        (file,) = folder.iterdir()
+        file.write_bytes(damage(file.read_bytes()))
+        f, traces = cache(folder)
+        assert traces == 1, i
+        jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+        assert cache(folder)[1] == 0
+        (told,) = said[i:]
+        assert str(folder) in told and "made anew" in told
+    said.clear()
+    tmp_path = tmp_path / "many"
     for name in "abc":
         cache(tmp_path, name=name)
     for file in tmp_path.iterdir():
@@ -158,9 +148,7 @@ class Trap:
         return Path.touch, (self.file,)
 
 
-def test_a_file_executes_nothing(tmp_path):
-    cache(tmp_path)
-    (file,) = tmp_path.iterdir()
+def test_a_file_executes_nothing(tmp_path, file):
     trap = pickle.dumps((Trap(tmp_path / "ran"), b""))
     file.write_bytes(trap)
     cache(tmp_path)
@@ -172,12 +160,12 @@ def test_a_file_executes_nothing(tmp_path):
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])
 def test_folder_and_files_belong_to_the_user_alone(tmp_path, umask):
-    before = os.umask(umask)
+    before, folder = os.umask(umask), tmp_path / "new" / "traced"
     try:
-        cache(tmp_path / "new" / "traced")
+        cache(folder)
     finally:
         os.umask(before)
-    (file,) = (tmp_path / "new" / "traced").iterdir()
+    (file,) = folder.iterdir()
     modes = [p.stat().st_mode & 0o777 for p in (file, file.parent, file.parent.parent)]
     assert modes == [0o600, 0o700, 0o700]
 
@@ -193,13 +181,10 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path, said, mode):
     assert "chmod 700" in told
 
 
-def test_a_file_that_others_can_write_is_made_anew(tmp_path, said):
-    cache(tmp_path)
-    (file,) = tmp_path.iterdir()
+def test_a_file_that_others_can_write_is_made_anew(tmp_path, file, said):
     file.chmod(0o620)
     assert cache(tmp_path)[1] == 1
     assert "can be written by others" in said[0]
-    (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert cache(tmp_path)[1] == 0
 
@@ -259,10 +244,8 @@ jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
 @pytest.mark.long
 def test_a_program_that_cannot_be_compiled_is_made_anew_whatever_its_checksum(tmp_path):
     """Also where the compiler crashes: then by the next start."""
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    }
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    env = {**os.environ, "PYTHONPATH": paths}
     for share in np.linspace(0, 1, 12):
         cache(tmp_path)
         for attempt in range(2):
@@ -276,9 +259,7 @@ def test_a_program_that_cannot_be_compiled_is_made_anew_whatever_its_checksum(tm
         assert not list(tmp_path.glob("*.trial"))
 
 
-def test_a_program_of_which_a_process_died_is_made_anew(tmp_path, said):
-    cache(tmp_path)
-    (file,) = tmp_path.iterdir()
+def test_a_program_of_which_a_process_died_is_made_anew(tmp_path, file, said):
     mark = file.with_name(f"{file.name}.trial")
     mark.write_text("1 on here")  # and no process has it locked
     for traces in (1, 0):
@@ -343,32 +324,25 @@ def test_the_source_is_every_file_of_the_package(tmp_path, monkeypatch):
     assert len(seen) == 3
 
 
-def test_a_method_or_option_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
+def test_nothing_is_kept_of_ones_own_code_or_without_a_folder(tmp_path, monkeypatch):
     made = small()
     exp = build.experiment(made, "cpu")
-    assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
+
+    def kept(folder=tmp_path):
+        return program_cache.disk_cache(folder, made, exp) is not program_cache.uncached
+
+    assert kept() and not kept(None) and not kept(Path("gs://bucket/compiled"))
     with monkeypatch.context() as patch:
         patch.setitem(METHODS, "mine", partial(double, 1))
-        assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
-    assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
+        assert not kept()
+    assert kept()
     mine = transforms.stateless(lambda protos: protos)
     monkeypatch.setitem(registries.OPTIONS["alignment"], "mine", mine)
-    assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
-
-
-@pytest.mark.parametrize("folder", [None, Path("gs://bucket/compiled")])
-def test_nothing_is_kept_without_a_folder_on_disk(folder):
-    made = small()
-    assert (
-        program_cache.disk_cache(folder, made, build.experiment(made, "cpu"))
-        is program_cache.uncached
-    )
+    assert not kept()
 
 
 @pytest.mark.long
-def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
-    tmp_path, monkeypatch
-):
+def test_the_second_run_traces_nothing_and_ends_as_one_that_did(tmp_path, monkeypatch):
     def result(name, **options):
         runner.run(small(), tmp_path / name, **options)
         (record,) = records.read(tmp_path / name / "metrics.jsonl")

@@ -136,6 +136,5 @@ def test_programs_that_cannot_be_kept_are_said_once():
                 error = "OSError: No space left on device"
                 text = f"{progress_lines.UNKEPT} for '{name}': {error}"
                 warnings.warn(text, stacklevel=1)
-    assert console.file.getvalue() == (
-        "compiled programs cannot be kept for other runs (No space left on device)\n"
-    )
+    line = "compiled programs cannot be kept for other runs (No space left on device)\n"
+    assert console.file.getvalue() == line

@@ -12,17 +12,7 @@ import pytest
 from rich.console import Console
 from support import runs
 from support.refusal import refused
-from support.runs import (
-    ROUNDS,
-    again,
-    assert_same_end,
-    copy_of,
-    last_state,
-    records,
-    run,
-    snapshot,
-    tiny,
-)
+from support.runs import ROUNDS, again, assert_same_end, records, run, snapshot, tiny
 
 import jaxproto
 from jaxproto import config
@@ -35,9 +25,6 @@ from jaxproto.training import runner
 finished = runs.finished
 
 
-# What a run writes
-
-
 def test_a_run_leaves_its_configuration_partition_checkpoints_and_pictures(finished):
     path = finished.path
     saved = json.loads((path / "config.json").read_text())
@@ -45,12 +32,11 @@ def test_a_run_leaves_its_configuration_partition_checkpoints_and_pictures(finis
     with (path / "partition.csv").open() as file:
         head, *rows = csv.reader(file)
     assert head == ["client", "split", *map(str, range(10))]
-    assert [row[:2] for row in rows] == [
-        [str(k), split] for k in range(4) for split in ("train", "test")
-    ]
+    pairs = [[str(k), split] for k in range(4) for split in ("train", "test")]
+    assert [row[:2] for row in rows] == pairs
     assert sum(int(n) for row in rows for n in row[2:]) == 1797
     assert checkpoint.rounds(path / "checkpoints") == [3, 4, 5]
-    r, state = last_state(path, finished.state)
+    r, state = runs.last_state(path, finished.state)
     assert r == ROUNDS
     assert jax.tree.structure(state) == jax.tree.structure(finished.state)
     pytest.importorskip("matplotlib")
@@ -142,9 +128,6 @@ def test_nothing_is_compiled_after_the_first_round(finished):
     assert finished.compiled == [finished.compiled[0]] * (ROUNDS + 1) != [0] * 6
 
 
-# The same folder again
-
-
 def test_a_finished_run_says_so_and_other_runs_are_refused_without_a_change(finished):
     path, before = finished.path, snapshot(finished.path)
     saved = ml_collections.ConfigDict(json.loads((path / "config.json").read_text()))
@@ -162,10 +145,8 @@ def test_a_finished_run_says_so_and_other_runs_are_refused_without_a_change(fini
     del lacking.method.upscale
     with pytest.raises(UserError, match=r"method.upscale: [\d.]+ there, 'absent' here"):
         run(lacking, path)
-    with (
-        workdir.lock_workdir(path),
-        pytest.raises(UserError, match=r"another process .* is running in"),
-    ):
+    busy = pytest.raises(UserError, match=r"another process .* is running in")
+    with workdir.lock_workdir(path), busy:
         run(tiny(), path)
     assert snapshot(path) == before
     run(tiny(), path)  # the lock is gone with its holder
@@ -188,11 +169,9 @@ def test_older_runs_have_new_fields_at_their_default_and_need_a_checkpoint_to_go
     assert snapshot(tmp_path) == before
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_its_round_trained_again(
-    finished, tmp_path
-):
+def test_a_damaged_checkpoint_is_passed_over_its_round_run_again(finished, tmp_path):
     """Its record is there: as after a kill between a record and its checkpoint."""
-    copy_of(finished, tmp_path)
+    runs.copy_of(finished, tmp_path)
     newest = (tmp_path / "checkpoints" / str(ROUNDS)).rglob("*")
     victim = max((p for p in newest if p.is_file()), key=lambda p: p.stat().st_size)
     victim.write_bytes(victim.read_bytes()[:-100] + bytes(100))
@@ -215,9 +194,6 @@ def test_an_unwritable_folder_and_a_damaged_json_file_are_named(finished, tmp_pa
             run(tiny(), tmp_path)
 
 
-# Before training
-
-
 def test_what_is_refused_or_fails_in_compilation_does_not_block_the_corrected_run(
     finished, tmp_path, monkeypatch
 ):
@@ -232,9 +208,6 @@ def test_what_is_refused_or_fails_in_compilation_does_not_block_the_corrected_ru
     assert not (tmp_path / "config.json").exists()
     again(finished, tmp_path)
     assert_same_end(tmp_path, finished)
-
-
-# Data of one's own
 
 
 def test_arrays_are_found_again_by_a_longer_and_a_moved_run_of_the_same_bits(tmp_path):

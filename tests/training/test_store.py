@@ -7,6 +7,7 @@ import pytest
 from support import attacked, runs
 from support.refusal import refused
 
+from jaxproto.data import host_memory
 from jaxproto.errors import UserError
 from jaxproto.experiment import cohorts
 from jaxproto.storage import checkpoint, manifest, row_deltas
@@ -136,15 +137,11 @@ def test_rows_are_written_anew_before_they_are_twice_as_many(few, tmp_path):
         manifest.read(folder, None)  # every checksum is that of its file
 
 
-def test_checkpoints_of_another_store_are_refused(
-    few, device_run, tmp_path, monkeypatch
-):
+def test_another_stores_checkpoints_are_refused(few, device_run, tmp_path, monkeypatch):
     """As on a machine with less memory, where `auto` chooses otherwise."""
     shutil.copytree(device_run, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(cohorts, "host_memory_bytes", lambda: 1000.0)
-    monkeypatch.setattr(
-        "jaxproto.data.host_memory.host_memory_bytes", lambda: float("inf")
-    )
+    monkeypatch.setattr(host_memory, "host_memory_bytes", lambda: float("inf"))
     with refused("was written with"):
         attacked.run(few("auto", rounds=4), tmp_path)
 

@@ -26,7 +26,6 @@ from jaxproto.wire import Scaled, Wire, codec
 from jaxproto.wire.codec import CodecMismatch, WireError
 
 
-# ------------------------------------------------------------------------ in the round
 def message(seed=0):
     """Every kind of field; row 1 of the prototypes is absent."""
     rng = np.random.default_rng(seed)
@@ -208,7 +207,6 @@ def test_the_weighted_mean_discloses_counts_and_the_plain_one_does_not():
         assert revealing == counts
 
 
-# ------------------------------------------------------------------------------- bytes
 def refused(message):
     assert issubclass(WireError, UserError)
     return pytest.raises(WireError, match=re.escape(message))
@@ -230,7 +228,6 @@ def values(rng, form, *shape, here=None):
 
 
 def part(rng, kind, form):
-    """A random packed part of a message."""
     n, d = int(rng.choice([1, 8, 9, 300])), int(rng.choice([1, 5]))
     here = rng.random(n) < rng.choice([0.0, 0.05, 0.5, 1.0])
     if kind in ("protos", "disclosed"):
@@ -293,9 +290,8 @@ def test_what_arrives_is_what_was_sent_in_bytes_by_the_formula_or_an_error(sent,
     wrong = [good + data.draw(st.binary(min_size=1, max_size=9))]
     if packed:
         changed = bytearray(good)
-        changed[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(
-            st.integers(1, 255)
-        )
+        at = data.draw(st.integers(0, len(good) - 1))
+        changed[at] ^= data.draw(st.integers(1, 255))
         short = good[: data.draw(st.integers(0, len(good) - 1))]
         wrong += [bytes(changed), short]
     for message in wrong:

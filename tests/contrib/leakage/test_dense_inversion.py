@@ -50,11 +50,8 @@ def test_the_first_layer_is_found_with_the_order_of_its_rows():
 
 def test_there_is_no_first_layer_of_convolutions_and_candidates_have_public_values():
     assert dense_inversion.first_layer(*network("cnn4_d")) is None
-    for values, kept in (
-        (LEVELS[:2], True),
-        (LEVELS[:2] + 0.01, False),
-        ([-1.3, 0.0], False),
-    ):
+    cases = (LEVELS[:2], True), (LEVELS[:2] + 0.01, False), ([-1.3, 0.0], False)
+    for values, kept in cases:
         found = np.array([values, [0.5, -0.5]])
         assert dense_inversion.has_public_values(found, LEVELS).tolist() == [kept, True]
         assert not dense_inversion.has_public_values(found, np.zeros(3)).any()
@@ -63,11 +60,9 @@ def test_there_is_no_first_layer_of_convolutions_and_candidates_have_public_valu
 @pytest.mark.long
 def test_a_whole_round_gives_training_images_back_but_not_in_int8(tmp_path):
     fields = {"model__group": "mlp", "checkpoint_every": 1, "data__clients": 10}
-    path = tmp_path / "run"
-    runs.run(runs.small("fedavg", "digits", **fields), path)
-    asked = leakage.AttackRequest(
-        [str(path)], [0, 1, 2], ["float32", "int8"], sizes=[attack_cases.ROUND]
-    )
+    runs.run(runs.small("fedavg", "digits", **fields), tmp_path)
+    given = [str(tmp_path)], [0, 1, 2], ["float32", "int8"]
+    asked = leakage.AttackRequest(*given, sizes=[attack_cases.ROUND])
     exact, coarse = leakage.run_attack("updates", asked).rows
     crafted, _ = leakage.run_attack("updates", asked._replace(broadcast="crafted")).rows
     assert exact["size"] == "round" and exact["kept"] == exact["true"] > 0

@@ -52,11 +52,8 @@ def tinyproto(tmp_path_factory):
 def averaged(fedavg):
     """The next round of FedAvg, its first client, and what the attacker has."""
     next = next_upload.next_round(fedavg)
-    return (
-        next,
-        next_upload.upload(next, 0),
-        attacker.attacker_knowledge(next.run.exp, 0, 0),
-    )
+    has = attacker.attacker_knowledge(next.run.exp, 0, 0)
+    return next, next_upload.upload(next, 0), has
 
 
 def sent(made, form="float32", noise=0.0):
@@ -95,18 +92,16 @@ def test_labels_of_one_example_of_a_run_are_exact(averaged):
 def test_one_example_comes_back_from_its_update(averaged, monkeypatch):
     monkeypatch.setattr(gradient_inversion, "ITERATIONS", 301)
     next, _, has = averaged
-    task = gradient_inversion.AttackTask(
-        next.run.exp.method, next.local.opt, next.run.exp.cohorts[0].net
-    )
-    made = next_upload.upload(next, 0, 1, 1)
-    row, images, _ = gradient_inversion.invert_update(
-        task, made, sent(made)[1], has, (1, 1), 0
-    )
+    exp, made = next.run.exp, next_upload.upload(next, 0, 1, 1)
+    task = gradient_inversion.AttackTask(exp.method, next.local.opt, exp.cohorts[0].net)
+
+    def inverted(up):
+        return gradient_inversion.invert_update(task, made, up[1], has, (1, 1), 0)
+
+    row, images, _ = inverted(sent(made))
     assert row["psnr"] > row["psnr of public mean"] + 3 and row["labels right"] == 1
     assert images["found"].shape == images["client's"].shape == (1, 8, 8, 1)
-    rest, _, _ = gradient_inversion.invert_update(
-        task, made, sent(made, noise=30.0)[1], has, (1, 1), 0
-    )
+    rest, _, _ = inverted(sent(made, noise=30.0))
     assert rest["psnr"] < row["psnr"] - 3
 
 
@@ -132,9 +127,8 @@ def test_prototypes_of_one_example_tell_it_apart_and_noise_hides_it(averaged):
     aucs = []
     for i in range(20):
         noise = 1e4 * jax.random.normal(jax.random.key(i), protos.mean.shape)
-        hidden = membership.by_prototype(
-            made, ((), protos.replace(mean=noise)), has, body
-        )
+        rough = (), protos.replace(mean=noise)
+        hidden = membership.by_prototype(made, rough, has, body)
         aucs.append(scores.auc(*hidden))
     low, high = scores.auc_interval(float(np.mean(aucs)), *map(len, hidden))
     assert low < 0.5 < high
@@ -146,9 +140,8 @@ def test_the_image_of_a_prototype_of_one_example_is_found(averaged):
     goal = prototype_inversion.prototype_target(made, ((), protos))
     start = attacker.class_means(has.public, 10)
     true = has.members[0]
-    found, _ = prototype_inversion.optimise_images(
-        made.embedding, body, goal.mean, goal.mask, start, tv=0.0
-    )
+    given = made.embedding, body, goal.mean, goal.mask, start
+    found, _ = prototype_inversion.optimise_images(*given, tv=0.0)
     better = scores.correlation(np.asarray(found), true)
     assert better > scores.correlation(start, true) + 0.03
 
@@ -185,10 +178,8 @@ def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
 
 def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tinyproto):
     next = next_upload.next_round(tinyproto)
-    made, has = (
-        next_upload.upload(next, 0),
-        attacker.attacker_knowledge(next.run.exp, 0, 0),
-    )
+    made = next_upload.upload(next, 0)
+    has = attacker.attacker_knowledge(next.run.exp, 0, 0)
     true = next.run.exp.counts.train[0]
     found = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
     rows, length = (class_inference.score_classes(one, true) for one in found)
@@ -205,10 +196,8 @@ def test_the_command_writes_tables_and_pictures(tinyproto, fedavg, tmp_path, cap
     assert not end.value.code
     table = json.loads((tmp_path / "out" / "membership.json").read_text())
     assert len(table["rows"]) == 8
-    assert {(r["method"], r["source"]) for r in table["rows"]} == {
-        ("tinyproto", "prototypes"),
-        ("fedavg", "weights"),
-    }
+    found = {(r["method"], r["source"]) for r in table["rows"]}
+    assert found == {("tinyproto", "prototypes"), ("fedavg", "weights")}
     for row in table["rows"]:
         assert row["low"] <= row["AUC"] <= row["high"]
     assert (tmp_path / "out" / "membership.png").stat().st_size > 1000
@@ -239,8 +228,6 @@ def test_what_a_method_does_not_send_is_said(fedavg):
     assert not made.rows
     assert "fedavg: sends no prototypes of its own data." in made.view.notes
 
-
-# --------------------- under differential privacy, over seeds, with another body
 
 PRIVATE = {"privacy__unit": "example"}
 needs_accounting = pytest.mark.skipif(
@@ -284,9 +271,8 @@ def test_what_the_server_knew_before_has_no_noise(tmp_path):
     path = run("fedavg", tmp_path / "run", **fields)
     made = next_upload.upload(next_upload.next_round(path), 0)
     before = made.stages.received.params["net"]["head"]["bias"]
-    np.testing.assert_array_equal(
-        made.stages.idle.params["net"]["head"]["bias"], before
-    )
+    idle = made.stages.idle.params["net"]["head"]["bias"]
+    np.testing.assert_array_equal(idle, before)
     assert (made.stages.up.params["net"]["head"]["bias"] != before).all()
 
 
@@ -300,9 +286,8 @@ def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
     runs.run(c, tmp_path / "other")
     asked = leakage.AttackRequest([str(path), str(tmp_path / "other")], clients=[0, 1])
     (row,) = leakage.run_attack("membership", asked).rows
-    alone = leakage.run_attack("membership", asked._replace(workdirs=[str(path)])).rows[
-        0
-    ]
+    one = asked._replace(workdirs=[str(path)])
+    (alone,) = leakage.run_attack("membership", one).rows
     assert row["members"] == alone["members"]  # an example of both runs counts once
     assert row["unit"] == "example" and row["epsilon"] == alone["epsilon"] > 100
     both = leakage.AttackRequest([str(path), str(loud)], clients=[0])
@@ -313,9 +298,7 @@ def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
 @needs_accounting
 def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     made = next_upload.upload(quiet[1], 0)
-    own, other = (
-        attack_cases.attacker_network(made, which) for which in attack_cases.BODIES
-    )
+    own, other = (attack_cases.attacker_network(made, b) for b in attack_cases.BODIES)
     kernel = [b.params["net"]["head"]["kernel"] for b in (own, other)]
     assert int(own.id) == 0 != int(other.id) and not np.allclose(*kernel)
     has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)

@@ -61,9 +61,7 @@ def test_federations_train_on_their_half_and_find_members(overfitted):
     found = {row["test"]: row for row in rows}
     assert set(found) == {"threshold", "LiRA"} and len({r["source"] for r in rows}) == 1
     assert found["LiRA"]["AUC"] > 0.55 and found["LiRA"]["low"] > 0.5
-    for changes, said in (
-        ({"shadows": 5}, "even number"),
-        ({"broadcast": "crafted"}, "broadcasts"),
-    ):
+    cases = ({"shadows": 5}, "even number"), ({"broadcast": "crafted"}, "broadcasts")
+    for changes, said in cases:
         with pytest.raises(UserError, match=said):
             leakage.run_attack("lira", asked._replace(**changes))

@@ -69,7 +69,6 @@ def assert_same(reference, args, *forms):
             close(a, b, atol=1e-5 * scale, rtol=1e-5, err_msg=f"form {i}")
 
 
-# ------------------------------------------------------------------------ convolutions
 @every(WINDOWS)
 def test_every_form_of_a_convolution_equals_lax(k, s, p, n):
     given = conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap, conv.conv_gemm
@@ -103,9 +102,8 @@ def test_winograds_conv_loses_hardly_any_digits(k):
     x, kernel = np.maximum(image(14, 64, 8), 0), normal(k, k, 64, 64) / k / 8
     got = jit(at(winograd_cpu.conv_winograd, k // 2))(x, kernel)
     around = ((0, 0), (k // 2,) * 2, (k // 2,) * 2, (0, 0))
-    window = np.lib.stride_tricks.sliding_window_view(
-        np.pad(x.astype(float), around), (k, k), (1, 2)
-    )
+    x_ = np.pad(x.astype(float), around)
+    window = np.lib.stride_tricks.sliding_window_view(x_, (k, k), (1, 2))
     kernel = kernel.astype(float)
     exact = np.einsum("bhwcij,ijcd->bhwd", window, kernel, optimize=True)
     assert np.abs(got - exact).max() < 5e-6 * np.abs(exact).max()
@@ -150,7 +148,6 @@ def test_a_pool_as_a_chain_equals_lax(k, s, p, n):
     assert_same(lax, (image(n),), chain)
 
 
-# --------------------------------------------------------------------- other products
 @every([(20, 20, 20), (32, 5, 32), (200, 0, 32), (200, 33, 48), (50, 49, 50)])
 def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
     cut_x = functools.partial(

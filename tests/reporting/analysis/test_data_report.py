@@ -10,6 +10,7 @@ from support import drawing
 from support.commands import called
 from support.drawing import ticks, titles
 from support.every import check_every
+from support.fields import changed
 from support.refusal import refused
 
 from jaxproto import config, plots
@@ -38,17 +39,11 @@ def shown(tmp_path, monkeypatch):
 
 
 def configured(**fields):
-    made = config.experiment("fedproto", "digits")
-    fields = {"model.group": "mlp", "data.clients": 5, **fields}
-    made.update_from_flattened_dict(
-        {k.replace("__", "."): v for k, v in fields.items()}
-    )
-    return made
+    few = {"model.group": "mlp", "data.clients": 5}
+    return changed(config.experiment("fedproto", "digits"), few, **fields)
 
 
-def test_the_numbers_are_those_of_the_partition_and_of_all_methods(
-    shown, tmp_path, monkeypatch
-):
+def test_numbers_are_those_of_partition_and_all_methods(shown, tmp_path, monkeypatch):
     exp = build.experiment(configured(), "cpu")
     train, test, _ = exp.counts
     monkeypatch.setattr(plots, "available", lambda: True)
@@ -101,9 +96,8 @@ def test_many_clients_stay_readable_also_without_matplotlib(shown, tmp_path):
 
 
 def test_texts_are_printed(shown, tmp_path):
-    lines = [
-        f"word [b] number{i % 7} ,{'news' if i % 2 else 'sport'}" for i in range(60)
-    ]
+    names = "sport", "news"
+    lines = [f"word [b] number{i % 7} ,{names[i % 2]}" for i in range(60)]
     (tmp_path / "a.csv").write_text("\n".join(["text,label", *lines]))
     text = shown(
         data__name=f"csv:{tmp_path / 'a.csv'}", data__partition="iid",
@@ -126,9 +120,6 @@ def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
     out = "runs/local-digits-seed0-data.clients=3-model.group=mlp-inspect"
     assert out in capsys.readouterr().out
     assert (tmp_path / out / "partition.csv").is_file()
-
-
-# ------------------------------------------------------------------ parts
 
 
 def test_distances_of_labels_by_hand():

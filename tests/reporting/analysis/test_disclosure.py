@@ -40,11 +40,8 @@ def test_the_page_has_what_every_field_of_every_method_reveals(view):
     found = {name: {way: {} for way in WAYS} for name in METHODS}
     for name, way, *_, reveals in view.rows:
         found[name][way][reveals] = None
-    listed = {
-        name: [", ".join(ways[way]) for way in WAYS]
-        for name, ways in found.items()
-        if any(ways.values())
-    }
+    there = {name: ways for name, ways in found.items() if any(ways.values())}
+    listed = {k: [", ".join(ways[way]) for way in WAYS] for k, ways in there.items()}
     assert on_the_page() == listed
     assert {*METHODS} - {*listed} == {"local"}
     # Only what is made before training is no function of data.

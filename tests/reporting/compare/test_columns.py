@@ -20,11 +20,8 @@ FINAL = {"statistics": ["final"], "columns": ["metric"]}
 
 
 def series(tmp_path, method, accuracies, **fields):
-    """A run per seed."""
-    return [
-        folder(tmp_path / f"{method}{len(fields)}-{s}", method, s, a, **fields)
-        for s, a in enumerate(accuracies)
-    ]
+    start, seeds = f"{method}{len(fields)}", enumerate(accuracies)
+    return [folder(tmp_path / f"{start}-{s}", method, s, a, **fields) for s, a in seeds]
 
 
 @pytest.fixture
@@ -142,13 +139,10 @@ def test_a_reference_that_is_none_or_several_is_an_error(three, tmp_path):
 def test_ranks_share_ties_and_average_over_data_sets(tmp_path, three):
     """CIFAR-10: 2.5, 1, 2.5. CIFAR-100: 1, 2, and none for the third."""
     last = {"data__name": "tfds:cifar100"}
-    paths = [
-        folder(tmp_path / "a", "fedproto", accuracy=0.5),
-        folder(tmp_path / "b", "protonorm", accuracy=0.6),
-        folder(tmp_path / "c", "fedtgp", accuracy=0.5),
-        folder(tmp_path / "d", "fedproto", accuracy=0.8, **last),
-        folder(tmp_path / "e", "protonorm", accuracy=0.7, **last),
-    ]
+    first = {"fedproto": 0.5, "protonorm": 0.6, "fedtgp": 0.5}
+    other = {"fedproto": 0.8, "protonorm": 0.7}
+    paths = [folder(tmp_path / k, k, accuracy=a) for k, a in first.items()]
+    paths += [folder(tmp_path / f"{k}2", k, 0, a, **last) for k, a in other.items()]
     table = made(*paths, rank="all", **FINAL)
     found = {row[0]: row[1:] for row in table.rows}
     assert table.head[1:3] == ("cifar10 head %", "cifar10 head % rank")
@@ -169,14 +163,8 @@ def test_ranks_share_ties_and_average_over_data_sets(tmp_path, three):
 
 def test_rounds_and_bytes_to_a_target_are_those_of_the_first_evaluation(tmp_path):
     """Seed 0 is at 70 % in round 4, seed 1 in round 2; a round moves 1 MB."""
-    paths = [
-        folder(
-            tmp_path / f"{s}",
-            seed=s,
-            history=[record(2 * k, 0.5 + s / 10 + k / 10) for k in (1, 2, 3)],
-        )
-        for s in (0, 1)
-    ]
+    of = [[record(2 * k, 0.5 + s / 10 + k / 10) for k in (1, 2, 3)] for s in (0, 1)]
+    paths = [folder(tmp_path / f"{s}", seed=s, history=of[s]) for s in (0, 1)]
     got = cells_of(made(*paths, target=70))
     assert got["head rounds to 70 %"] == "3.0 ± 1.0"
     assert got["head MB to 70 %"] == "3.000 ± 1.000"

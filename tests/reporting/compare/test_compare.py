@@ -70,14 +70,11 @@ def test_both_averages_have_columns_in_every_format(tmp_path, capsys):
 
 def test_unequal_rounds_have_columns_of_their_own(tmp_path):
     """No mark, rank, p or reference reaches from one to the other."""
+    of_20, of_50 = {"fedproto": 0.5, "fedtgp": 0.4}, {"fedproto": 0.9, "local": 0.8}
     paths = [
         folder(tmp_path / f"{method}{rounds}", method, 0, accuracy, rounds=rounds)
-        for method, rounds, accuracy in (
-            ("fedproto", 20, 0.5),
-            ("fedtgp", 20, 0.4),
-            ("fedproto", 50, 0.9),
-            ("local", 50, 0.8),
-        )
+        for rounds, of in {20: of_20, 50: of_50}.items()
+        for method, accuracy in of.items()
     ]
     table = made(*paths, statistics=["final"], rank="all")
     short, long = "cifar10, 20 rounds head %", "cifar10, 50 rounds head %"
@@ -142,10 +139,9 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     assert any("local.epochs differs: 1 in" in note for note in table.notes)
     silent = {"data__data_dir": "elsewhere", "checkpoint_every": 1}  # of the numbers
     assert len(made(a, folder(tmp_path / "c", seed=1, rounds=5, **silent)).rows) == 1
-    mine = [
-        folder(tmp_path / at, data__name=f"npz:{at}/mine.npz", accuracy=accuracy)
-        for at, accuracy in (("d", 0.1), ("e", 0.9))
-    ]
+    named = {"d": {"data__name": "npz:d/mine.npz", "accuracy": 0.1}}
+    named["e"] = {"data__name": "npz:e/mine.npz", "accuracy": 0.9}
+    mine = [folder(tmp_path / at, **fields) for at, fields in named.items()]
     assert [row[2] for row in made(*mine).rows] == ["10.00", "90.00"]
     table = made(a, folder(tmp_path / "f", data__name="tfds:cifar100", rounds=300))
     assert [row[0] for row in table.rows] == ["FedProto"]
@@ -190,12 +186,8 @@ def test_references_and_collapsed_runs_are_named(tmp_path):
     assert notes_of(table, "Reference: local")
     other = folder(tmp_path / "other", "local", data__name="tfds:cifar100")
     assert notes_of(made(a, other), "No run of local on cifar10: ")
-    told = folder(
-        tmp_path / "told",
-        accuracy=0.25,
-        more={"commonest_class": ONE_CLASS, "collapsed": {"head": 30}},
-    )
-    table = made(told)
+    more = {"commonest_class": ONE_CLASS, "collapsed": {"head": 30}}
+    table = made(folder(tmp_path / "told", accuracy=0.25, more=more))
     assert SHARE + "25.00 %, mean over clients 20.00 %." in table.notes
     line = "cifar10: FedProto collapsed: head 0.2500 since round 30 (seed 0) is the sha"
     assert len(notes_of(table, line)) == 1
@@ -227,11 +219,8 @@ def test_formats_for_readers_have_every_cell_and_note(tmp_path):
 
 def test_csv_and_json_have_one_number_per_field(tmp_path):
     """Two seeds in a cell that a paper prints."""
-    paths = [
-        folder(tmp_path / f"{s}", seed=s, accuracy=0.5 + s / 10, **AS_PRINTED)
-        for s in (0, 1)
-    ]
-    table = made(*paths)
+    fields = [{"seed": s, "accuracy": 0.5 + s / 10} | AS_PRINTED for s in (0, 1)]
+    table = made(*(folder(tmp_path / f"{k}", **one) for k, one in enumerate(fields)))
     text = compare.render(table, "csv")
     assert text.count("\r\n") == 2 and text.count("\n") == 2 and "±" not in text
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
@@ -247,9 +236,7 @@ def test_csv_and_json_have_one_number_per_field(tmp_path):
     assert '"head final % std": 5.0' in json and table.notes[0][:20] in json
 
 
-def test_the_command_prints_or_writes_and_rejects_arguments(
-    tmp_path, capsys, monkeypatch
-):
+def test_the_command_prints_or_writes_and_rejects_flags(tmp_path, capsys, monkeypatch):
     run = folder(tmp_path / "a", history=[record(1, 0.5)])
     out, bare = tmp_path / "table.md", folder(tmp_path / "bare", "fedtgp")
     command.main("compare", [str(run), "--format", "csv"])
@@ -304,6 +291,5 @@ def test_the_numbers_of_each_seed_are_a_tidy_csv(tmp_path, capsys):
     assert {(r["method"], r["label"]) for r in found} == {("fedtgp", "FedTGP")}
     values = {r["statistic"]: r["value"] for r in found}
     assert values.pop("client_best") == ""  # records without clients
-    assert {name: float(value) for name, value in values.items()} == pytest.approx(
-        {"best": 0.7, "final": 0.6, "last10": 0.65}
-    )
+    found = {name: float(value) for name, value in values.items()}
+    assert found == pytest.approx({"best": 0.7, "final": 0.6, "last10": 0.65})

@@ -37,16 +37,12 @@ def test_the_published_number_of_a_cell_is_beside_ours(tmp_path):
     wide = folder(tmp_path / "b", "fedtgp", model__feat_dim=512)  # N Section 5.1
     table = made(folder(tmp_path / "a", **AS_PRINTED), wide)
     mine = cells_of(table)
-    assert mine["published %"] == (
-        "86.02 ± 0.38 (TinyProto, Table 1); 82.90 ± 0.46 (CPS+PPA+CPKD, Table 1)"
-    )
+    printed = "{} (TinyProto, Table 1); {} (CPS+PPA+CPKD, Table 1)"
+    assert mine["published %"] == printed.format("86.02 ± 0.38", "82.90 ± 0.46")
     assert mine["M/round"] == "0.151"
-    assert mine["published M/round"] == (
-        "0.15 (TinyProto, Table 1); 0.15 (CPS+PPA+CPKD, Table 1)"
-    )
-    assert cells_of(table, "FedTGP")["published %"].startswith(
-        "86.32 ± 0.49 (ProtoNorm, Table"
-    )
+    assert mine["published M/round"] == printed.format("0.15", "0.15")
+    other = cells_of(table, "FedTGP")["published %"]
+    assert other.startswith("86.32 ± 0.49 (ProtoNorm, Table")
     assert any("best of 300 rounds" in note for note in table.notes)
     for name, other in {"pool": False, "alpha": 0.3}.items():  # another setting
         run = folder(tmp_path / name, **AS_PRINTED, **{f"data__{name}": other})
@@ -87,11 +83,9 @@ def test_every_printed_accuracy_has_a_cell_and_a_rule_that_its_method_has():
     none = [r for r in accuracies if cells.paper_cell(r) is None]
     assert Counter(r.table for r in none) == {"2": 8}
     assert all(r.dataset.startswith("AVERAGE") for r in none)
-    found = {
-        (cells.paper_cell(row).identity["method.name"], *published_rule(row))
-        for row in accuracies
-        if row not in none
-    }
+    printed = (r for r in accuracies if r not in none)
+    each = ((cells.paper_cell(row), published_rule(row)) for row in printed)
+    found = {(cell.identity["method.name"], *rule) for cell, rule in each}
     unprinted = "local fedper ditto feddyn fedgen fedhp fedpcl fedproc fedrep fpl moon "
     printed = {method for method, *_ in found}
     unprinted += "scaffold feddf fedl2g fedmd fedmrl fedpac fedsa heterofl"
@@ -105,11 +99,8 @@ def test_every_printed_accuracy_has_a_cell_and_a_rule_that_its_method_has():
 
 def test_the_average_over_all_cells_of_a_method_is_beside_the_printed_one(tmp_path):
     sets = ("mnist", "fashion_mnist", "cifar10", "cifar100")
-    each = itertools.product(sets, (0.5, 100.0))
-    paths = [
-        folder(tmp_path / f"{n}", "fedavg", accuracy=n / 10, **protocol(*one))
-        for n, one in enumerate(each)
-    ]
+    each = enumerate(protocol(*one) for one in itertools.product(sets, (0.5, 100.0)))
+    paths = [folder(tmp_path / f"{n}", "fedavg", 0, n / 10, **one) for n, one in each]
     full = (
         "Average over the 8 cells of FedAvg in RefProtoFL, Table 2: 45.00 (best by "
         "head, mean over clients); published 59.01."
@@ -161,19 +152,15 @@ def protocol_of(made):
     fields, stated = config.flatten(made), STATED.get(made.method.name, {})
     assert stated.items() <= fields.items()
     fields |= {k: DEFAULTS[k] for k in stated}
-    return {
-        k: v for k, v in fields.items() if not k.startswith("method.") and k != "name"
-    }
+    own = [k for k in fields if k.startswith("method.")]
+    return {k: v for k, v in fields.items() if k not in (*own, "name")}
 
 
 @every(sorted(names.TABLES))
 def test_every_cell_of_a_table_is_found_again_and_all_have_one_protocol(table):
     """In every reading; the networks of a cell read its data."""
-    of_table = [
-        r
-        for r in names.table_rows()
-        if (r.source, r.table) == names.TABLES[table] and r.metric in cells.ACCURACY
-    ]
+    printed = (r for r in names.table_rows() if r.metric in cells.ACCURACY)
+    of_table = [r for r in printed if (r.source, r.table) == names.TABLES[table]]
     there, protocols = names.cells_of_table(table), {}
     assert len(there) == sum(cells.paper_cell(r) is not None for r in of_table)
     for name, row in there.items():
@@ -219,11 +206,8 @@ def test_the_table_file_prints_commands_and_its_texts_name_cells():
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     table = names.cells_of_table("protonorm5")
     name = next(iter(table))
-    assert words[0][:3] == [
-        "python",
-        "main.py",
-        f"--config=configs/table.py:protonorm5,{name}:reading=paper",
-    ]
+    file = f"--config=configs/table.py:protonorm5,{name}:reading=paper"
+    assert words[0][:3] == ["python", "main.py", file]
     workdir = f"--workdir=runs/protonorm5-paper/{name}-0"
     assert words[0][3:] == ["--config.seed=0", workdir, "--config.data.data_dir=a b"]
     assert len(words) == 2 * len(table) == len({w[4] for w in words})

@@ -21,15 +21,9 @@ from jaxproto.summary.pictures import HostProtos
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-FEW = {  # some report in a round, in a format that rounds
-    "rounds": 3,
-    "checkpoint_every": 1,
-    "data__clients": 5,
-    "participation__law": "uniform",
-    "participation__fraction": 0.8,
-    "participation__dropout": 0.25,
-    "wire__up": "bfloat16",
-}
+FEW = {"rounds": 3, "checkpoint_every": 1, "data__clients": 5, "wire__up": "bfloat16"}
+FEW |= {"participation__law": "uniform", "participation__fraction": 0.8}
+FEW |= {"participation__dropout": 0.25}  # some report in a round
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +41,6 @@ def run(path):
 
 @pytest.fixture
 def drawn(tmp_path):
-    """Draws by a command; returns the figure."""
     out = tmp_path / "x.png"
 
     def f(name, *arguments):
@@ -58,6 +51,11 @@ def drawn(tmp_path):
         return drawing.draw(out, call)
 
     return f
+
+
+def learnt(run):
+    state = run.state
+    return pictures.learnt_prototypes(run.exp, state.server, state.clients).local
 
 
 def test_the_prototypes_before_the_last_alignment_are_reconstructed(path, run):
@@ -108,9 +106,7 @@ def test_planes_are_of_the_chosen_clients_and_classes(drawn, path, run):
     scale = run.config.method.upscale
     want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
     np.testing.assert_allclose(ends, want, rtol=1e-5)
-    local = pictures.learnt_prototypes(
-        run.exp, run.state.server, run.state.clients
-    ).local
+    local = learnt(run)
     there_C = (local.count[[1, 3]][:, [0, 2]] > 0).sum(0)
     assert [len(p.get_offsets()) for p in axes.collections] == there_C.tolist()
     figure = drawn("features", path, "--clients", "4,0")
@@ -121,9 +117,7 @@ def test_matrices_have_the_chosen_rows(drawn, path, run):
     figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
     assert ticks(figure.axes[0], "y") == ["1", "4"]
     figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
-    local = pictures.learnt_prototypes(
-        run.exp, run.state.server, run.state.clients
-    ).local
+    local = learnt(run)
     here = [f"client {i}" for i in (1, 2) if local.count[i, 3] > 0]
     assert ticks(figure.axes[0], "y") == [*here, "global, as used"]
     assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")

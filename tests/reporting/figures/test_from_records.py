@@ -33,13 +33,9 @@ def bands(monkeypatch):
 
 def watched(r, accuracy, seed):
     """Record of an evaluation that says what the alignments since round 1 took."""
-    iterations = [10.0 + seed] * (r - r // 2)
-    return {
-        "round": r,
-        "rules": {"head": {"pooled": accuracy * r / 3}},
-        "bytes_total": {"up": r, "down": r},
-        "every_round": {"alignment_iterations": iterations},
-    }
+    every = {"alignment_iterations": [10.0 + seed] * (r - r // 2)}
+    made = {"round": r, "rules": {"head": {"pooled": accuracy * r / 3}}}
+    return made | {"bytes_total": {"up": r, "down": r}, "every_round": every}
 
 
 @pytest.fixture
@@ -64,21 +60,15 @@ def draw(tmp_path):
     return f
 
 
-# ------------------------------------------------------ accuracy against bytes
-
-
 def sending(up, down, rules=("head", "local"), top=0.8):
     """Three evaluations of a run that moves so many bytes a round."""
-    return [
-        {
-            "round": r,
-            "rules": {
-                k: {"pooled": top * r / 4 - 0.1 * i} for i, k in enumerate(rules)
-            },
-            "bytes_total": {"up": up * r, "down": down * r},
-        }
-        for r in (1, 2, 4)
-    ]
+    found = [{"round": r, "rules": {}} for r in (1, 2, 4)]
+    for record in found:
+        r = record["round"]
+        record["bytes_total"] = {"up": up * r, "down": down * r}
+        for i, k in enumerate(rules):
+            record["rules"][k] = {"pooled": top * r / 4 - 0.1 * i}
+    return found
 
 
 def test_bytes_have_a_line_per_rule_of_one_run_and_a_panel_per_rule_of_several(drawn):
@@ -123,9 +113,6 @@ def test_bytes_far_apart_have_a_log_scale_and_none_are_a_line_across(drawn):
     (band,) = panel.collections
     extent = band.get_datalim(panel.transData)
     assert (extent.ymin, extent.ymax) == pytest.approx((10, 80))
-
-
-# -------------------------------------------------------- several runs by command
 
 
 def test_accuracy_over_rounds_is_the_mean_over_seeds(make, draw, bands, monkeypatch):
@@ -247,14 +234,12 @@ def test_a_picture_of_a_sweep_has_the_given_name_or_that_of_its_kind(
 
 def test_runs_of_a_method_have_their_differences_as_names():
     one = {"method.name": "fedproto", "method.lam": 1.0, "data.name": "digits"}
+    many = {f"method.field{i}": i for i in range(9)}
     for changes, told in [
         ({"method.name": "local"}, ["FedProto", "Local"]),
         ({"method.lam": 2.5}, ["FedProto (lam 1)", "FedProto (lam 2.5)"]),
         ({"data.name": "tfds:mnist"}, ["FedProto (digits)", "FedProto (mnist)"]),
-        (
-            {f"method.field{i}": i for i in range(9)},  # too many
-            ["FedProto (a)", "FedProto (b)"],
-        ),
+        (many, ["FedProto (a)", "FedProto (b)"]),
     ]:
         assert selection.labels([one, one | changes], ["a", "b"]) == told
 
@@ -282,14 +267,11 @@ def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
 
     def climb(rules, top):
         accuracies = {3: None, 5: top - 0.09, 10: top, 20: top - 0.05, 40: top + 0.05}
-        return [
-            {
-                "round": r,
-                "rules": {k: {"pooled": a} for k in rules},
-                "bytes_total": {"up": 1000 * r, "down": 3000 * r},
-            }
-            for r, a in accuracies.items()
-        ]
+        found = [{"round": r} for r in accuracies]
+        for record, (r, a) in zip(found, accuracies.items(), strict=True):
+            record["rules"] = {k: {"pooled": a} for k in rules}
+            record["bytes_total"] = {"up": 1000 * r, "down": 3000 * r}
+        return found
 
     runs = [
         make("f0", "fedproto", history=climb(["global", "head"], 0.82)),
@@ -314,8 +296,6 @@ def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
         assert f"`{name}`" in PAGE.read_text(), name
 
 
-# -------------------------------------------------------------- of formulas
-
 ARGS = SimpleNamespace(network="mlp", image=(8, 8, 1))
 
 
@@ -338,9 +318,6 @@ def test_costs_are_the_nominal_formulas_and_need_no_run(draw, monkeypatch):
     assert by_d[0] == "100 classes" and by_d[2][0].x == [32, 512]
     labels = ["FedProto", "TinyProto-FP, s = d / 10"]
     assert [band.label for band in by_K[2]] == labels
-
-
-# ---------------------------------------------------------- bands, and sweeps
 
 
 def against(drawn, places):

@@ -16,10 +16,8 @@ from jaxproto.reporting.compare import paper_tables
 NAMES = ("chromium", "chromium-browser", "google-chrome")  # as systems call it
 FOUND = next(filter(None, map(shutil.which, NAMES)), None)
 driver = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.skipif(FOUND is None, reason="no Chromium on this system"),
-    pytest.mark.long,
-]
+NO_BROWSER = pytest.mark.skipif(FOUND is None, reason="no Chromium on this system")
+pytestmark = [NO_BROWSER, pytest.mark.long]
 
 OLD = Path(__file__).parents[2] / "fixtures" / "run_of_03d3868"  # with a checkpoint
 EVIL = "<script>alert(1)<!--"
@@ -34,11 +32,8 @@ def file(tmp_path_factory):
         run(folder / f"proto-seed{seed}", seed=seed, best=best, per_client=True)
     run(folder / "alone", "local", rules=("head",), best=0.5, per_client=True)
     run(folder / EVIL, "protonorm", status="")
-    cell = next(
-        k
-        for k, row in paper_tables.cells_of_table("tinyproto1").items()
-        if "fedproto" in k
-    )
+    cells = paper_tables.cells_of_table("tinyproto1")
+    cell = next(name for name in cells if "fedproto" in name)
     made = paper_tables.configuration("tinyproto1", cell)
     run(folder / "printed", configuration=made, rules=("head", "global"))
     html = page_.render_page([folder, OLD], "2030-01-02 03:04 UTC").html
@@ -87,12 +82,9 @@ def opened(chromium, file):
 
 def curves(page) -> dict[str, list]:
     """What the figure of accuracies draws: the last values by name of the line."""
-    found = page.evaluate(
-        "document.getElementById('plot-curves').data"
-        ".filter((t) => t.name && t.visible)"
-        ".map((t) => [t.name, t.y])"
-    )
-    return dict(found)
+    data = "document.getElementById('plot-curves').data"
+    named = ".filter((t) => t.name && t.visible).map((t) => [t.name, t.y])"
+    return dict(page.evaluate(data + named))
 
 
 def test_every_figure_is_drawn(opened):
@@ -166,10 +158,8 @@ def test_names_of_users_do_nothing_and_partitions_can_be_chosen(opened):
     assert page.locator("#about-partition").inner_text() != before
     drawn = page.evaluate("document.querySelectorAll('svg script, svg a').length")
     assert drawn == 0
-    z = (
-        "document.getElementById('plot-partition').data"
-        ".filter((t) => t.visible).map((t) => t.customdata)"
-    )
+    data = "document.getElementById('plot-partition').data"
+    z = f"{data}.filter((t) => t.visible).map((t) => t.customdata)"
     train = page.evaluate(z)
     page.select_option("select[name=split]", "test")
     assert page.evaluate(z) != train and len(train) == 1
@@ -183,9 +173,8 @@ def test_it_is_readable_and_has_landmarks(opened, viewport, scheme):
     """Nothing is wider than the window; text is apart from what is behind it."""
     page = opened(viewport, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    fore, back = page.evaluate(
-        "['color', 'backgroundColor'].map((k) => getComputedStyle(document.body)[k])"
-    )
+    look = "['color', 'backgroundColor'].map((k) => getComputedStyle(document.body)[k])"
+    fore, back = page.evaluate(look)
     axis = page.locator("#plot-curves .xtitle")
     label = axis.evaluate("e => getComputedStyle(e).fill")
     dark, light = sorted((brightness(fore), brightness(back)))
@@ -199,10 +188,8 @@ def test_it_is_readable_and_has_landmarks(opened, viewport, scheme):
         assert page.locator(f"body {mark}").count() == 1
     links = page.locator("nav a").evaluate_all("all => all.map((a) => a.hash)")
     assert len(links) == 8 and all(page.locator(link).count() == 1 for link in links)
-    unnamed = page.locator("select, input").evaluate_all(
-        "all => all.filter((e) => !e.labels.length).length"
-    )
-    assert unnamed == 0
+    unnamed = "all => all.filter((e) => !e.labels.length).length"
+    assert page.locator("select, input").evaluate_all(unnamed) == 0
 
 
 def brightness(colour: str) -> float:
