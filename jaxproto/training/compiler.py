@@ -87,7 +87,9 @@ def _compile_all(
             args = (lead(exp.floats), *rest)
             if isinstance(f, sharded_programs.ShardMapped):
                 options |= f.shardings()
-            lowered = jax.jit(wrap(name + suffix, f, args), **options).lower(*args)
+            else:  # exported programs are of one device
+                f = wrap(name + suffix, f, args)
+            lowered = jax.jit(f, **options).lower(*args)
             program = workers.submit(lowered.compile)
             program.add_done_callback(lambda _: done(name))
             return PendingProgram(lowered.out_info, program)

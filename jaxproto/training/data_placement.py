@@ -7,7 +7,7 @@ the clients, or clients are hosted, every device has all examples.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -20,11 +20,10 @@ from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
 from jaxproto.types import Examples, Shard
 
 
-class PlacedData(NamedTuple):
-    """Examples and index tables on the devices."""
+class PlacedTables(NamedTuple):
+    """Index tables per cohort on several devices."""
 
-    examples: Examples
-    train: tuple[Shard, ...]  # index tables per cohort
+    train: tuple[Shard, ...]
     test: tuple[Shard, ...]
 
 
@@ -33,23 +32,18 @@ def examples_are_sharded(exp: Experiment) -> bool:
     return not any(c.stateless or c.sampled for c in exp.cohorts)
 
 
-def place_data(exp: Experiment) -> PlacedData:
-    """Puts examples and tables on the devices; tables of hosted clients stay."""
-    data, layout = exp.dataset, exp.layout
-    assert isinstance(layout, DeviceLayout)
-    x: Any = build.flatten_inputs(data.x)
-    y: Any = np.asarray(data.y, np.int32)
-    public: Any = data.public
-    every = Examples(x, y, public, data.x.shape[1:])
-    if exp.store in OFF_DEVICE:
-        return PlacedData(layout.put(every, REPLICATED), exp.train, exp.test)
+def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:
+    """Puts examples on the devices, and index tables if they are divided among them."""
+    layout, every = exp.layout, build.host_examples(exp.dataset)
+    if not isinstance(layout, DeviceLayout) or exp.store in OFF_DEVICE:
+        return layout.put(every, REPLICATED), None
     tables = [shard_tables(layout.num_devices, t) for t in (*exp.train, *exp.test)]
     if examples_are_sharded(exp):
         examples, tables = _shard_examples(layout, every, tables)
     else:
         examples = layout.put(every, REPLICATED)
     placed, train = layout.put(tuple(tables), SHARDED), len(exp.train)
-    return PlacedData(examples, placed[:train], placed[train:])
+    return examples, PlacedTables(placed[:train], placed[train:])
 
 
 def shard_tables(devices: int, tables: Shard) -> Shard:

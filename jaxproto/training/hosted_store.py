@@ -30,7 +30,6 @@ from jaxproto.training.client_store import (
     ClientStore,
     Trained,
     Upcoming,
-    check_store_kind,
 )
 from jaxproto.training.host_rows import (
     ClientRows,
@@ -48,6 +47,8 @@ FOLDER = "clients.scratch"  # scratch files in the work directory
 
 class HostedStore(ClientStore):
     """Clients of a run in host memory or in files."""
+
+    hosted = True
 
     def __init__(self, exp: Experiment, start, key, shapes, folder: Path | None):
         """Reserves space for every client.
@@ -269,7 +270,7 @@ class HostedStore(ClientStore):
         Raises:
           UserError: Another kind of store wrote the checkpoint.
         """
-        check_store_kind(path, hosted=True)
+        super().load(path)
         for arrays in row_deltas.read(path):
             for i, stored in enumerate(self.cohorts):
                 names = (k for k in arrays if k.startswith(f"{i}."))

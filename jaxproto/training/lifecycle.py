@@ -10,7 +10,7 @@ from rich.console import Console
 from jaxproto.callbacks import Callback, EarlyStopping
 from jaxproto.config import flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, display_names
+from jaxproto.experiment import display_names
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import checkpoint, records, workdir
@@ -104,27 +104,25 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     """
     like = run.work.store.gather_state(state)
     restored = multihost.raise_everywhere(lambda: _restore_latest(run, like, due))
-    start = multihost.broadcast_result(lambda: restored.round if restored else 0)
+    start, saved = multihost.broadcast_arrays((restored.round, restored.state))
     if start:
-        saved = multihost.broadcast_arrays(restored.state if restored else like)
         state = run.work.store.restore(saved)
-    records.truncate_after(run.path / METRICS, start)
-    return start, state
+    records.truncate_after(run.path / METRICS, int(start))
+    return int(start), state
 
 
-def _restore_latest(
-    run: Run, like: State, due: Iterable[int]
-) -> checkpoint.Restored | None:
+def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
     """Restores the newest valid checkpoint, with its client rows into the store."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
     covered = RunFolder.at(run.path).covered(due)
     restored = checkpoint.restore_latest(directory, like, settings, covered)
-    if restored is not None:
-        run.work.store.load(directory / str(restored.round))
-        for note in restored.notes:
-            say(run.console, note)
-        say(run.console, f"resuming {run.path} after round {restored.round}")
-        checkpoint.prune(directory, restored.round)
+    if restored is None:
+        return checkpoint.Restored(0, like, [])
+    run.work.store.load(directory / str(restored.round))
+    for note in restored.notes:
+        say(run.console, note)
+    say(run.console, f"resuming {run.path} after round {restored.round}")
+    checkpoint.prune(directory, restored.round)
     return restored
 
 
@@ -173,9 +171,6 @@ def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dic
 
 
 def _draw(run: Run, state: State):
-    exp, examples = run.work.exp, run.work.examples
-    if exp.layout is not ONE:
-        examples = build.examples(exp.dataset)
-    trained = pictures.TrainedFederation(exp, examples, state.server, state.clients)
+    trained = pictures.TrainedFederation(run.work.exp, state.server, state.clients)
     name = display_names.display_name(flatten(run.config))
     pictures.draw_all(trained, run.path, run.console, name)

@@ -16,7 +16,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, process_shards
 from jaxproto.training import multihost
 from jaxproto.training.client_store import DeviceStore
-from jaxproto.training.data_placement import PlacedData
+from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.programs import Programs, State, replicate
 
 
@@ -27,23 +27,23 @@ class MeshStore(DeviceStore):
         self,
         exp: Experiment,
         programs: Programs,
-        placed: PlacedData,
+        tables: PlacedTables,
         home: Path | None = None,
     ):
-        """Stores the data that is on the devices.
+        """Stores the index tables that are on the devices.
 
         Args:
           programs: Programs with the floats of the run.
-          placed: Data on the devices.
+          tables: Index tables on the devices.
           home: Work directory that all processes share, where each writes its clients.
         """
         super().__init__(exp, programs)
         self._layout, self._home = exp.layout, home
-        self._shards, self._tests = placed.train, []
-        for tests, tables in zip(exp.test, placed.test, strict=True):
+        self._shards, self._tests = tables.train, []
+        for tests, placed in zip(exp.test, tables.test, strict=True):
             count = len(jax.tree.leaves(tests)[0])
             place = mesh.interleaved_order(count, self._layout.num_devices)
-            self._tests.append([(np.where(place < count, place, -1), tables)])
+            self._tests.append([(np.where(place < count, place, -1), placed)])
 
     def gather_state(self, state: State) -> State:
         """Returns the state in the layout of one device, on the host."""
@@ -57,7 +57,9 @@ class MeshStore(DeviceStore):
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, or the part of this process."""
         if self._home is None:
-            super().save_checkpoint(directory, r, state, settings)
+            state = self.gather_state(state)  # every process takes part
+            if multihost.is_primary():
+                super().save_checkpoint(directory, r, state, settings)
             return
         directory = self._home / directory.name
 

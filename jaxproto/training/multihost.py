@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -32,6 +32,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.io import atomic
+from jaxproto.training import signals
 from jaxproto.types import Tree, is_key
 
 AUTO = "auto"
@@ -268,46 +269,41 @@ def check(exp: Experiment):
         )
 
 
-@contextlib.contextmanager
-def fail_together() -> Iterator[None]:
-    """Ends this process with one line if another process has ended.
+def run_together(train: Callable[[], bool]) -> bool:
+    """Runs `train` in all processes, which end together; returns its result.
 
-    It exits at once, because JAX would wait for the others at the end of Python.
+    Only the first process returns; the others need its coordinator until they have
+    ended. If one ends early, the others end with one line, and at once, because JAX
+    would wait for it at the end of Python.
     """
+    if not is_multihost():
+        return train()
+    ok, stopped = False, None
     try:
-        yield
+        try:
+            ok = train()
+        except signals.StoppedBySignal as e:
+            stopped = e
+        barrier("the run has ended")
     except UserError as e:
-        if not is_multihost():
-            raise
         _exit(f"error: {e}")
-    except (
-        jax.errors.JaxRuntimeError,
-        ValueError,
-    ) as e:  # by platform
+    except (jax.errors.JaxRuntimeError, ValueError) as e:  # by platform
         why = " ".join(f"{e}".split())[:200]
-        if not is_multihost() or not re.search(PEERS, why):
+        if not re.search(PEERS, why):
             raise
         lost = TWICE if "ALREADY_EXISTS" in why else LOST
         _exit(f"error: {lost} ({why}).")
-
-
-def outlast_others():
-    """Waits in the first process, whose coordinator the others need, for their end."""
-    if is_multihost():
-        barrier("the run has ended")
-        _ended.set()
-        time.sleep(1.0 if is_primary() else 0.0)
-
-
-def exit_secondary_processes(code: int):
-    """Exits all processes but the first, after a final barrier."""
-    outlast_others()
+    _ended.set()
+    time.sleep(1.0 if is_primary() else 0.0)
+    if stopped is not None:
+        raise stopped
     if not is_primary():
         sys.stdout.flush()
-        os._exit(code)
+        os._exit(0 if ok else 1)
+    return ok
 
 
-def _exit(line: str):
+def _exit(line: str) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

@@ -35,6 +35,7 @@ from jaxproto.training import (
     programs,
     xla_cache,
 )
+from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
@@ -49,9 +50,9 @@ class PreparedRun(NamedTuple):
 
     exp: Experiment
     examples: Examples
+    tables: PlacedTables | None
     programs: Programs  # without floats
     compile_stats: run_summary.CompileStats
-    placed: data_placement.PlacedData | None = None  # on several devices
 
 
 def run(
@@ -118,9 +119,13 @@ def run(
             home=shared,
         )
         multihost.check_equal("configuration", config.to_json())
-        if data is not None:
-            multihost.broadcast_result(lambda: lock.write(file, content))
-        summary = multihost.broadcast_result(lambda: finished_summary(start))
+
+        def begin() -> dict | None:
+            if data is not None:
+                lock.write(file, content)
+            return finished_summary(start)
+
+        summary = multihost.broadcast_result(begin)
         if summary is None:
             prepared = multihost.raise_everywhere(lambda: prepare(start, cache))
             summary = train(start, prepared)
@@ -148,20 +153,16 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     multihost.check(exp)
     say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
-    if layout is ONE:
-        wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)
-        return compile_programs(start.console, exp, examples, wrap)
-    say(start.console, data_placement.describe_layout(exp))
-    placed = data_placement.place_data(exp)
-    uncached = program_cache.uncached  # exported programs are of one device
-    prepared = compile_programs(start.console, exp, placed.examples, uncached)
-    return prepared._replace(placed=placed)
+    if layout is not ONE:
+        say(start.console, data_placement.describe_layout(exp))
+    return compile_programs(start.console, exp, cache(cache_folder, config, exp))
 
 
 def compile_programs(
-    console: Console, exp: Experiment, examples: Examples, wrap
+    console: Console, exp: Experiment, wrap: program_cache.ProgramWrapper
 ) -> PreparedRun:
-    """Compiles the programs in a form that fits into memory."""
+    """Places the data, and compiles the programs in a form that fits into memory."""
+    examples, tables = data_placement.place_data(exp)
     limit = cohorts.device_memory() if exp.fit else None
     total = len(jax.tree.leaves(programs.build_programs(exp)))
     progress = progress_lines.progress_line(console, "compiling", "programs", total)
@@ -169,7 +170,8 @@ def compile_programs(
         fitting = compiler.compile_to_fit(exp, examples, limit, wrap, done)
     exp, compiled, seconds, need = fitting
     say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
-    return PreparedRun(exp, examples, compiled, run_summary.CompileStats(seconds, need))
+    stats = run_summary.CompileStats(seconds, need)
+    return PreparedRun(exp, examples, tables, compiled, stats)
 
 
 def train(start: Start, prepared: PreparedRun) -> dict:
@@ -198,7 +200,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     start.lock.keep()
     place = partial(programs.replicate, exp)
     compiled = programs.with_floats(prepared.programs, exp.floats, place)
-    store = open_store(exp, compiled, config.seed, path, prepared.placed, start.home)
+    store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = Run(
         config=config,
         path=path,
