@@ -13,12 +13,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxproto import mesh
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
-from jaxproto.training.programs import Programs, State, lane_places
+from jaxproto.training.programs import Programs, State
 from jaxproto.types import Client, Shard
 
 Clients = tuple[Client, ...]  # per cohort, of the state of the run
@@ -153,10 +154,6 @@ class DeviceStore(ClientStore):
 
 def _in_lanes(tests: Shard, lanes: int) -> list[tuple[np.ndarray, Shard]]:
     """Returns the places and index tables of each call, on the device."""
-    count = len(tests.size)
-
-    def lane(place):
-        table = jax.tree.map(lambda a: a[np.minimum(place, count - 1)], tests)
-        return np.where(place < count, place, -1), jax.device_put(table)
-
-    return [lane(place) for place in lane_places(count, lanes)]
+    places = mesh.interleaved_order(len(tests.size), lanes).reshape(lanes, -1)
+    tables = (jax.tree.map(lambda a, p=p: a[p], tests) for p in places)
+    return list(zip(places, map(jax.device_put, tables), strict=True))

@@ -48,8 +48,7 @@ def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:
 
 def shard_tables(devices: int, tables: Shard) -> Shard:
     """Returns index tables in the order of the devices, with empty ones as padding."""
-    count = len(tables.size)
-    used = mesh.interleaved_order(count, devices) < count
+    used = mesh.interleaved_order(len(tables.size), devices) >= 0
     index, size = mesh.interleave((tables.index, tables.size), devices)
     return Shard(index, np.where(used, size.T, 0).T.astype(np.int32))
 

@@ -35,7 +35,6 @@ from jaxproto.training.host_rows import (
     ClientRows,
     Leaves,
     Places,
-    interleave_lanes,
     pad_rows,
     refresh_prefetched,
 )
@@ -183,11 +182,9 @@ class HostedStore(ClientStore):
 
     def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
         """Returns the rows of all calls in the order of their places."""
-        count, devices = len(self._now[i]), self.exp.layout.num_devices
-        parts = mesh.to_host(list(lanes))
-        parts = [mesh.deinterleave(part, self._call_rows(i), devices) for part in parts]
-        leaves = zip(*map(jax.tree.leaves, parts), strict=True)
-        return [interleave_lanes(lanes, count) for lanes in leaves]
+        rows = jax.tree.map(lambda *a: np.concatenate(a), *mesh.to_host(list(lanes)))
+        columns = len(lanes) * self.exp.layout.num_devices  # one of the two is 1
+        return jax.tree.leaves(mesh.deinterleave(rows, len(self._now[i]), columns))
 
     def _read_all(self, places: Places) -> list[Leaves]:
         return [self._read(i, place) for i, place in enumerate(places)]

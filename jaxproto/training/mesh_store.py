@@ -41,9 +41,8 @@ class MeshStore(DeviceStore):
         self._layout, self._home = exp.layout, home
         self._shards, self._tests = tables.train, []
         for tests, placed in zip(exp.test, tables.test, strict=True):
-            count = len(jax.tree.leaves(tests)[0])
-            place = mesh.interleaved_order(count, self._layout.num_devices)
-            self._tests.append([(np.where(place < count, place, -1), placed)])
+            place = mesh.interleaved_order(len(tests.size), self._layout.num_devices)
+            self._tests.append([(place, placed)])
 
     def gather_state(self, state: State) -> State:
         """Returns the state in the layout of one device, on the host."""
@@ -98,7 +97,7 @@ class MeshStore(DeviceStore):
                     a.addressable_shards, key=lambda p: p.index[0].start or 0
                 )
                 place = np.concatenate([order[part.index[0]] for part in parts])
-                used = place < len(cohort.ids)
+                used = place >= 0
                 rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
                 if rows.size:
                     arrays[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
