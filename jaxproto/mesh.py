@@ -42,8 +42,8 @@ class OneDevice:
         del unused_id
         return jnp.asarray(id_K, jnp.int32)
 
-    def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
-        """Puts arrays on the device."""
+    def put(self, tree: Tree, spec: PartitionSpec = REPLICATED) -> Tree:
+        """Puts arrays of the host on the device."""
         del spec
         return jax.device_put(tree)
 
@@ -75,8 +75,8 @@ class DeviceLayout(OneDevice):
         ids = np.append(np.asarray(id_K), unused_id).astype(np.int32)
         return self.put(ids[interleaved_order(len(id_K), self.num_devices)], SHARDED)
 
-    def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
-        """Puts arrays that every process has on the devices."""
+    def put(self, tree: Tree, spec: PartitionSpec = REPLICATED) -> Tree:
+        """Puts arrays that every process has on the devices, by default on each."""
         sharding = self.sharding(spec)
 
         def one(a):

@@ -16,7 +16,7 @@ from jaxproto import mesh
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE
-from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
+from jaxproto.mesh import SHARDED, DeviceLayout
 from jaxproto.types import Examples, Shard
 
 
@@ -36,12 +36,12 @@ def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:
     """Puts examples on the devices, and index tables if they are divided among them."""
     layout, every = exp.layout, build.host_examples(exp.dataset)
     if not isinstance(layout, DeviceLayout) or exp.store in OFF_DEVICE:
-        return layout.put(every, REPLICATED), None
+        return layout.put(every), None
     tables = [shard_tables(layout.num_devices, t) for t in (*exp.train, *exp.test)]
     if examples_are_sharded(exp):
         examples, tables = _shard_examples(layout, every, tables)
     else:
-        examples = layout.put(every, REPLICATED)
+        examples = layout.put(every)
     placed, train = layout.put(tuple(tables), SHARDED), len(exp.train)
     return examples, PlacedTables(placed[:train], placed[train:])
 
@@ -73,7 +73,7 @@ def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shar
     rows = np.concatenate([np.resize(pool, size) for pool in pools])
     x, y = layout.shard_selected(every.x, rows), layout.shard_selected(every.y, rows)
     first = None if every.public is None else np.arange(len(public), dtype=np.int32)
-    return Examples(x, y, layout.put(first, REPLICATED), every.shape), local_tables
+    return Examples(x, y, layout.put(first), every.shape), local_tables
 
 
 def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ from jaxproto.training.host_rows import (
     pad_rows,
     refresh_prefetched,
 )
-from jaxproto.training.programs import Programs, State, num_rows, replicate
+from jaxproto.training.programs import Programs, State, num_rows
 from jaxproto.types import Client, Shard
 
 FOLDER = "clients.scratch"  # scratch files in the work directory
@@ -239,7 +239,7 @@ class HostedStore(ClientStore):
 
     def restore(self, state: State) -> State:
         """Returns a saved state with its server on the devices."""
-        return state._replace(server=replicate(self.exp, state.server))
+        return state._replace(server=self.exp.layout.put(state.server))
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, with client rows beside the state."""

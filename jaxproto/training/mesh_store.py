@@ -17,7 +17,7 @@ from jaxproto.storage import checkpoint, process_shards
 from jaxproto.training import multihost
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.data_placement import PlacedTables
-from jaxproto.training.programs import Programs, State, replicate
+from jaxproto.training.programs import Programs, State
 
 
 class MeshStore(DeviceStore):
@@ -111,5 +111,4 @@ class MeshStore(DeviceStore):
             layout.shard_rows(rows).replace(id=layout.shard_ids(rows.id, unused_id))
             for rows in state.clients
         )
-        server = replicate(self._exp, state.server)
-        return state._replace(server=server, clients=clients)
+        return state._replace(server=layout.put(state.server), clients=clients)

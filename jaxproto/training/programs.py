@@ -72,18 +72,13 @@ class Programs(NamedTuple):
     diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
-def replicate(exp: Experiment, tree: Tree) -> Tree:
-    """Puts arrays on all devices."""
-    return exp.layout.put(tree, mesh.REPLICATED)
-
-
 def with_floats(
     programs: Programs, floats: Floats, place: Callable[[Tree], Tree] = lambda a: a
 ) -> Programs:
     """Binds the floats of a run as the first argument of programs.
 
     Args:
-      place: Puts the floats on the devices of the programs; see `replicate`.
+      place: Puts the floats on the devices of the programs.
     """
     on_device = place({path: jnp.float32(value) for path, value in floats.items()})
     return jax.tree.map(lambda f: partial(f, on_device), programs)
@@ -110,7 +105,7 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
     Args:
       programs: Programs with the floats of the run.
     """
-    model = init_states(exp, replicate(exp, tuple(keys(seed))), programs)
+    model = init_states(exp, exp.layout.put(tuple(keys(seed))), programs)
     return State(*model, np.zeros(2, np.int64))
 
 
@@ -167,8 +162,8 @@ def shapes_of_call(
     """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
 
     def one(a):
-        rows = _padded_rows(exp, len(a), lanes)
-        rows = num_rows(exp, cohort) if exp.store in OFF_DEVICE else rows
+        held = exp.store not in OFF_DEVICE
+        rows = _padded_rows(exp, len(a), lanes) if held else num_rows(exp, cohort)
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -198,8 +197,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     due = expected_rounds(path, config)  # by the saved configuration
     save_config(path, config)  # after all checks
     start.lock.keep()
-    place = partial(programs.replicate, exp)
-    compiled = programs.with_floats(prepared.programs, exp.floats, place)
+    compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = Run(
         config=config,
