@@ -19,7 +19,7 @@ from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import pictures, run_summary
 from jaxproto.summary.progress_lines import say
-from jaxproto.training import multihost, signals
+from jaxproto.training import processes, signals
 from jaxproto.training.callback_list import CallbackList
 from jaxproto.training.programs import State
 from jaxproto.training.progress import progress
@@ -59,7 +59,7 @@ class Start(NamedTuple):
         """Returns the callbacks, after early stopping if it is configured."""
         options = self.config.early_stopping
         early = [EarlyStopping(options.patience, options.rule, options.least)]
-        first = early if options.patience and multihost.is_primary() else []
+        first = early if options.patience and processes.is_primary() else []
         return CallbackList([*first, *self.callbacks], self.console)
 
 
@@ -103,8 +103,8 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
       UserError: No checkpoint is valid.
     """
     like = run.work.store.gather_state(state)
-    restored = multihost.raise_everywhere(lambda: _restore_latest(run, like, due))
-    start, saved = multihost.broadcast_arrays((restored.round, restored.state))
+    restored = processes.raise_everywhere(lambda: _restore_latest(run, like, due))
+    start, saved = processes.broadcast_arrays((restored.round, restored.state))
     if start:
         state = run.work.store.restore(saved)
     records.truncate_after(run.path / METRICS, int(start))
@@ -153,7 +153,7 @@ def diverged_status(run: Run, r: int, error: Diverged) -> dict:
 def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
     state = run.work.store.gather_state(state)
-    return multihost.broadcast_result(lambda: _finish(run, state, status, history))
+    return processes.broadcast_result(lambda: _finish(run, state, status, history))
 
 
 def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
@@ -164,13 +164,9 @@ def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dic
     )
     summary = {k: v for k, v in entries.items() if k not in run.omitted}
     if Status(status["status"]).ok and work.exp.store != NODES:
-        _draw(run, state)
+        trained = pictures.TrainedFederation(work.exp, state.server, state.clients)
+        name = display_names.display_name(flatten(run.config))
+        pictures.draw_all(trained, run.path, run.console, name)
     records.write_json(run.path / SUMMARY, summary)
     run.callbacks.end(records.to_json_values(summary))
     return summary
-
-
-def _draw(run: Run, state: State):
-    trained = pictures.TrainedFederation(run.work.exp, state.server, state.clients)
-    name = display_names.display_name(flatten(run.config))
-    pictures.draw_all(trained, run.path, run.console, name)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, process_shards
-from jaxproto.training import multihost
+from jaxproto.training import processes
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.programs import Programs, State
@@ -57,19 +57,19 @@ class MeshStore(DeviceStore):
         """Writes the checkpoint of a round, or the part of this process."""
         if self._home is None:
             state = self.gather_state(state)  # every process takes part
-            if multihost.is_primary():
+            if processes.is_primary():
                 super().save_checkpoint(directory, r, state, settings)
             return
         directory = self._home / directory.name
 
         def write(unfinished):
-            multihost.barrier("the checkpoint is begun")
+            processes.barrier("the checkpoint is begun")
             index, rows = jax.process_index(), self._local_rows(state)
             process_shards.write(unfinished, index, rows)
-            multihost.barrier("all parts are written")
+            processes.barrier("all parts are written")
 
         rest = self._without_rows(state)
-        if multihost.is_primary():
+        if processes.is_primary():
             checkpoint.save(directory, r, rest, settings, others=write)
         else:
             write(checkpoint.unfinished(directory, r))

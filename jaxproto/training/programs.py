@@ -118,12 +118,14 @@ def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]
     """
     client_key, server_key, _ = keys
     server = programs.start_server(server_key)
+    pairs = [client_ids_and_counts(exp, cohort) for cohort in exp.cohorts]
     if exp.store in OFF_DEVICE:  # the state of clients is not on the device
-        pairs = (client_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
         return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
-    pairs = (_sharded_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
-    starts = zip(programs.start_clients, pairs, strict=True)
-    return server, tuple(f(client_key, *pair) for f, pair in starts)
+    layout, unused_id = exp.layout, len(exp.counts.train)
+    ids = (layout.shard_ids(id_K, unused_id) for id_K, _ in pairs)
+    counts = (layout.shard_rows(count_KC) for _, count_KC in pairs)
+    starts = zip(programs.start_clients, ids, counts, strict=True)
+    return server, tuple(f(client_key, *own) for f, *own in starts)
 
 
 def shapes(exp: Experiment, seed: int) -> State:
@@ -137,13 +139,6 @@ def client_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, A
     """Returns the client ids of a cohort [K] and its training examples [K, C]."""
     count_KC = exp.counts.train[list(cohort.ids)]
     return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
-
-
-def _sharded_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
-    """Returns `client_ids_and_counts` on the devices of the programs."""
-    ids, count = client_ids_and_counts(exp, cohort)
-    ids = exp.layout.shard_ids(ids, len(exp.counts.train))
-    return ids, exp.layout.shard_rows(count)
 
 
 def num_rows(exp: Experiment, cohort: CohortPlan) -> int:

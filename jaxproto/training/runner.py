@@ -28,8 +28,8 @@ from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
     compiler,
     data_placement,
-    multihost,
     privacy_ledger,
+    processes,
     program_cache,
     programs,
     xla_cache,
@@ -94,7 +94,7 @@ def run(
       signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
     available_devices()
-    primary = multihost.is_primary()
+    primary = processes.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
     config = from_name(config)
     if data is not None:
@@ -106,7 +106,7 @@ def run(
     active = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
     home = Path(workdir or default_workdir(config))
-    with multihost.locked_workdir(home, lock_workdir) as (path, lock, shared):
+    with processes.locked_workdir(home, lock_workdir) as (path, lock, shared):
         start = Start(
             config=config,
             path=path,
@@ -117,16 +117,16 @@ def run(
             layout=layout,
             home=shared,
         )
-        multihost.check_equal("configuration", config.to_json())
+        processes.check_equal("configuration", config.to_json())
 
         def begin() -> dict | None:
             if data is not None:
                 lock.write(file, content)
             return finished_summary(start)
 
-        summary = multihost.broadcast_result(begin)
+        summary = processes.broadcast_result(begin)
         if summary is None:
-            prepared = multihost.raise_everywhere(lambda: prepare(start, cache))
+            prepared = processes.raise_everywhere(lambda: prepare(start, cache))
             summary = train(start, prepared)
         else:
             say(console, f"{path} is {summary['status']}: nothing to do.")
@@ -149,7 +149,7 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     config, layout, vocabulary = start.config, start.layout, tokens(start.path)
     exp = build.experiment(config, jax.default_backend(), vocabulary, layout)
     build.check_experiment(exp, config.early_stopping.rule)
-    multihost.check(exp)
+    processes.check(exp)
     say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
     if layout is not ONE:
