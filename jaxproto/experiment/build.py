@@ -328,8 +328,9 @@ def examples(dataset: Dataset) -> Examples:
 
 def host_examples(dataset: Dataset) -> Examples:
     """Returns all examples of a data set on the host."""
-    x, y, public = flatten_inputs(dataset.x), dataset.y, dataset.public
-    y, public = jax.tree.map(lambda a: np.asarray(a, np.int32), (y, public))
+    x: Any = flatten_inputs(dataset.x)
+    labels = dataset.y, dataset.public
+    y, public = jax.tree.map(lambda a: np.asarray(a, np.int32), labels)
     return Examples(x, y, public, dataset.x.shape[1:])
 
 
