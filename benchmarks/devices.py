@@ -21,7 +21,6 @@ from absl import flags
 
 from benchmarks import hlo, measure, synthetic
 from jaxproto import mesh
-from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import compiler, data_placement, rounds, sharded_programs
 from jaxproto.types import Examples
@@ -71,9 +70,7 @@ def counted(settings: dict, group: str, number: int) -> dict:
     s = settings
     clients = s["each"] * NETWORKS.get(group, 1) * number
     exp = experiment(s, group, clients, number, "all")
-    several = exp.layout is not mesh.ONE
-    examples = build.examples(exp.dataset)
-    examples = data_placement.place_data(exp).examples if several else examples
+    examples, _ = data_placement.place_data(exp)
     made = compiled(exp, examples)
     found = {name: account(made[name]) for name in STAGES}
     return {

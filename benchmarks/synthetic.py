@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,12 +99,10 @@ def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
       seed: seed of the run.
       folder: folder for clients that are kept in files.
     """
-    placed = None if exp.layout is ONE else data_placement.place_data(exp)
-    examples = placed.examples if placed else build.examples(exp.dataset)
+    examples, tables = data_placement.place_data(exp)
     compiled, seconds = compiler.compile_all(exp, examples)
-    place = partial(programs.replicate, exp)
-    compiled = programs.with_floats(compiled, exp.floats, place)
+    compiled = programs.with_floats(compiled, exp.floats, exp.layout.put)
     state = programs.init(exp, seed, compiled)
-    store = open_store(exp, compiled, seed, folder, placed)
+    store = open_store(exp, compiled, seed, folder, tables)
     work = RoundEnvironment(exp, examples, compiled, seed, store)
     return Start(work, state, seconds)

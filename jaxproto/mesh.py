@@ -42,8 +42,8 @@ class OneDevice:
         del unused_id
         return jnp.asarray(id_K, jnp.int32)
 
-    def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
-        """Puts arrays on the device."""
+    def put(self, tree: Tree, spec: PartitionSpec = REPLICATED) -> Tree:
+        """Puts arrays of the host on the device."""
         del spec
         return jax.device_put(tree)
 
@@ -73,11 +73,10 @@ class DeviceLayout(OneDevice):
     def shard_ids(self, id_K: ArrayLike, unused_id: int) -> Array:
         """Puts ids of clients [K] on the devices; padding gets `unused_id`."""
         ids = np.append(np.asarray(id_K), unused_id).astype(np.int32)
-        places = interleaved_order(len(id_K), self.num_devices)
-        return self.put(ids[np.minimum(places, len(id_K))], SHARDED)
+        return self.put(ids[interleaved_order(len(id_K), self.num_devices)], SHARDED)
 
-    def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
-        """Puts arrays that every process has on the devices."""
+    def put(self, tree: Tree, spec: PartitionSpec = REPLICATED) -> Tree:
+        """Puts arrays that every process has on the devices, by default on each."""
         sharding = self.sharding(spec)
 
         def one(a):
@@ -165,9 +164,9 @@ def rows_per_device(count: int, devices: int) -> int:
 
 
 def interleaved_order(count: int, devices: int) -> np.ndarray:
-    """Returns the row at each place of the devices; `count` and more is padding."""
+    """Returns the row at each place of the devices, or of lanes; -1 for padding."""
     rows = np.arange(rows_per_device(count, devices) * devices)
-    return rows.reshape(-1, devices).T.ravel()
+    return np.where(rows < count, rows, -1).reshape(-1, devices).T.ravel()
 
 
 def interleave(tree: Tree, devices: int) -> Tree:
@@ -175,7 +174,7 @@ def interleave(tree: Tree, devices: int) -> Tree:
 
     def one(a):
         a = np.asarray(a)
-        return a[np.minimum(interleaved_order(len(a), devices), len(a) - 1)]
+        return a[interleaved_order(len(a), devices)]
 
     return jax.tree.map(one, tree)
 

@@ -128,12 +128,9 @@ def _run(config, path: str, grace: float, options: Mapping) -> bool:
 
     available_devices()
     workdir = path or resolve_workdir(config, config_command.plain_config())
-    with multihost.fail_together():
-        try:
-            summary = runner.run(config, workdir, cache=True, grace=grace, **options)
-        except signals.StoppedBySignal:
-            multihost.outlast_others()
-            raise
-        ok = status_of(summary).ok
-        multihost.exit_secondary_processes(0 if ok else 1)
-    return ok
+
+    def train() -> bool:
+        summary = runner.run(config, workdir, cache=True, grace=grace, **options)
+        return status_of(summary).ok
+
+    return multihost.run_together(train)

@@ -323,9 +323,15 @@ def public_inputs(dataset: Dataset) -> np.ndarray | None:
 
 def examples(dataset: Dataset) -> Examples:
     """Puts all examples of a data set on the device."""
-    public = None if dataset.public is None else jnp.asarray(dataset.public, jnp.int32)
-    x = jax.device_put(flatten_inputs(dataset.x))  # a memory map without a copy on CPU
-    return Examples(x, jnp.asarray(dataset.y, jnp.int32), public, dataset.x.shape[1:])
+    return jax.device_put(host_examples(dataset))  # a memory map without a copy on CPU
+
+
+def host_examples(dataset: Dataset) -> Examples:
+    """Returns all examples of a data set on the host."""
+    x: Any = flatten_inputs(dataset.x)
+    labels = dataset.y, dataset.public
+    y, public = jax.tree.map(lambda a: np.asarray(a, np.int32), labels)
+    return Examples(x, y, public, dataset.x.shape[1:])
 
 
 def flatten_inputs(x: np.ndarray) -> np.ndarray:

@@ -63,12 +63,10 @@ def _orbax() -> Iterator[ocp.Checkpointer]:
     logging.set_verbosity(logging.FATAL)  # failures raise as well
     try:
         # Weights do not compress: zstd saves 8% and takes two to three times as long.
-        options = ocp.options.MultiprocessingOptions()
-        if jax.process_count() > 1:  # this one writes without waiting for the others
-            me = jax.process_index()
-            options = ocp.options.MultiprocessingOptions(
-                primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"{me}"
-            )
+        me = jax.process_index()  # it writes without waiting for other processes
+        options = ocp.options.MultiprocessingOptions(
+            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"{me}"
+        )
         handler = ocp.PyTreeCheckpointHandler(
             use_zarr3=True, use_compression=False, multiprocessing_options=options
         )

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto import batches, plots
+from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.method import Method
@@ -25,7 +26,7 @@ from jaxproto.summary.host_prototypes import (
     mean_or_zero,
     note_of,
 )
-from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
+from jaxproto.types import Client, Data, Net, Shard, Tree
 
 Picture = Callable[[Path], None]  # draws it into a file
 
@@ -34,7 +35,6 @@ class TrainedFederation(NamedTuple):
     """A federation after a round."""
 
     exp: Experiment
-    examples: Examples
     server: Tree
     clients: tuple[Client, ...]  # per cohort, [K, ...]
 
@@ -232,12 +232,14 @@ def one_client(trained: TrainedFederation, i: int, part: str = "test"):
       part: "test" or "train".
     """
     exp, rows = trained.exp, getattr(trained.exp.partition, part)[i]
-    shard = Shard(jnp.asarray(rows, jnp.int32), jnp.int32(len(rows)))
+    x, y = exp.dataset.x[rows], exp.dataset.y[rows]
+    examples = build.examples(exp.dataset._replace(x=x, y=y, public=None))
+    shard = Shard(jnp.arange(len(rows)), jnp.int32(len(rows)))
     for cohort, clients in zip(exp.cohorts, trained.clients, strict=True):
         if i in cohort.ids:
             k = cohort.ids.index(i)
             client = jax.tree.map(lambda a, k=k: a[k], clients)
-            return cohort.net, client, Data(trained.examples, shard)
+            return cohort.net, client, Data(examples, shard)
     raise ValueError(f"no client {i}")
 
 

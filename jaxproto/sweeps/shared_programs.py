@@ -7,7 +7,7 @@ import jax
 from rich.console import Console
 
 from jaxproto import mesh
-from jaxproto.experiment import build, cohorts
+from jaxproto.experiment import cohorts
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
@@ -34,11 +34,9 @@ class SharedPrograms:
         """Returns programs with the experiment of the first cell; thread-safe."""
         with self._lock:
             if self._prepared is None:
-                exp = self.group.exp
-                examples = build.examples(exp.dataset)
                 with self._compile_lock():
                     self._prepared = runner.compile_programs(
-                        self._console, exp, examples, self._wrap()
+                        self._console, self.group.exp, self._wrap()
                     )
         return self._prepared
 
@@ -64,15 +62,13 @@ class SharedPrograms:
         """
         run, num_devices = self.prepared(), layout.num_devices
         per_device = mesh.rows_per_device(max_cells, num_devices)
-        # the cache holds programs of one device
-        wrap = self._wrap() if layout is ONE else program_cache.uncached
         limit = cohorts.device_memory() if run.exp.fit else None
         while True:
             with self._compile_lock():
                 programs, _ = compiler.compile_all(
                     run.exp,
                     run.examples,
-                    wrap,
+                    self._wrap(),
                     many=per_device * num_devices,
                     over=layout,
                 )

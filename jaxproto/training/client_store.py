@@ -13,13 +13,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxproto import mesh
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
-from jaxproto.training import multihost
-from jaxproto.training.programs import Programs, State, lane_places
+from jaxproto.training.programs import Programs, State
 from jaxproto.types import Client, Shard
 
 Clients = tuple[Client, ...]  # per cohort, of the state of the run
@@ -39,6 +39,8 @@ class Chunk(NamedTuple):
 
 class ClientStore:
     """Clients of a run between rounds; by default in the arrays of the state."""
+
+    hosted: bool = False  # clients are beside the state
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
@@ -78,9 +80,7 @@ class ClientStore:
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, with the settings of the run."""
-        state = self.gather_state(state)
-        if multihost.is_primary():
-            checkpoint.save(directory, r, state, settings)
+        checkpoint.save(directory, r, state, settings)
 
     def load(self, path: Path):
         """Loads the rows of a checkpoint that are beside the state.
@@ -88,26 +88,16 @@ class ClientStore:
         Raises:
           UserError: Another kind of store wrote the checkpoint.
         """
-        check_store_kind(path, hosted=False)
+        if bool(row_deltas.delta_folders(path)) != self.hosted:
+            store = "device" if self.hosted else "disk"
+            raise UserError(
+                f"{path} was written with clients.store={store}, as the memory of that "
+                "machine was another; give --config.clients.store in a folder of its "
+                "own, or go on there."
+            )
 
     def close(self):
         """Ends threads and removes scratch files."""
-
-
-def check_store_kind(path: Path, hosted: bool):
-    """Raises UserError if another kind of store wrote a checkpoint.
-
-    Args:
-      path: Folder of the checkpoint.
-      hosted: Whether this store keeps clients beside the state.
-    """
-    if bool(row_deltas.delta_folders(path)) != hosted:
-        store = "device" if hosted else "disk"
-        raise UserError(
-            f"{path} was written with clients.store={store}, as the memory of that "
-            "machine was another; give --config.clients.store in a folder of its own, "
-            "or go on there."
-        )
 
 
 class DeviceStore(ClientStore):
@@ -164,10 +154,6 @@ class DeviceStore(ClientStore):
 
 def _in_lanes(tests: Shard, lanes: int) -> list[tuple[np.ndarray, Shard]]:
     """Returns the places and index tables of each call, on the device."""
-    count = len(tests.size)
-
-    def lane(place):
-        table = jax.tree.map(lambda a: a[np.minimum(place, count - 1)], tests)
-        return np.where(place < count, place, -1), jax.device_put(table)
-
-    return [lane(place) for place in lane_places(count, lanes)]
+    places = mesh.interleaved_order(len(tests.size), lanes).reshape(lanes, -1)
+    tables = (jax.tree.map(lambda a, p=p: a[p], tests) for p in places)
+    return list(zip(places, map(jax.device_put, tables), strict=True))

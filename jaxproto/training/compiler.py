@@ -57,6 +57,7 @@ def _compile_all(
     examples: Examples,
     wrap: ProgramWrapper,
     done: Callable[[str], object] = str,
+    suffix: str = "",
     many: int = 0,
     over: OneDevice = ONE,
 ):
@@ -65,13 +66,14 @@ def _compile_all(
     Args:
       wrap: name, function, arguments -> function that is compiled instead.
       done: Called with the name of each compiled program, by several threads.
+      suffix: Of the names that `wrap` gets.
       many: Number of federations (`vmap_programs`); 0 is one, without a leading axis.
       over: Devices among which many federations are divided equally.
 
     Returns:
       The programs, and the seconds of compilation.
     """
-    clock, suffix = time.perf_counter(), ""
+    clock = time.perf_counter()
     if many:
         exp, suffix = batched_programs.without_lanes(exp), f" of {many}"
     f = sharded_programs.functions(exp)
@@ -87,7 +89,9 @@ def _compile_all(
             args = (lead(exp.floats), *rest)
             if isinstance(f, sharded_programs.ShardMapped):
                 options |= f.shardings()
-            lowered = jax.jit(wrap(name + suffix, f, args), **options).lower(*args)
+            else:  # exported programs are of one device
+                f = wrap(name + suffix, f, args)
+            lowered = jax.jit(f, **options).lower(*args)
             program = workers.submit(lowered.compile)
             program.add_done_callback(lambda _: done(name))
             return PendingProgram(lowered.out_info, program)
@@ -242,8 +246,7 @@ def compile_to_fit(
     """
     chunk, seconds, suffix = max(len(c.ids) for c in exp.cohorts), 0.0, ""
     while True:
-        named = partial(_wrap_named, wrap, suffix)
-        compiled, more = compile_all(exp, examples, named, done)
+        compiled, more = compile_all(exp, examples, wrap, done, suffix)
         seconds, need = seconds + more, required_bytes(jax.tree.leaves(compiled))
         if limit is None or need <= limit or chunk == 1:
             return exp, compiled, seconds, need
@@ -251,11 +254,6 @@ def compile_to_fit(
         mode, suffix = execution.in_chunks(chunk), f" by {chunk}"
         cohorts = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
         exp = exp._replace(cohorts=tuple(cohorts))
-
-
-def _wrap_named(wrap: ProgramWrapper, suffix: str, name: str, f: Callable, args: tuple):
-    """Wraps a program under a longer name."""
-    return wrap(name + suffix, f, args)
 
 
 def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:

@@ -7,7 +7,7 @@ the clients, or clients are hosted, every device has all examples.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,15 +16,14 @@ from jaxproto import mesh
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE
-from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
+from jaxproto.mesh import SHARDED, DeviceLayout
 from jaxproto.types import Examples, Shard
 
 
-class PlacedData(NamedTuple):
-    """Examples and index tables on the devices."""
+class PlacedTables(NamedTuple):
+    """Index tables per cohort on several devices."""
 
-    examples: Examples
-    train: tuple[Shard, ...]  # index tables per cohort
+    train: tuple[Shard, ...]
     test: tuple[Shard, ...]
 
 
@@ -33,29 +32,23 @@ def examples_are_sharded(exp: Experiment) -> bool:
     return not any(c.stateless or c.sampled for c in exp.cohorts)
 
 
-def place_data(exp: Experiment) -> PlacedData:
-    """Puts examples and tables on the devices; tables of hosted clients stay."""
-    data, layout = exp.dataset, exp.layout
-    assert isinstance(layout, DeviceLayout)
-    x: Any = build.flatten_inputs(data.x)
-    y: Any = np.asarray(data.y, np.int32)
-    public: Any = data.public
-    every = Examples(x, y, public, data.x.shape[1:])
-    if exp.store in OFF_DEVICE:
-        return PlacedData(layout.put(every, REPLICATED), exp.train, exp.test)
+def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:
+    """Puts examples on the devices, and index tables if they are divided among them."""
+    layout, every = exp.layout, build.host_examples(exp.dataset)
+    if not isinstance(layout, DeviceLayout) or exp.store in OFF_DEVICE:
+        return layout.put(every), None
     tables = [shard_tables(layout.num_devices, t) for t in (*exp.train, *exp.test)]
     if examples_are_sharded(exp):
         examples, tables = _shard_examples(layout, every, tables)
     else:
-        examples = layout.put(every, REPLICATED)
+        examples = layout.put(every)
     placed, train = layout.put(tuple(tables), SHARDED), len(exp.train)
-    return PlacedData(examples, placed[:train], placed[train:])
+    return examples, PlacedTables(placed[:train], placed[train:])
 
 
 def shard_tables(devices: int, tables: Shard) -> Shard:
     """Returns index tables in the order of the devices, with empty ones as padding."""
-    count = len(tables.size)
-    used = mesh.interleaved_order(count, devices) < count
+    used = mesh.interleaved_order(len(tables.size), devices) >= 0
     index, size = mesh.interleave((tables.index, tables.size), devices)
     return Shard(index, np.where(used, size.T, 0).T.astype(np.int32))
 
@@ -80,7 +73,7 @@ def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shar
     rows = np.concatenate([np.resize(pool, size) for pool in pools])
     x, y = layout.shard_selected(every.x, rows), layout.shard_selected(every.y, rows)
     first = None if every.public is None else np.arange(len(public), dtype=np.int32)
-    return Examples(x, y, layout.put(first, REPLICATED), every.shape), local_tables
+    return Examples(x, y, layout.put(first), every.shape), local_tables
 
 
 def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -76,11 +76,6 @@ def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
     return np.concatenate([a, padding])
 
 
-def interleave_lanes(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Returns the rows [count, ...] that were assigned to lanes in turn."""
-    return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
-
-
 def refresh_prefetched(now: np.ndarray, new: Leaves, then: np.ndarray, old: Leaves):
     """Updates rows that were read before a round with their values after it."""
     _, source, target = np.intersect1d(now, then, return_indices=True)

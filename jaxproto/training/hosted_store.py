@@ -30,17 +30,15 @@ from jaxproto.training.client_store import (
     ClientStore,
     Trained,
     Upcoming,
-    check_store_kind,
 )
 from jaxproto.training.host_rows import (
     ClientRows,
     Leaves,
     Places,
-    interleave_lanes,
     pad_rows,
     refresh_prefetched,
 )
-from jaxproto.training.programs import Programs, State, num_rows, replicate
+from jaxproto.training.programs import Programs, State, num_rows
 from jaxproto.types import Client, Shard
 
 FOLDER = "clients.scratch"  # scratch files in the work directory
@@ -48,6 +46,8 @@ FOLDER = "clients.scratch"  # scratch files in the work directory
 
 class HostedStore(ClientStore):
     """Clients of a run in host memory or in files."""
+
+    hosted = True
 
     def __init__(self, exp: Experiment, start, key, shapes, folder: Path | None):
         """Reserves space for every client.
@@ -182,11 +182,9 @@ class HostedStore(ClientStore):
 
     def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
         """Returns the rows of all calls in the order of their places."""
-        count, devices = len(self._now[i]), self.exp.layout.num_devices
-        parts = mesh.to_host(list(lanes))
-        parts = [mesh.deinterleave(part, self._call_rows(i), devices) for part in parts]
-        leaves = zip(*map(jax.tree.leaves, parts), strict=True)
-        return [interleave_lanes(lanes, count) for lanes in leaves]
+        rows = jax.tree.map(lambda *a: np.concatenate(a), *mesh.to_host(list(lanes)))
+        columns = len(lanes) * self.exp.layout.num_devices  # one of the two is 1
+        return jax.tree.leaves(mesh.deinterleave(rows, len(self._now[i]), columns))
 
     def _read_all(self, places: Places) -> list[Leaves]:
         return [self._read(i, place) for i, place in enumerate(places)]
@@ -241,7 +239,7 @@ class HostedStore(ClientStore):
 
     def restore(self, state: State) -> State:
         """Returns a saved state with its server on the devices."""
-        return state._replace(server=replicate(self.exp, state.server))
+        return state._replace(server=self.exp.layout.put(state.server))
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, with client rows beside the state."""
@@ -269,7 +267,7 @@ class HostedStore(ClientStore):
         Raises:
           UserError: Another kind of store wrote the checkpoint.
         """
-        check_store_kind(path, hosted=True)
+        super().load(path)
         for arrays in row_deltas.read(path):
             for i, stored in enumerate(self.cohorts):
                 names = (k for k in arrays if k.startswith(f"{i}."))

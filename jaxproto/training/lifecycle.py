@@ -10,7 +10,7 @@ from rich.console import Console
 from jaxproto.callbacks import Callback, EarlyStopping
 from jaxproto.config import flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, display_names
+from jaxproto.experiment import display_names
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import checkpoint, records, workdir
@@ -19,7 +19,7 @@ from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import pictures, run_summary
 from jaxproto.summary.progress_lines import say
-from jaxproto.training import multihost, signals
+from jaxproto.training import processes, signals
 from jaxproto.training.callback_list import CallbackList
 from jaxproto.training.programs import State
 from jaxproto.training.progress import progress
@@ -59,7 +59,7 @@ class Start(NamedTuple):
         """Returns the callbacks, after early stopping if it is configured."""
         options = self.config.early_stopping
         early = [EarlyStopping(options.patience, options.rule, options.least)]
-        first = early if options.patience and multihost.is_primary() else []
+        first = early if options.patience and processes.is_primary() else []
         return CallbackList([*first, *self.callbacks], self.console)
 
 
@@ -103,28 +103,26 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
       UserError: No checkpoint is valid.
     """
     like = run.work.store.gather_state(state)
-    restored = multihost.raise_everywhere(lambda: _restore_latest(run, like, due))
-    start = multihost.broadcast_result(lambda: restored.round if restored else 0)
+    restored = processes.raise_everywhere(lambda: _restore_latest(run, like, due))
+    start, saved = processes.broadcast_arrays((restored.round, restored.state))
     if start:
-        saved = multihost.broadcast_arrays(restored.state if restored else like)
         state = run.work.store.restore(saved)
-    records.truncate_after(run.path / METRICS, start)
-    return start, state
+    records.truncate_after(run.path / METRICS, int(start))
+    return int(start), state
 
 
-def _restore_latest(
-    run: Run, like: State, due: Iterable[int]
-) -> checkpoint.Restored | None:
+def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
     """Restores the newest valid checkpoint, with its client rows into the store."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
     covered = RunFolder.at(run.path).covered(due)
     restored = checkpoint.restore_latest(directory, like, settings, covered)
-    if restored is not None:
-        run.work.store.load(directory / str(restored.round))
-        for note in restored.notes:
-            say(run.console, note)
-        say(run.console, f"resuming {run.path} after round {restored.round}")
-        checkpoint.prune(directory, restored.round)
+    if restored is None:
+        return checkpoint.Restored(0, like, [])
+    run.work.store.load(directory / str(restored.round))
+    for note in restored.notes:
+        say(run.console, note)
+    say(run.console, f"resuming {run.path} after round {restored.round}")
+    checkpoint.prune(directory, restored.round)
     return restored
 
 
@@ -155,7 +153,7 @@ def diverged_status(run: Run, r: int, error: Diverged) -> dict:
 def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
     state = run.work.store.gather_state(state)
-    return multihost.broadcast_result(lambda: _finish(run, state, status, history))
+    return processes.broadcast_result(lambda: _finish(run, state, status, history))
 
 
 def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
@@ -166,16 +164,9 @@ def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dic
     )
     summary = {k: v for k, v in entries.items() if k not in run.omitted}
     if Status(status["status"]).ok and work.exp.store != NODES:
-        _draw(run, state)
+        trained = pictures.TrainedFederation(work.exp, state.server, state.clients)
+        name = display_names.display_name(flatten(run.config))
+        pictures.draw_all(trained, run.path, run.console, name)
     records.write_json(run.path / SUMMARY, summary)
     run.callbacks.end(records.to_json_values(summary))
     return summary
-
-
-def _draw(run: Run, state: State):
-    exp, examples = run.work.exp, run.work.examples
-    if exp.layout is not ONE:
-        examples = build.examples(exp.dataset)
-    trained = pictures.TrainedFederation(exp, examples, state.server, state.clients)
-    name = display_names.display_name(flatten(run.config))
-    pictures.draw_all(trained, run.path, run.console, name)

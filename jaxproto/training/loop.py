@@ -17,7 +17,7 @@ from jaxproto.federation import Model
 from jaxproto.storage import record_file, records
 from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.summary.progress_lines import say
-from jaxproto.training import lifecycle, multihost, signals
+from jaxproto.training import lifecycle, processes, signals
 from jaxproto.training.lifecycle import Run
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import (
@@ -133,7 +133,7 @@ class LoopRun:
 
     def leave_early(self):
         """Ends the run if a callback of the primary process requests it."""
-        if multihost.any_process(self.run.callbacks.stop is not None):
+        if processes.any_process(self.run.callbacks.stop is not None):
             self.status = self.run.callbacks.status(self.run.config)
 
     def save_checkpoint(self, r: int, model: Model):
@@ -234,7 +234,7 @@ def _rounds(
             seconds = []
         for member in active.values():
             member.leave_early()
-        stop = multihost.any_process(stop_requested())
+        stop = processes.any_process(stop_requested())
         for i, member in active.items():
             if last or member.status or stop or r % every == 0:
                 member.save_checkpoint(r, engine.member(model, i))

@@ -14,10 +14,10 @@ import numpy as np
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, process_shards
-from jaxproto.training import multihost
+from jaxproto.training import processes
 from jaxproto.training.client_store import DeviceStore
-from jaxproto.training.data_placement import PlacedData
-from jaxproto.training.programs import Programs, State, replicate
+from jaxproto.training.data_placement import PlacedTables
+from jaxproto.training.programs import Programs, State
 
 
 class MeshStore(DeviceStore):
@@ -27,23 +27,22 @@ class MeshStore(DeviceStore):
         self,
         exp: Experiment,
         programs: Programs,
-        placed: PlacedData,
+        tables: PlacedTables,
         home: Path | None = None,
     ):
-        """Stores the data that is on the devices.
+        """Stores the index tables that are on the devices.
 
         Args:
           programs: Programs with the floats of the run.
-          placed: Data on the devices.
+          tables: Index tables on the devices.
           home: Work directory that all processes share, where each writes its clients.
         """
         super().__init__(exp, programs)
         self._layout, self._home = exp.layout, home
-        self._shards, self._tests = placed.train, []
-        for tests, tables in zip(exp.test, placed.test, strict=True):
-            count = len(jax.tree.leaves(tests)[0])
-            place = mesh.interleaved_order(count, self._layout.num_devices)
-            self._tests.append([(np.where(place < count, place, -1), tables)])
+        self._shards, self._tests = tables.train, []
+        for tests, placed in zip(exp.test, tables.test, strict=True):
+            place = mesh.interleaved_order(len(tests.size), self._layout.num_devices)
+            self._tests.append([(place, placed)])
 
     def gather_state(self, state: State) -> State:
         """Returns the state in the layout of one device, on the host."""
@@ -57,18 +56,20 @@ class MeshStore(DeviceStore):
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, or the part of this process."""
         if self._home is None:
-            super().save_checkpoint(directory, r, state, settings)
+            state = self.gather_state(state)  # every process takes part
+            if processes.is_primary():
+                super().save_checkpoint(directory, r, state, settings)
             return
         directory = self._home / directory.name
 
         def write(unfinished):
-            multihost.barrier("the checkpoint is begun")
+            processes.barrier("the checkpoint is begun")
             index, rows = jax.process_index(), self._local_rows(state)
             process_shards.write(unfinished, index, rows)
-            multihost.barrier("all parts are written")
+            processes.barrier("all parts are written")
 
         rest = self._without_rows(state)
-        if multihost.is_primary():
+        if processes.is_primary():
             checkpoint.save(directory, r, rest, settings, others=write)
         else:
             write(checkpoint.unfinished(directory, r))
@@ -96,7 +97,7 @@ class MeshStore(DeviceStore):
                     a.addressable_shards, key=lambda p: p.index[0].start or 0
                 )
                 place = np.concatenate([order[part.index[0]] for part in parts])
-                used = place < len(cohort.ids)
+                used = place >= 0
                 rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
                 if rows.size:
                     arrays[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
@@ -110,5 +111,4 @@ class MeshStore(DeviceStore):
             layout.shard_rows(rows).replace(id=layout.shard_ids(rows.id, unused_id))
             for rows in state.clients
         )
-        server = replicate(self._exp, state.server)
-        return state._replace(server=server, clients=clients)
+        return state._replace(server=layout.put(state.server), clients=clients)

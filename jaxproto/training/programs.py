@@ -72,18 +72,13 @@ class Programs(NamedTuple):
     diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
-def replicate(exp: Experiment, tree: Tree) -> Tree:
-    """Puts arrays on all devices."""
-    return exp.layout.put(tree, mesh.REPLICATED)
-
-
 def with_floats(
     programs: Programs, floats: Floats, place: Callable[[Tree], Tree] = lambda a: a
 ) -> Programs:
     """Binds the floats of a run as the first argument of programs.
 
     Args:
-      place: Puts the floats on the devices of the programs; see `replicate`.
+      place: Puts the floats on the devices of the programs.
     """
     on_device = place({path: jnp.float32(value) for path, value in floats.items()})
     return jax.tree.map(lambda f: partial(f, on_device), programs)
@@ -110,7 +105,7 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
     Args:
       programs: Programs with the floats of the run.
     """
-    model = init_states(exp, replicate(exp, tuple(keys(seed))), programs)
+    model = init_states(exp, exp.layout.put(tuple(keys(seed))), programs)
     return State(*model, np.zeros(2, np.int64))
 
 
@@ -123,12 +118,14 @@ def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]
     """
     client_key, server_key, _ = keys
     server = programs.start_server(server_key)
+    pairs = [client_ids_and_counts(exp, cohort) for cohort in exp.cohorts]
     if exp.store in OFF_DEVICE:  # the state of clients is not on the device
-        pairs = (client_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
         return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
-    pairs = (_sharded_ids_and_counts(exp, cohort) for cohort in exp.cohorts)
-    starts = zip(programs.start_clients, pairs, strict=True)
-    return server, tuple(f(client_key, *pair) for f, pair in starts)
+    layout, unused_id = exp.layout, len(exp.counts.train)
+    ids = (layout.shard_ids(id_K, unused_id) for id_K, _ in pairs)
+    counts = (layout.shard_rows(count_KC) for _, count_KC in pairs)
+    starts = zip(programs.start_clients, ids, counts, strict=True)
+    return server, tuple(f(client_key, *own) for f, *own in starts)
 
 
 def shapes(exp: Experiment, seed: int) -> State:
@@ -142,13 +139,6 @@ def client_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, A
     """Returns the client ids of a cohort [K] and its training examples [K, C]."""
     count_KC = exp.counts.train[list(cohort.ids)]
     return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
-
-
-def _sharded_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
-    """Returns `client_ids_and_counts` on the devices of the programs."""
-    ids, count = client_ids_and_counts(exp, cohort)
-    ids = exp.layout.shard_ids(ids, len(exp.counts.train))
-    return ids, exp.layout.shard_rows(count)
 
 
 def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
@@ -167,8 +157,8 @@ def shapes_of_call(
     """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
 
     def one(a):
-        rows = _padded_rows(exp, len(a), lanes)
-        rows = num_rows(exp, cohort) if exp.store in OFF_DEVICE else rows
+        held = exp.store not in OFF_DEVICE
+        rows = _padded_rows(exp, len(a), lanes) if held else num_rows(exp, cohort)
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
@@ -232,7 +222,13 @@ def build_programs(exp: Experiment) -> Programs:
     def for_each(f, *first):
         return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
 
-    moved = [moves(exp, cohort) for cohort in cohorts]
+    held = () if exp.store in OFF_DEVICE else cohorts  # on the device
+    split = [c for c in held if c.num_lanes > 1 or c.sampled]
+    chosen = [c for c in held if c.num_lanes > 1 or len(c.evaluated) < len(c.ids)]
+
+    def moving(f, which):
+        return tuple(partial(f, c) if c in which else None for c in cohorts)
+
     twice = exp.method.pre_upload is not no_pre_upload
     first = federation.pre_aggregate_server, federation.FIRST
     return Programs(
@@ -240,60 +236,38 @@ def build_programs(exp: Experiment) -> Programs:
         start_server=with_parts(start_server),
         broadcast=with_parts(broadcast),
         participate=with_parts(participate),
-        gather=tuple(m.gather for m in moved),
+        gather=moving(_gather, split),
         pre_upload=tuple(
             in_cohort(federation.pre_upload_cohort, c) for c in cohorts if twice
         ),
         pre_aggregate=with_parts(on_server, *first) if twice else None,
         train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
-        scatter=tuple(m.scatter for m in moved),
+        scatter=moving(_scatter, split),
         update=with_parts(on_server, federation.update_server, federation.SERVER),
-        tested=tuple(m.tested for m in moved),
+        tested=moving(_tested, [c for c in chosen if not c.stateless]),
         evaluate=for_each(evaluate),
         diagnostics=with_parts(diagnostics),
     )
 
 
-class Moves(NamedTuple):
-    """Programs that move clients of a cohort to calls and back; None moves nothing."""
-
-    gather: Callable | None = None
-    scatter: Callable | None = None
-    tested: Callable | None = None
+def _gather(cohort: CohortPlan, floats, who, clients, shards):
+    """Gathers the participants of a cohort."""
+    del floats
+    return gather.gather(who, clients, shards, cohort.num_rows, cohort.num_lanes)
 
 
-def moves(exp: Experiment, cohort: CohortPlan) -> Moves:
-    """Returns the programs that move clients on the device to calls and back."""
-    evaluated, lanes = cohort.evaluated, cohort.num_lanes
-    last = len(evaluated) - 1
-    tests = [evaluated[np.minimum(p, last)] for p in lane_places(last + 1, lanes)]
-
-    def take(floats, who, clients, shards):
-        del floats
-        return gather.gather(who, clients, shards, cohort.num_rows, lanes)
-
-    def put(floats, clients, places, trained):
-        del floats
-        return gather.scatter(clients, places, trained)
-
-    def tested(floats, clients):
-        del floats
-        return [gather.take_rows(clients, jnp.asarray(place)) for place in tests]
-
-    if exp.store in OFF_DEVICE:
-        return Moves()
-    split = lanes > 1 or cohort.sampled
-    chosen = lanes > 1 or len(evaluated) < len(cohort.ids)
-    return Moves(
-        gather=take if split else None,
-        scatter=put if split else None,
-        tested=tested if chosen and not cohort.stateless else None,
-    )
+def _scatter(cohort: CohortPlan, floats, clients, places, trained):
+    """Returns all clients of a cohort with the trained participants."""
+    del cohort, floats
+    return gather.scatter(clients, places, trained)
 
 
-def lane_places(count: int, lanes: int) -> list[np.ndarray]:
-    """Returns the rows of each lane out of `count`; `count` and more is padding."""
-    return list(np.arange(-(-count // lanes) * lanes).reshape(-1, lanes).T)
+def _tested(cohort: CohortPlan, floats, clients):
+    """Returns the clients that each call evaluates."""
+    del floats
+    places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
+    places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
+    return [gather.take_rows(clients, jnp.asarray(place)) for place in places]
 
 
 def prototype_diagnostics(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:

@@ -39,7 +39,7 @@ class RoundEnvironment(NamedTuple):
 
     def context(self, r: int) -> RoundContext:
         """Returns the context of round `r`, from 0, on all devices."""
-        return programs.replicate(self.exp, programs.round_context(self.seed, r))
+        return self.exp.layout.put(programs.round_context(self.seed, r))
 
 
 class RoundSummary(NamedTuple):

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +28,13 @@ from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
     compiler,
     data_placement,
-    multihost,
     privacy_ledger,
+    processes,
     program_cache,
     programs,
     xla_cache,
 )
+from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
@@ -49,9 +49,9 @@ class PreparedRun(NamedTuple):
 
     exp: Experiment
     examples: Examples
+    tables: PlacedTables | None
     programs: Programs  # without floats
     compile_stats: run_summary.CompileStats
-    placed: data_placement.PlacedData | None = None  # on several devices
 
 
 def run(
@@ -94,7 +94,7 @@ def run(
       signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
     available_devices()
-    primary = multihost.is_primary()
+    primary = processes.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
     config = from_name(config)
     if data is not None:
@@ -106,7 +106,7 @@ def run(
     active = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
     home = Path(workdir or default_workdir(config))
-    with multihost.locked_workdir(home, lock_workdir) as (path, lock, shared):
+    with processes.locked_workdir(home, lock_workdir) as (path, lock, shared):
         start = Start(
             config=config,
             path=path,
@@ -117,12 +117,16 @@ def run(
             layout=layout,
             home=shared,
         )
-        multihost.check_equal("configuration", config.to_json())
-        if data is not None:
-            multihost.broadcast_result(lambda: lock.write(file, content))
-        summary = multihost.broadcast_result(lambda: finished_summary(start))
+        processes.check_equal("configuration", config.to_json())
+
+        def begin() -> dict | None:
+            if data is not None:
+                lock.write(file, content)
+            return finished_summary(start)
+
+        summary = processes.broadcast_result(begin)
         if summary is None:
-            prepared = multihost.raise_everywhere(lambda: prepare(start, cache))
+            prepared = processes.raise_everywhere(lambda: prepare(start, cache))
             summary = train(start, prepared)
         else:
             say(console, f"{path} is {summary['status']}: nothing to do.")
@@ -145,24 +149,22 @@ def prepare(start: Start, cache: bool) -> PreparedRun:
     config, layout, vocabulary = start.config, start.layout, tokens(start.path)
     exp = build.experiment(config, jax.default_backend(), vocabulary, layout)
     build.check_experiment(exp, config.early_stopping.rule)
-    multihost.check(exp)
+    processes.check(exp)
     say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
     wrap: program_cache.ProgramWrapper = program_cache.uncached
-    if layout is ONE:
-        if cache:  # exported programs are of one device
-            wrap = program_cache.disk_cache(cache_folder, config, exp)
-        return compile_programs(start.console, exp, build.examples(exp.dataset), wrap)
-    say(start.console, data_placement.describe_layout(exp))
-    placed = data_placement.place_data(exp)
-    prepared = compile_programs(start.console, exp, placed.examples, wrap)
-    return prepared._replace(placed=placed)
+    if cache:
+        wrap = program_cache.disk_cache(cache_folder, config, exp)
+    if layout is not ONE:
+        say(start.console, data_placement.describe_layout(exp))
+    return compile_programs(start.console, exp, wrap)
 
 
 def compile_programs(
-    console: Console, exp: Experiment, examples: Examples, wrap
+    console: Console, exp: Experiment, wrap: program_cache.ProgramWrapper
 ) -> PreparedRun:
-    """Compiles the programs in a form that fits into memory."""
+    """Places the data, and compiles the programs in a form that fits into memory."""
+    examples, tables = data_placement.place_data(exp)
     limit = cohorts.device_memory() if exp.fit else None
     total = len(jax.tree.leaves(programs.build_programs(exp)))
     progress = progress_lines.progress_line(console, "compiling", "programs", total)
@@ -170,7 +172,8 @@ def compile_programs(
         fitting = compiler.compile_to_fit(exp, examples, limit, wrap, done)
     exp, compiled, seconds, need = fitting
     say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
-    return PreparedRun(exp, examples, compiled, run_summary.CompileStats(seconds, need))
+    stats = run_summary.CompileStats(seconds, need)
+    return PreparedRun(exp, examples, tables, compiled, stats)
 
 
 def train(start: Start, prepared: PreparedRun) -> dict:
@@ -197,9 +200,8 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     due = expected_rounds(path, config)  # by the saved configuration
     save_config(path, config)  # after all checks
     start.lock.keep()
-    place = partial(programs.replicate, exp)
-    compiled = programs.with_floats(prepared.programs, exp.floats, place)
-    store = open_store(exp, compiled, config.seed, path, prepared.placed, start.home)
+    compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
+    store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = Run(
         config=config,
         path=path,

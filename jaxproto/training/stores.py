@@ -8,7 +8,7 @@ import jax
 from jaxproto import federation
 from jaxproto.experiment.build import Experiment
 from jaxproto.training.client_store import ClientStore, DeviceStore
-from jaxproto.training.data_placement import PlacedData
+from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.hosted_store import FOLDER, HostedStore
 from jaxproto.training.mesh_store import MeshStore
 from jaxproto.training.programs import Programs, client_ids_and_counts, keys
@@ -19,7 +19,7 @@ def open_store(
     programs: Programs,
     seed: int,
     path: Path,
-    placed: PlacedData | None = None,
+    tables: PlacedTables | None = None,
     home: Path | None = None,
 ) -> ClientStore:
     """Returns the client store of a run.
@@ -27,7 +27,7 @@ def open_store(
     Args:
       programs: Programs with the floats of the run.
       path: Work directory.
-      placed: Data on several devices.
+      tables: Index tables on several devices.
       home: The work directory, if several processes share it.
 
     Raises:
@@ -35,9 +35,9 @@ def open_store(
     """
     folders = {"host": None, "disk": path / FOLDER}
     if exp.store not in folders:
-        if placed is None:
+        if tables is None:
             return DeviceStore(exp, programs)
-        return MeshStore(exp, programs, placed, home)
+        return MeshStore(exp, programs, tables, home)
     key, shapes = keys(seed)[0], []
     for cohort in exp.cohorts:
         init = partial(federation.init_cohort, exp.method, exp.local, cohort)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.errors import UserError
-from jaxproto.experiment import build
 from jaxproto.reporting import leave_out
 from jaxproto.reporting.figures import arguments
 from jaxproto.saved_runs.restore import RestoredRun, load
@@ -97,6 +96,5 @@ def scaled_prototypes(one: SelectedRun) -> np.ndarray:
 
 def restored_federation(one: SelectedRun) -> pictures.TrainedFederation:
     """Returns the federation after its last checkpoint."""
-    exp, state = one.run.exp, one.run.state
-    examples = build.examples(exp.dataset)
-    return pictures.TrainedFederation(exp, examples, state.server, state.clients)
+    state = one.run.state
+    return pictures.TrainedFederation(one.run.exp, state.server, state.clients)

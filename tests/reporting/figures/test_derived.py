@@ -12,7 +12,6 @@ from support.drawing import dashed, legend, pixels, ticks, titles
 from jaxproto import kernels
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.experiment import build
 from jaxproto.reporting.figures import class_geometry, confusion, derived
 from jaxproto.saved_runs import restore
 from jaxproto.storage import records
@@ -141,9 +140,8 @@ def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path
 
 def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, run):
     record = records.read(path / "metrics.jsonl")[-1]
-    trained = pictures.TrainedFederation(
-        run.exp, build.examples(run.exp.dataset), run.state.server, run.state.clients
-    )
+    state = run.state
+    trained = pictures.TrainedFederation(run.exp, state.server, state.clients)
     found = confusion.of_clients(run, range(5), trained)
     assert set(found) == set(record["rules"])
     total = run.exp.counts.test.sum()
