@@ -39,7 +39,7 @@ trained_runs = trained.trained_runs  # a fixture
 
 def pytest_addoption(parser):
     parser.addoption("--slice", help="K/N: of the long tests those of this landing")
-    parser.addoption("--changed-seconds", type=float, default=240.0)
+    parser.addoption("--changed-seconds", type=float, default=120.0)
 
 
 def pytest_configure(config):

@@ -40,6 +40,7 @@ def calls(monkeypatch):
     return told
 
 
+@pytest.mark.long
 def test_a_method_prints_and_gets_arrays_and_no_file_is_written(
     calls, capsys, tmp_path, monkeypatch
 ):

@@ -80,6 +80,7 @@ def test_the_cells_of_a_sweep_evaluate_validation_examples(small, tmp_path):
         check(cell.path)
 
 
+@pytest.mark.long
 def test_training_and_test_are_those_of_a_run_without_the_validation_rows(
     small, tmp_path
 ):

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from support.every import check_every, every
 from support.refusal import refused
 from support.workdirs import AS_PRINTED, cells_of, folder, made
@@ -156,6 +157,7 @@ def protocol_of(made):
     return {k: v for k, v in fields.items() if k not in (*own, "name")}
 
 
+@pytest.mark.long
 @every(sorted(names.TABLES))
 def test_every_cell_of_a_table_is_found_again_and_all_have_one_protocol(table):
     """In every reading; the networks of a cell read its data."""
