@@ -87,14 +87,17 @@ def asynchronous(
         if method.release is not None:
             up = method.release(net, after, data, up, down, key)
         bytes_up = wire.message_bytes(wire.pack(up, form))
-        return up, arrival(timing, after, down, bytes_up)[0]
+        return up, arrival(timing, after, down, bytes_up)[0], after.id
 
     def finish(net, state, sent, key):
-        up, seconds_K = sent
-        new_K = seconds_K > 0
-        held = gather.where_rows(new_K, up, state.held)
-        wait_K = jnp.where(new_K, seconds_K, state.wait)
-        begun_K = jnp.where(new_K, state.r, state.begun)
+        up, seconds_R, id_R = sent  # zeros in rows without an upload
+        place_R = jnp.where(seconds_R > 0, id_R, num_clients)
+
+        def put(old_K, new_R):
+            return old_K.at[place_R].set(new_R, mode="drop")
+
+        held = jax.tree.map(put, state.held, up)
+        wait_K, begun_K = put(state.wait, seconds_R), put(state.begun, state.r)
         here_K = participation.top_k_mask(-wait_K, size) & jnp.isfinite(wait_K)
         passed = jnp.max(wait_K, where=here_K, initial=0.0)
         nothing = jax.tree.map(jnp.zeros_like, held)

@@ -47,24 +47,30 @@ def test_a_buffer_of_all_clients_gives_synchronous_rounds(tmp_path, method):
         assert float(state.scalars.watched["upload_age"]) == 0
 
 
-@pytest.mark.parametrize("size", [1, 2])
-def test_uploads_arrive_in_the_order_of_a_queue_of_events(tmp_path, size):
-    found = [*rounds(small(tmp_path, time__buffer=size), 8)]
-    seconds_K = found[0][1].seconds  # all clients begin with round 0
+def events(seconds_K, size, number):
+    """Yields the clients that begin, the end and the mean age of uploads of a round."""
     queue = [(seconds, i, 0) for i, seconds in enumerate(seconds_K)]
     heapq.heapify(queue)
-    begin, now = {0, 1, 2}, 0.0
-    for r, (state, report) in enumerate(found):
-        assert {*np.flatnonzero(report.steps)} == begin
+    begin, now = {*range(len(seconds_K))}, 0.0
+    for r in range(number):
         arrived = [heapq.heappop(queue) for _ in range(size)]
         now = arrived[-1][0]
-        watched = state.scalars.watched
-        assert float(watched[ELAPSED]) == pytest.approx(now, rel=1e-3)
-        assert float(watched["upload_age"]) == np.mean([r - b for *_, b in arrived])
+        yield begin, now, np.mean([r - begun for *_, begun in arrived])
         begin = {i for _, i, _ in arrived}
         for i in begin:
             heapq.heappush(queue, (now + seconds_K[i], i, r + 1))
-    assert any(float(s.scalars.watched["upload_age"]) > 0 for s, _ in found)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_uploads_arrive_in_the_order_of_a_queue_of_events(tmp_path, size):
+    found = [*rounds(small(tmp_path, time__buffer=size), 8)]
+    wanted = [*events(found[0][1].seconds, size, 8)]
+    for (state, report), (begin, now, age) in zip(found, wanted, strict=True):
+        assert {*np.flatnonzero(report.steps)} == begin
+        watched = state.scalars.watched
+        assert float(watched[ELAPSED]) == pytest.approx(now, rel=1e-3)
+        assert float(watched["upload_age"]) == age
+    assert any(age > 0 for *_, age in wanted)
 
 
 def test_a_late_upload_counts_where_it_arrives(tmp_path):
@@ -82,8 +88,11 @@ def test_a_late_upload_counts_where_it_arrives(tmp_path):
         held = state.held
 
 
-def test_a_run_resumes_and_records_seconds(tmp_path):
-    c = small(tmp_path, time__buffer=1, rounds=4, eval_every=1)
+@pytest.mark.long
+def test_a_run_in_several_calls_has_the_same_events_and_resumes(tmp_path):
+    """A call has one client, so that rows of a call are not all clients."""
+    fields = {"rounds": 4, "eval_every": 1, "clients_at_once": "1"}
+    c = small(tmp_path, time__buffer=1, **fields)
     runs.run(c, tmp_path / "whole")
     c.rounds = 2
     runs.run(c, tmp_path / "halves")
@@ -91,8 +100,11 @@ def test_a_run_resumes_and_records_seconds(tmp_path):
     runs.run(c, tmp_path / "halves")
     whole = runs.records(tmp_path / "whole")
     assert whole == runs.records(tmp_path / "halves")
-    seconds = [row["every_round"][ELAPSED][0] for row in whole]
-    assert (np.diff([0.0, *seconds]) > 0).all()
+    _, report = next(rounds(c, 1))
+    for row, (begin, now, age) in zip(whole, events(report.seconds, 1, 4), strict=True):
+        assert row["participants"] == len(begin)
+        assert row["every_round"][ELAPSED] == [pytest.approx(now, rel=1e-3)]
+        assert row["every_round"]["upload_age"] == [age]
 
 
 def test_a_slow_device_stops_its_training_early(tmp_path):
