@@ -37,6 +37,12 @@ def constant_schedule(r: Array) -> float:
     return 1.0
 
 
+def all_steps(id: Array, steps: Array) -> Array:
+    """Returns the steps of all epochs: no client stops earlier."""
+    del id
+    return steps
+
+
 def per_client_init_key(key: Array, id: Array) -> Array:
     """Returns a key per client for its initial network, as in the papers T and N."""
     return jax.random.fold_in(key, id)
@@ -63,6 +69,7 @@ class LocalTraining:
     # size, batch_size -> batches per epoch
     steps_per_epoch: Callable = batches.at_least_one_batch
     init_opt_state: Callable = reset_opt_state  # opt, params, state -> optimiser state
+    limit_steps: Callable = all_steps  # client id, steps -> steps of this round
     schedule: Callable = constant_schedule  # round -> factor of the learning rate
     factor: float | Array = 1.0  # of the learning rate in this round
     init_key: Callable = per_client_init_key  # key, id -> key of the initial network
@@ -121,6 +128,7 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
     """Receives the broadcast, and orders the batches of all epochs."""
     local, (order_key, _) = task.local, _keys(task, client)
     steps = local.steps_per_epoch(shard.size, local.batch_size) * local.epochs
+    steps = local.limit_steps(client.id, steps)
     client, down = receive(task.method, client, task.down)
     params, norm = client.params, client.norm
     opt = local.init_opt_state(local.opt, params, client.opt)
@@ -194,10 +202,10 @@ def finish_local_training(
 
 def _batch(task: LocalTask, now: LocalState, shard: Shard, s) -> Batch:
     """Returns the batch of step `s`."""
-    steps = jnp.maximum(now.before.steps // task.local.epochs, 1)
+    size = task.local.batch_size
+    steps = jnp.maximum(task.local.steps_per_epoch(shard.size, size), 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
     data, order_M = Data(task.examples, shard), now.order[s // steps]
-    size = task.local.batch_size
     batch = batches.training_batch(data, order_M, s % steps, size, key)
     return batch._replace(step=jnp.asarray(s))
 

@@ -47,3 +47,13 @@ def arrival(
     step, byte = (jnp.asarray(a_K)[client.id] for a_K in (timing.step_K, timing.byte_K))
     seconds = client.steps * step + moved * byte
     return jnp.minimum(seconds, timing.deadline), seconds <= timing.deadline
+
+
+def steps_within(timing: Timing, seconds: Real, id: Array, steps: Array) -> Array:
+    """Returns the local steps of a client that fit into `seconds`, at least one.
+
+    Args:
+      steps: Its steps without a limit.
+    """
+    fitting = jnp.floor(seconds / jnp.asarray(timing.step_K)[id])
+    return jnp.minimum(steps, jnp.maximum(fitting, 1.0).astype(steps.dtype))

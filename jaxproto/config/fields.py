@@ -165,6 +165,8 @@ FIELDS = {
     "time.sigma": Field(1.0, "standard deviation of the logarithms of speeds and of bandwidths (lognormal)", NON_NEGATIVE),
     "time.by_network": Field(False, "faster devices have networks with more work per step"),
     "time.deadline": Field(0.0, "simulated seconds of a round after which an upload does not count; 0: none", NON_NEGATIVE, TRACED),
+    "time.training": Field(0.0, "simulated seconds after which a client ends its local training, with at least one step; 0: never", NON_NEGATIVE, TRACED),
+    "time.buffer": Field(0, "uploads with which the server ends an asynchronous round; 0: it waits for all participants", or_zero("synchronous")),
     "privacy.unit": Field("off", "unit of protection of differential privacy: a client or an example", Names(UNITS)),
     "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
     "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),

@@ -113,8 +113,7 @@ def experiment(
     cohorts = build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
     privacy.check_networks(config.privacy.unit, cohorts)
-    public = public_inputs(dataset)
-    parts = partial(build_parts, config, spec, num_examples, network, public)
+    parts = partial(build_parts, config, spec, num_examples, network, dataset)
     built = parts({})
     method, sampler = built.method, built.sampler
     plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
@@ -143,11 +142,11 @@ def experiment(
     )
     # for counts that are equal on all platforms
     plain = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
-    plain_parts = partial(build_parts, config, spec, num_examples, plain, public)
-    floats = traced_floats(config) | simulated_devices.floats_of(
+    plain_parts = partial(build_parts, config, spec, num_examples, plain, dataset)
+    seconds = simulated_devices.floats_of(
         config, cohorts, plain_parts, plain, spec, dataset
     )
-    built = built._replace(timing=simulated_devices.timing_of(config, floats))
+    floats, built = traced_floats(config) | seconds, parts(seconds)
     size = memory.client_state_bytes(cohorts, method, local, spec)
     store = choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
@@ -203,13 +202,14 @@ def build_parts(
     spec: Spec,
     num_examples: int,
     network: Callable[..., Net],
-    public: np.ndarray | None,
+    dataset: Dataset,
     values: Floats,
 ) -> Parts:
     """Builds method, local training and sampler, with some floats replaced.
 
     Args:
-      num_examples, network, public: as in `build_method`.
+      num_examples, network: as in `build_method`.
+      dataset: whose public examples and shapes of inputs are used.
       values: dotted path -> float or traced scalar that replaces the configuration's.
 
     Raises:
@@ -217,15 +217,15 @@ def build_parts(
     """
     config = replace_floats(config, values)
     try:
-        given = num_examples, config, network, public
+        given = num_examples, config, network, public_inputs(dataset)
         method = build_method(config.method, spec, *given)
         parts = Parts(
             method=robustness.with_robustness(method, config),
             local=privacy.private_local_training(config, build_local_training(config)),
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
-            timing=simulated_devices.timing_of(config, values),
         )
+        parts = simulated_devices.with_time(parts, config, values, spec, dataset)
         return parts.collecting() if config.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
         raise UserError(

@@ -1,16 +1,24 @@
 """Devices of the clients in simulated time: their speeds, and the work of a step."""
 
 import csv
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
 
-from jaxproto.client import LocalTask, begin_local_training, local_step
+from jaxproto.asynchronous import asynchronous
+from jaxproto.client import (
+    LocalTask,
+    begin_local_training,
+    finish_local_training,
+    local_step,
+)
 from jaxproto.config.fields import resolved_data_fields
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
@@ -22,8 +30,8 @@ from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
 from jaxproto.method import no_pre_upload
 from jaxproto.privacy import OFF
-from jaxproto.simulated_time import Timing
-from jaxproto.types import Net, Spec
+from jaxproto.simulated_time import Timing, steps_within
+from jaxproto.types import Net, Spec, Tree
 
 STREAM = 22  # of the seed of the partition
 GIGA, MEGABIT = 1e9, 1e6 / 8  # operations, and bytes
@@ -39,20 +47,36 @@ class Devices(NamedTuple):
     bandwidth_K: np.ndarray  # bytes per second, in either direction
 
 
-def timing_of(
-    config: ml_collections.ConfigDict, floats: Mapping[str, Any]
-) -> Timing | None:
-    """Returns the seconds of the clients' work; None if time is not simulated.
+def with_time(
+    parts: Parts,
+    config: ml_collections.ConfigDict,
+    floats: Mapping[str, Any],
+    spec: Spec,
+    dataset: Dataset,
+) -> Parts:
+    """Adds the seconds of the clients' work, and what follows from them.
 
     Args:
-      config: Configuration, with the deadline among the floats.
-      floats: Arguments of the programs, those of `floats_of` included.
+      parts: Parts of the federation without simulated time.
+      config: Configuration, with its traced floats replaced.
+      floats: Those of `floats_of`; without them time is not simulated.
     """
     if STEP not in floats:
-        return None
-    deadline = config.time.deadline
-    deadline = math.inf if is_zero(deadline) else deadline
-    return Timing(floats[STEP], floats[BYTE], deadline, config.wire.down)
+        return parts
+    time, clients = config.time, config.data.clients
+    deadline = math.inf if is_zero(time.deadline) else time.deadline
+    timing = Timing(floats[STEP], floats[BYTE], deadline, config.wire.down)
+    parts = parts._replace(timing=timing)
+    if not is_zero(time.training):
+        limit = partial(steps_within, timing, time.training)
+        local = dataclasses.replace(parts.local, limit_steps=limit)
+        parts = parts._replace(local=local)
+    if time.buffer:
+        shape = partial(upload_shape, parts, spec, dataset)
+        up = config.wire.up
+        method = asynchronous(parts.method, time.buffer, timing, up, clients, shape)
+        parts = parts._replace(method=method)
+    return parts
 
 
 def floats_of(
@@ -70,10 +94,11 @@ def floats_of(
       network: Name -> network whose operations are counted.
 
     Raises:
-      UserError: the devices are invalid, or the method has two exchanges.
+      UserError: the devices are invalid, or simulated time does not go with a field.
     """
     if config.time.devices == OFF:
         return {}
+    check_buffer(config)
     devices, counted = devices_of(config), parts({})
     if counted.method.pre_upload is not no_pre_upload:
         raise UserError(
@@ -109,6 +134,43 @@ def step_operations(parts: Parts, net: Net, spec: Spec, dataset: Dataset) -> flo
     state = jax.eval_shape(begin, *shapes)
     counts = jax.jit(step).lower(state, *shapes).cost_analysis() or {}
     return counts["flops"]
+
+
+def upload_shape(parts: Parts, spec: Spec, dataset: Dataset, net: Net) -> Tree:
+    """Returns the shapes of a client's upload."""
+    method, local = parts.method, parts.local
+    shapes = statelessness.client_shapes(
+        method, net, local, spec.num_classes, two_examples(dataset)
+    )
+
+    def upload(client, down, examples, shard):
+        task = LocalTask(method, net, local, jax.random.key(0), down, examples)
+        state = begin_local_training(task, client, shard)
+        state = local_step(task, client, shard, 0, state)
+        return finish_local_training(task, state, client, shard)[1]
+
+    return jax.eval_shape(upload, *shapes)
+
+
+def check_buffer(config: ml_collections.ConfigDict):
+    """Raises UserError unless asynchronous rounds go with the other fields."""
+    buffer, clients, time = config.time.buffer, config.data.clients, config.time
+    if buffer > clients:
+        raise UserError(
+            f"time.buffer is {buffer}, but there are {clients} clients, each with one "
+            f"upload on its way at most; set it to a number up to {clients}."
+        )
+    if buffer and not is_zero(time.deadline):
+        raise UserError(
+            f"time.buffer is {buffer} and time.deadline is {time.deadline}: rounds end "
+            "with an upload, not after a time; set one of them to 0."
+        )
+    if buffer and config.privacy.unit != OFF:
+        raise UserError(
+            f"time.buffer is {buffer} and privacy.unit is {config.privacy.unit!r}: the "
+            "privacy account counts the uploads of synchronous rounds; set "
+            f"time.buffer to 0 or privacy.unit to {OFF}."
+        )
 
 
 def devices_of(config: ml_collections.ConfigDict) -> Devices:

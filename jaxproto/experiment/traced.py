@@ -34,7 +34,7 @@ def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     }
 
 
-TIME = ("speed", "bandwidth", "sigma", "by_network", "deadline")
+TIME = ("speed", "bandwidth", "sigma", "by_network", "deadline", "training", "buffer")
 UNUSED_IF_OFF = {  # field that is "off" -> fields without effect then
     "privacy.unit": {"privacy.clip", "privacy.noise"},
     "attack.kind": {"attack.share", "attack.strength", "attack.clients"},

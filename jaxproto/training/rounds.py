@@ -148,7 +148,8 @@ def finish_round(
     check_finite(exp, r, outputs.reports)
     summary = summarize_round(exp, outputs)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
-    now = {**outputs.diagnostics, ELAPSED: elapsed(r, outputs.reports, counts.watched)}
+    seconds = elapsed(r, outputs.reports, counts.watched)
+    now = {ELAPSED: seconds, **outputs.diagnostics}  # asynchronous: the server's
     watched = record_history(r, now, counts.watched)
     return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
 

@@ -1,0 +1,129 @@
+"""Asynchronous rounds against synchronous ones, and against a queue of events."""
+
+import heapq
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from support import runs
+from support.refusal import refused
+
+from jaxproto import federation
+from jaxproto.experiment import build
+from jaxproto.simulated_time import ELAPSED
+
+DEVICES = "0,4,1000", "1,1.7,1000", "2,0.3,1000"  # messages take no time
+
+
+def small(tmp_path, method="fedproto", **changes):
+    file = runs.devices(tmp_path / "d.csv", *DEVICES)
+    fields = {"model__group": "mlp", "time__devices": file, **changes}
+    return runs.small(method, "digits", **fields)
+
+
+def rounds(config, number):
+    """Yields server and report, in the order of ids, after every round."""
+    exp = build.experiment(config, "cpu")
+    whole, key = build.federation(exp), jax.random.key(0)
+    floats = dict(exp.floats)
+    model = federation.init_model(whole, floats, jax.random.split(key))
+    step = jax.jit(partial(federation.one_round, whole, floats))
+    for r in range(number):
+        model, (report,) = step(jax.random.fold_in(key, r), model, r)
+        order = np.argsort(report.id)
+        yield model.server, jax.tree.map(lambda a, at=order: np.asarray(a)[at], report)
+
+
+near = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["fedproto", "fedavg"])
+def test_a_buffer_of_all_clients_gives_synchronous_rounds(tmp_path, method):
+    both = (rounds(small(tmp_path, method, time__buffer=n), 2) for n in (0, 3))
+    for (server, report), (state, other) in zip(*both, strict=True):
+        jax.tree.map(near, state.server, server)  # FedAvg adds in another order
+        np.testing.assert_array_equal(other.steps, report.steps)
+        assert float(state.scalars.watched["upload_age"]) == 0
+
+
+def events(seconds_K, size, number):
+    """Yields the clients that begin, the end and the mean age of uploads of a round."""
+    queue = [(seconds, i, 0) for i, seconds in enumerate(seconds_K)]
+    heapq.heapify(queue)
+    begin, now = {*range(len(seconds_K))}, 0.0
+    for r in range(number):
+        arrived = [heapq.heappop(queue) for _ in range(size)]
+        now = arrived[-1][0]
+        yield begin, now, np.mean([r - begun for *_, begun in arrived])
+        begin = {i for _, i, _ in arrived}
+        for i in begin:
+            heapq.heappush(queue, (now + seconds_K[i], i, r + 1))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_uploads_arrive_in_the_order_of_a_queue_of_events(tmp_path, size):
+    found = [*rounds(small(tmp_path, time__buffer=size), 8)]
+    wanted = [*events(found[0][1].seconds, size, 8)]
+    for (state, report), (begin, now, age) in zip(found, wanted, strict=True):
+        assert {*np.flatnonzero(report.steps)} == begin
+        watched = state.scalars.watched
+        assert float(watched[ELAPSED]) == pytest.approx(now, rel=1e-3)
+        assert float(watched["upload_age"]) == age
+    assert any(age > 0 for *_, age in wanted)
+
+
+def test_a_late_upload_counts_where_it_arrives(tmp_path):
+    """FedProto's server is the mean of what arrived, here of one client."""
+    found = [*rounds(small(tmp_path, time__buffer=1), 5)]
+    held = found[0][0].held  # of round 0, from all clients
+    for state, report in found:
+        (idle,) = np.flatnonzero(np.isinf(state.wait))
+        present_C = np.asarray(state.held.count[idle]) > 0
+        mean_CD = np.asarray(state.held.mean[idle])[present_C]
+        got_CD = np.asarray(state.server.protos.mean)[present_C]
+        np.testing.assert_allclose(got_CD, mean_CD, rtol=1e-6)
+        for i in set(range(3)) - {*np.flatnonzero(report.steps)} - {idle}:
+            np.testing.assert_array_equal(state.held.mean[i], held.mean[i])
+        held = state.held
+
+
+@pytest.mark.long
+def test_a_run_in_several_calls_has_the_same_events_and_resumes(tmp_path):
+    """A call has one client, so that rows of a call are not all clients."""
+    fields = {"rounds": 4, "eval_every": 1, "clients_at_once": "1"}
+    c = small(tmp_path, time__buffer=1, **fields)
+    runs.run(c, tmp_path / "whole")
+    c.rounds = 2
+    runs.run(c, tmp_path / "halves")
+    c.rounds = 4
+    runs.run(c, tmp_path / "halves")
+    whole = runs.records(tmp_path / "whole")
+    assert whole == runs.records(tmp_path / "halves")
+    _, report = next(rounds(c, 1))
+    for row, (begin, now, age) in zip(whole, events(report.seconds, 1, 4), strict=True):
+        assert row["participants"] == len(begin)
+        assert row["every_round"][ELAPSED] == [pytest.approx(now, rel=1e-3)]
+        assert row["every_round"]["upload_age"] == [age]
+
+
+def test_a_slow_device_stops_its_training_early(tmp_path):
+    (_, whole), (_, part) = (
+        next(rounds(small(tmp_path, local__epochs=2, time__training=seconds), 1))
+        for seconds in (0.0, 0.1)
+    )
+    exp = build.experiment(small(tmp_path), "cpu")
+    fitting = np.maximum(np.floor(0.1 / exp.timing.step_K), 1)
+    wanted = np.minimum(whole.steps, fitting)
+    assert part.steps.tolist() == wanted.tolist()
+    assert (wanted < whole.steps).any() and (wanted == whole.steps).any()
+
+
+def test_what_does_not_go_with_a_buffer_is_refused(tmp_path):
+    for fields, message in [
+        ({"time__buffer": 4}, "time.buffer is 4, but there are 3 clients"),
+        ({"time__buffer": 1, "time__deadline": 2.0}, "set one of them to 0"),
+        ({"time__buffer": 1, "privacy__unit": "client"}, "privacy.unit is 'client'"),
+    ]:
+        with refused(message):
+            build.experiment(small(tmp_path, **fields), "cpu")
