@@ -15,8 +15,7 @@ from collections.abc import Callable
 import jax
 from flax import nnx
 
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     BatchNorm,
     CallContext,
@@ -156,7 +155,7 @@ def small(
     def body(draws):
         return ResNet(channels, one_block_stages(WIDTHS[:blocks], draws), draws)
 
-    return make_net(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+    return make_net(body, num_classes, feat_dim, ops)
 
 
 resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
@@ -178,9 +177,7 @@ def torchvision(
     def body(draws):
         return ResNet(channels, torchvision_stages(depth, draws, norm), draws, norm)
 
-    return make_net(
-        body, num_classes=num_classes, feat_dim=feat_dim, ops=ops, hidden=head
-    )
+    return make_net(body, num_classes, feat_dim, ops, hidden=head)
 
 
 resnet18, resnet34, resnet50, resnet101, resnet152 = (

@@ -213,13 +213,8 @@ def network(
             f"networks on texts take tokens [length], but an input has shape "
             f"{tuple(input_shape)}. Use another network, or texts."
         )
-    return make_net(
-        lambda draws: make(vocab_size, feat_dim, compute_dtype, reading, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        place=place,
-    )
+    body = functools.partial(make, vocab_size, feat_dim, compute_dtype, reading)
+    return make_net(body, num_classes, feat_dim, ops, place=place)
 
 
 fasttext = functools.partial(network, FastText, CLEAN)

@@ -15,8 +15,7 @@ from flax import nnx
 
 from jaxproto.errors import UserError
 from jaxproto.models.attention import Attention, LayerNorm, by_row, xavier_uniform
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     CallContext,
     Chain,
@@ -125,14 +124,8 @@ def vit_b(
             f"pixels, but an image has {shape[0]}x{shape[1]}. Set data.pixels to a "
             f"multiple of {patch}."
         )
-    return make_net(
-        lambda draws: VisionTransformer(patch, shape, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        hidden=head,
-        activation=jnp.tanh,
-    )
+    body, last = functools.partial(VisionTransformer, patch, shape), jnp.tanh
+    return make_net(body, num_classes, feat_dim, ops, hidden=head, activation=last)
 
 
 vit_b_16, vit_b_32 = (functools.partial(vit_b, patch) for patch in (16, 32))
