@@ -134,7 +134,7 @@ def _explained(name, where):
     absl.logging.set_verbosity(absl.logging.ERROR)  # "OpenCV is not installed ..."
     try:
         yield
-    except (decoded_cache.Unwritable, errors.UserError):
+    except errors.UserError:
         raise
     except ImportError as error:
         raise errors.UserError(
