@@ -29,6 +29,10 @@ class Dataset(NamedTuple):
     tokens: tuple[str, ...] = ()  # vocabulary of x; () if x has no tokens
     foreign: int = 0  # number of last rows from another data set, all of them public
 
+    def class_names(self) -> tuple[str, ...]:
+        """Returns the names of all classes; numbers as text."""
+        return self.classes or tuple(map(str, range(self.num_classes)))
+
 
 def join(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Concatenates parts; a single one is not copied."""

@@ -116,7 +116,7 @@ def encode_labels(
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
     _check_number(name, num_classes, len(label_C))
-    names = _names(classes)
+    names = names_of_classes(classes)
     check_alike(name, names)
     return EncodedLabels(y, num_classes, names, notes + _unseen(name, y, names))
 
@@ -138,7 +138,8 @@ def check_alike(name: str, labels: Sequence[str]):
             )
 
 
-def _names(classes: Sequence[str]) -> tuple[str, ...]:
+def names_of_classes(classes: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of all classes; () where class 7 is called 7."""
     numbers = all(str(c) == str(i) for i, c in enumerate(classes))
     return () if numbers else tuple(map(str, classes))
 

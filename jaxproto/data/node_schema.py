@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.data import text
-from jaxproto.data.dataset import Dataset
 from jaxproto.data.labels import check_alike
 from jaxproto.errors import UserError, first_few, first_unprintable, shorten
 from jaxproto.io import atomic
@@ -168,11 +167,6 @@ def _sizes(entries: Mapping) -> dict[int, ClientSizes]:
     }
 
 
-def names(dataset: Dataset) -> tuple[str, ...]:
-    """Returns the names of all labels; numbers as text."""
-    return dataset.classes or tuple(map(str, range(dataset.num_classes)))
-
-
 def merge_descriptions(
     told: Mapping[int, NodeDescription], number: int, vocab_size: int
 ) -> NodeSchema:
@@ -203,7 +197,11 @@ def merge_descriptions(
     if told[first].kind == TEXTS:
         counts = sum((Counter(of.words) for of in told.values()), Counter())
         tokens = text.order_by_frequency(counts, vocab_size)
-        _check_words(tokens)
+        if len(tokens) <= len(text.SPECIAL):
+            raise UserError(
+                "no word is in data.min_texts training texts of any node, so that no "
+                "node tells one; choose a smaller data.min_texts."
+            )
     clients = {
         i: ClientSizes(told[i].train, told[i].test, told[i].labels) for i in told
     }
@@ -238,14 +236,6 @@ def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
             f"{word!r}: labels are numbers or names; give all nodes the same ones."
         )
     return tuple(every)
-
-
-def _check_words(tokens: Iterable[str]):
-    if len(tuple(tokens)) <= len(text.SPECIAL):
-        raise UserError(
-            "no word is in data.min_texts training texts of any node, so that no node "
-            "tells one; choose a smaller data.min_texts."
-        )
 
 
 def _check_alike(id: int, own: NodeDescription, who: str, other):

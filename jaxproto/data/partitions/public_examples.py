@@ -154,9 +154,7 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
 
 def _check_names(dataset, extra):
     """Raises UserError if both data sets have names of classes, and they differ."""
-    names = [
-        s.classes or tuple(map(str, range(s.num_classes))) for s in (dataset, extra)
-    ]
+    names = [dataset.class_names(), extra.class_names()]
     known = dataset.classes and extra.classes
     numbers = all(name.lstrip("-").isdecimal() for pair in names for name in pair)
     if names[0] != names[1] and (known or numbers):
