@@ -119,12 +119,8 @@ def _read(path, name):
         raise errors.UserError(
             f"{name}: cannot be read as npz ({type(error).__name__}: {error}); it is "
             f"truncated, damaged, of another format or holds Python objects. "
-            f"Save {_absolute(path)} again with np.savez."
+            f"Save {os.path.abspath(path)} again with np.savez."
         ) from error
-
-
-def _absolute(path):
-    return os.path.abspath(path)
 
 
 def _vocabulary(name, arrays):
