@@ -2,5 +2,3 @@
 
 from jaxproto.data.partitions.registry import partition_dataset
 from jaxproto.data.registry import load
-
-__all__ = ["load", "partition_dataset"]

@@ -23,27 +23,3 @@ from jaxproto.wire.message import (
     to_wire_format,
     unpack,
 )
-
-__all__ = [
-    "COUNT",
-    "EXACT",
-    "FORMATS",
-    "HEADER",
-    "Scaled",
-    "Wire",
-    "array_bytes",
-    "bitmap_bytes",
-    "broadcast_sizes",
-    "for_client",
-    "index_bytes",
-    "is_message_node",
-    "message_bytes",
-    "pack",
-    "per_client_parts",
-    "roundtrip",
-    "row_bytes",
-    "scalars",
-    "to_float32",
-    "to_wire_format",
-    "unpack",
-]
