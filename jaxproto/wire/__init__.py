@@ -17,9 +17,7 @@ from jaxproto.wire.message import (
     pack,
     per_client_parts,
     roundtrip,
-    row_bytes,
     scalars,
-    to_float32,
     to_wire_format,
     unpack,
 )
