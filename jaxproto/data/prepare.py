@@ -131,16 +131,11 @@ def _check_tensorflow(name):
         ) from error
 
 
-def required_space(builder) -> tuple[int, int]:
-    """Returns the MiB to download and the MiB to keep; 0, 0 if not known."""
-    names = builder.info.full_name.rpartition("/")[0], builder.name
-    return next((SPACE[name] for name in names if name in SPACE), (0, 0))
-
-
 def _check_space(builder, root):
     existing = next(path for path in (root, *root.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 2**20
-    download, keep = required_space(builder)
+    names = builder.info.full_name.rpartition("/")[0], builder.name
+    download, keep = next((SPACE[name] for name in names if name in SPACE), (0, 0))
     need = 2 * download + keep  # TFDS unpacks some archives
     if free < need:
         raise UserError(

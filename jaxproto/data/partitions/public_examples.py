@@ -30,17 +30,18 @@ def load(
     other: str = "",
     pixels: int = 0,
 ) -> Dataset:
-    """Loads a data set by `datasets.load`, with public examples.
+    """Loads a data set by `registry.load`, with public examples.
 
     Args:
-      name, data_dir, seed: as in `datasets.load`; the seed also draws public examples.
-      pooled, share, classes: as in `make_some_public`; a share of 0 chooses no
-      examples.
+      name, data_dir, seed: as in `registry.load`; the seed also draws public examples.
+      pooled: whether the official test part is divided over clients, too; if not,
+        public examples come from the training part.
+      share, classes: as in `sample_public_rows`; a share of 0 chooses no examples.
       other: name of a data set whose examples are public instead; "" is none.
-      pixels: as in `datasets.load`, for both data sets.
+      pixels: as in `registry.load`, for both data sets.
 
     Raises:
-      UserError: from `datasets.load`, `sample_public_rows` and `append_public`; both
+      UserError: from `registry.load`, `sample_public_rows` and `append_public`; both
         `share` and `other`.
     """
     if other and share:
@@ -108,16 +109,7 @@ def _sample(y_N, c, each, rng):
 def make_some_public(
     dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
 ) -> Dataset:
-    """Makes some examples of a data set public.
-
-    Args: dataset: without public examples. share, classes, seed: as in
-      `sample_public_rows`. pooled: whether the official test part is divided over
-      clients, too; if not, public
-        examples come from the training part.
-
-    Raises:
-      UserError: from `sample_public_rows`.
-    """
+    """Makes a sample public: of all examples, or if not pooled of the training part."""
     y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
     rows = sample_public_rows(y_N, share, classes, seed)
     return dataset._replace(public=rows.astype(np.int32))
@@ -141,13 +133,16 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
                 "form (an npz file may declare num_classes)."
             )
     _check_names(dataset, extra)
-    size = len(dataset.y)
+    size, domain_N = len(dataset.y), dataset.domain
+    if domain_N is not None:  # the source -1 is given to no client
+        nobody = np.full(len(extra.y), -1, np.int32)
+        domain_N = np.concatenate([domain_N, nobody])
     return dataset._replace(
         x=np.concatenate([dataset.x, extra.x]),
         y=np.concatenate([dataset.y, extra.y]),
         public=np.arange(size, size + len(extra.y), dtype=np.int32),
         notes=(*dataset.notes, *extra.notes),
-        domain=_with_nobodys(dataset.domain, len(extra.y)),
+        domain=domain_N,
         foreign=len(extra.y),
     )
 
@@ -167,17 +162,11 @@ def _check_names(dataset, extra):
         )
 
 
-def _with_nobodys(domain_N, more):
-    """Appends the source -1 for `more` examples, which are given to no client."""
-    nobody = np.full(more, -1, np.int32)
-    return None if domain_N is None else np.concatenate([domain_N, nobody])
-
-
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides a data set by `schemes.partition_dataset`, and withdraws public examples.
+    """Divides a data set by `partition_dataset`, and withdraws public examples.
 
     Raises:
-      UserError: from `schemes.partition_dataset` and `remove_public`.
+      UserError: from `partition_dataset` and `remove_public`.
     """
     return remove_public(
         dataset, partition_dataset(private_part(dataset), scheme, **options)

@@ -101,7 +101,10 @@ def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathli
     root = pathlib.Path(data_dir or default).expanduser().absolute()
     name, _, version = name.partition(":")
     folders = [*root.glob("*/*"), *root.glob("*/*/*")]  # NAME/VERSION, with a CONFIG
-    versions = sorted(filter(_is_version, folders), key=_order)
+    versions = sorted(
+        (p for p in folders if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and p.is_dir()),
+        key=lambda path: [int(number) for number in path.name.split(".")],
+    )
     sets = {path.parent.relative_to(root).as_posix() for path in versions}
     if not sets:
         raise errors.UserError(
@@ -117,14 +120,6 @@ def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathli
     if version:
         errors.choose_from(f"version of {name} in {root}", version, there)
     return root / name / (version or there[-1])
-
-
-def _is_version(path):
-    return re.fullmatch(r"\d+\.\d+\.\d+", path.name) and path.is_dir()
-
-
-def _order(path):
-    return [int(number) for number in path.name.split(".")]
 
 
 @contextlib.contextmanager

@@ -70,9 +70,10 @@ def _explained(builder) -> Iterator[None]:
             "delete it and run the same command again."
         ) from error
     except failed as error:
+        short = f"{type(error).__name__}: {str(error)[:200]}"
         wanted = "\n".join(f"  {file}  from  {url}" for file, url in files(builder))
         raise UserError(
-            f"{builder.name}: the download failed ({_short(error)}). Without network, "
+            f"{builder.name}: the download failed ({short}). Without network, "
             "fetch these files elsewhere, put them into one directory and give it by "
             f"--manual_dir:\n{wanted}"
         ) from error
@@ -83,10 +84,6 @@ def _explained(builder) -> Iterator[None]:
             f"{builder.name}: cannot be prepared in {builder.data_path} ({error}). "
             "Nothing half prepared is left; give another --data_dir or run it again."
         ) from error
-
-
-def _short(error):
-    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def files(builder) -> list[tuple[str, str]]:
