@@ -213,6 +213,6 @@ def fedproto(
         predict=predict,
         client_view=lambda down: apply(on_client, down),
         title="FedProto",
-        nominal=nominal.prototypes(spec),
+        nominal=nominal.class_rows(spec, spec.feat_dim),
     )
     return private_prototypes(method, privacy, contribution, spec.num_classes)

@@ -5,7 +5,6 @@ The lower bound of every comparison.
 
 from jaxproto import losses
 from jaxproto.method import Method
-from jaxproto.methods import nominal
 from jaxproto.types import LossAux, Spec
 
 
@@ -25,5 +24,5 @@ def local(spec: Spec) -> Method:
         upload=lambda net, before, after, data, down, sums: ((), ()),
         update=lambda net, server, up, key: server,
         title="Local",
-        nominal=nominal.no_cost,
+        nominal=lambda classes_K, sizes: 0,
     )

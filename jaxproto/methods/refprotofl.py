@@ -167,11 +167,6 @@ class Backbone(NamedTuple):
     updates: Callable  # updates of the optimiser -> those that are applied
 
 
-def zero_net(updates: Tree) -> Tree:
-    """Sets the updates of a client's own network to zero, weight decay included."""
-    return {**updates, "net": jax.tree.map(jnp.zeros_like, updates["net"])}
-
-
 TRAINED = Backbone(
     lambda net, params, norm, b: net.apply(
         params["net"], norm["net"], b.x, True, b.key
@@ -182,7 +177,7 @@ FROZEN = Backbone(
     lambda net, params, norm, b: net.apply(
         *jax.lax.stop_gradient((params["net"], norm["net"])), b.x, False
     ),
-    zero_net,
+    lambda updates: {**updates, "net": jax.tree.map(jnp.zeros_like, updates["net"])},
 )
 
 
