@@ -35,10 +35,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import Positive, Share
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, weighted_mean
+from jaxproto.methods.fedproto import second_pass
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -77,15 +77,9 @@ def cosines(feat_BD: Array, head_CD: Array) -> Array:
     return normalise_rows(feat_BD) @ head_CD.T
 
 
-def class_directions(net, client, data, num_classes: int) -> Protos:
-    """Returns c_ik, the normalised class means of normalised features."""
-
-    def f(b):
-        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
-        return kernels.class_sum(normalise_rows(feat), b.y, b.mask, num_classes)
-
-    own = kernels.mean_of(sum_over_batches(f, data))
-    return Protos(kernels.normalise_rows(own.mean), own.count, disclosed=True)
+def unit_features(net, client, x) -> Array:
+    """Returns features of length 1 [B, D] of the client's own network."""
+    return normalise_rows(own_features(net, client, x))
 
 
 def present_clients(up: FedNHUpload) -> Array:
@@ -134,7 +128,10 @@ def fednh(
 
     def upload(net, before, after, data, down, sums):
         del before, sums
-        protos = class_directions(net, after, data, spec.num_classes)
+        sums = second_pass(net, after, data, spec.num_classes, unit_features)
+        own = kernels.mean_of(sums)
+        mean_CD = kernels.normalise_rows(own.mean)
+        protos = Protos(mean_CD, own.count, disclosed=True)
         body, s = after.params["net"]["body"], after.params["scale"]
         return FedNHUpload(body, s, protos), down.heads
 

@@ -36,7 +36,7 @@ import jax
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import NonNegative, Positive
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods import nominal
 from jaxproto.privacy import NONE, Privacy
 from jaxproto.privacy.release import MEANS, Contribution, private_prototypes
@@ -59,11 +59,11 @@ class PrototypeSource(NamedTuple):
     at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
 
 
-def second_pass(net, client, data, num_classes):
+def second_pass(net, client, data, num_classes, features=own_features):
     """Sums the client's features by class over all its examples."""
 
     def f(b):
-        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
+        feat = features(net, client, b.x)
         return kernels.class_sum(feat, b.y, b.mask, num_classes)
 
     return sum_over_batches(f, data)

@@ -46,7 +46,6 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import (
     NonNegative,
@@ -56,6 +55,7 @@ from jaxproto.hyperparameters import (
 )
 from jaxproto.method import Method, no_pre_upload, own_features, own_network
 from jaxproto.methods import nominal
+from jaxproto.methods.fedproto import second_pass
 from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 
 
@@ -117,24 +117,18 @@ class Anchors(NamedTuple):
     scores: Callable  # z_Bm, anchors -> {rule: scores}
 
 
-def class_means(net, client, data: Data, num_classes: int) -> Protos:
-    """Averages z per class over all of the data."""
-
-    def f(b):
-        z_Bm = features(net, client, b.x)
-        return kernels.class_sum(z_Bm, b.y, b.mask, num_classes)
-
-    return kernels.mean_of(sum_over_batches(f, data))
-
-
 def anchor_class_means(net, client, data, down) -> AnchorUpload:
     """Computes the client's part of ERPA before training (Algorithm 3)."""
     classes, row_P = len(down.anchors.count), data.examples.public
+
+    def class_means(data):
+        return kernels.mean_of(second_pass(net, client, data, classes, features))
+
     public = jax.tree.map(jnp.zeros_like, down.anchors)
     if row_P is not None:
         known = Data(data.examples, Shard(row_P, jnp.int32(len(row_P))))
-        public = class_means(net, client, known, classes)  # Eq. 10
-    own = class_means(net, client, data, classes)  # Eq. 11
+        public = class_means(known)  # Eq. 10
+    own = class_means(data)  # Eq. 11
     own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
     public = public.replace(count=jnp.sign(public.count))
     return AnchorUpload(public, Protos(own.mean, own_C, disclosed=True))
