@@ -165,9 +165,9 @@ class Conv(nnx.Module):
         self.stride, self.padding, self.groups = stride, padding, groups
         window = (size, size) if isinstance(size, int) else size
         shape = (*window, inputs // groups, outputs)
-        self.kernel = nnx.Param(init(draws, shape, math.prod(shape[:3])))
+        fan_in = math.prod(shape[:3])
+        self.kernel = nnx.Param(init(draws, shape, fan_in))
         if bias:
-            fan_in = math.prod(shape[:3])
             self.bias = nnx.Param(bias_init(draws, (outputs,), fan_in))
 
     def __call__(self, x: Array, call: CallContext) -> Array:

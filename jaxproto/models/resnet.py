@@ -119,15 +119,6 @@ class ResNet(nnx.Module):
         return global_mean(x)
 
 
-def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
-    """Makes `layer_0`, `layer_1`, ... of one block each; later ones halve the map."""
-    inputs = (64, *widths)
-    return {
-        f"layer_{i}": BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws)
-        for i, width in enumerate(widths)
-    }
-
-
 def torchvision_stages(depth: int, draws: InitialDraws, norm: Norm) -> dict:
     """Makes torchvision's `layer1` to `layer4`."""
     block, widening, counts = DEPTHS[depth]
@@ -153,7 +144,11 @@ def small(
     channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
 
     def body(draws):
-        return ResNet(channels, one_block_stages(WIDTHS[:blocks], draws), draws)
+        inputs, stages = (64, *WIDTHS), dict[str, nnx.Module]()
+        for i in range(blocks):  # all but the first halve the map
+            stride = 1 if i == 0 else 2
+            stages[f"layer_{i}"] = BasicBlock(inputs[i], WIDTHS[i], stride, draws)
+        return ResNet(channels, stages, draws)
 
     return make_net(body, num_classes, feat_dim, ops)
 

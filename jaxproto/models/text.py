@@ -49,9 +49,7 @@ CLEAN = TextFeatures(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_
 CODE = TextFeatures(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
 
 
-def unit_normal(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
-    """Draws from N(0, 1), PyTorch's default of embeddings."""
-    return draws.normal(shape)
+NORMAL = InitialDraws.normal  # PyTorch's default of embeddings
 
 
 class Embedding(nnx.Module):
@@ -62,7 +60,7 @@ class Embedding(nnx.Module):
     CPU cores. Sorting tokens before their rows are added up was not faster.
     """
 
-    def __init__(self, words: int, width: int, draws: InitialDraws, init=unit_normal):
+    def __init__(self, words: int, width: int, draws: InitialDraws, init=NORMAL):
         table = init(draws, (words, width))
         self.table = nnx.Param(table.at[PADDING].set(0))
 

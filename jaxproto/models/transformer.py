@@ -73,7 +73,7 @@ class Transformer(nnx.Module):
         heads: int,
     ):
         self.dtype, self.reading = dtype, reading
-        self.embedding = Embedding(words, width, draws, narrow_uniform)
+        self.embedding = Embedding(words, width, draws, lambda d, s: 0.1 * d.uniform(s))
         self.class_token = nnx.Param(jnp.zeros((1, 1, width)))
         self.encoder = Encoder(width, layers, heads, draws)
 
@@ -94,11 +94,6 @@ class Transformer(nnx.Module):
         x, mask = jnp.concatenate([token, words], 1), self.reading.counts(x)
         mask = jnp.pad(mask, ((0, 0), (1, 0)), constant_values=True)
         return self.encoder(x, mask, call)[:, 0]
-
-
-def narrow_uniform(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
-    """Draws from U(-0.1, 0.1)."""
-    return 0.1 * draws.uniform(shape)
 
 
 def positions(length: int, width: int) -> np.ndarray:
