@@ -265,9 +265,7 @@ def _read_rows(like, mask, reader):
     """Reads the masked rows or entries of an array; the others are zero."""
     if not isinstance(like, Scaled):
         return _spread(like, mask, reader)
-    scale = np.ones(
-        like.scale.shape, np.float32
-    )  # of zeros, as `wire.to_wire_format` has
+    scale = np.ones(like.scale.shape, np.float32)  # of zeros, as `to_wire_format` has
     which = mask if scale.ndim else ()
     scale[which] = reader.array(scale[which].shape, np.float32)
     return Scaled(_spread(like.value, mask, reader), scale)
