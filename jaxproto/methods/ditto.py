@@ -36,7 +36,6 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
     """Ditto; `mu=0.0` trains the personal networks alone.
 
     Args:
-      spec: number of classes and feature dimension.
       mu: lambda, weight of the distance to the global network.
     """
 

@@ -101,7 +101,6 @@ def fast(
     """FAST.
 
     Args:
-      spec: number of classes and feature dimension.
       q: probability of a snapshot; where it adapts, the first one (released code: 1,
         and 0 where it adapts; its README: 0.5).
       fraction: of the clients, in a snapshot (released code).

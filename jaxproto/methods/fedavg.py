@@ -188,7 +188,6 @@ def fedavg(
     """FedAvg. The server keeps, and broadcasts, the parameters of a client.
 
     Args:
-      spec: number of classes and feature dimension.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
       privacy: clipping and noise of what clients send.
     """

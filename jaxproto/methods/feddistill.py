@@ -58,7 +58,6 @@ def feddistill(
     """FedDistill.
 
     Args:
-      spec: number of classes and feature dimension.
       lam: weight of the distillation (S Appendix, gamma: 1).
       distance: D, `softmax_ce`, `mse` or `raw_ce`.
     """

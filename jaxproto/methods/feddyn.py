@@ -64,7 +64,6 @@ def feddyn(
     """FedDyn.
 
     Args:
-      spec: number of classes and feature dimension.
       mu: alpha, weight of the dynamic regulariser.
       num_clients: N; None is all that report. From a configuration it is filled in.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.

@@ -108,7 +108,6 @@ def fedgen(
     """FedGen; `weight=0.0` is LG-FedAvg.
 
     Args:
-      spec: number of classes and feature dimension.
       weight: of the cross-entropy on generated features (HtFLlib: 1).
       noise, hidden: dimensions of the generator (HtFLlib: 512).
       training: of the generator; its epochs are batches.

@@ -55,7 +55,6 @@ def fedgh(
     """FedGH.
 
     Args:
-      spec: number of classes and feature dimension.
       training: of the header (HtFLlib: rate 0.01, its script 1 epoch, batches as large
         as the clients').
     """

@@ -70,7 +70,6 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
     """FedHP.
 
     Args:
-      spec: number of classes and feature dimension.
       anchoring: mu, weight of the distance of prototypes to their anchors.
     """
     anchor_CD = spread_anchors(spec)

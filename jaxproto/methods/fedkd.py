@@ -169,7 +169,6 @@ def fedkd(
     """FedKD.
 
     Args:
-      spec: number of classes and feature dimension.
       aux: the auxiliary network, here called mentee.
       energy_start, energy_end: T (S Appendix: 0.95 and 0.98); 1 sends all as it is.
       rounds: R; None leaves T where it starts. From a configuration it is filled in.

@@ -79,7 +79,6 @@ def fedl2g(
     """FedL2G.
 
     Args:
-      spec: number of classes and feature dimension.
       guide: what follows the vectors, `features` or `logits`.
       quiz, study: examples of the quiz and of the pseudo step (code: 10).
       server_rate: learning rate of the guiding vectors (code: 100, of logits 0.1).

@@ -39,7 +39,6 @@ def fedmd(
     """FedMD; local training without public examples.
 
     Args:
-      spec: number of classes and feature dimension.
       digest_share: of the local steps digest, the others revisit.
       public: inputs of the public examples [P, ...]. From a configuration they are
         filled in.

@@ -98,7 +98,6 @@ def fednh(
     """FedNH.
 
     Args:
-      spec: number of classes and feature dimension.
       rho: how much of W stays (released code).
       scale: s at the start (released code: 1 for its CNN, 20 for ResNet-18).
       server_rate: step towards the mean of the networks (released code).

@@ -133,7 +133,6 @@ def fednova(
     """FedNova; where all clients take equally many steps it is FedAvg (or FedProx).
 
     Args:
-      spec: number of classes and feature dimension.
       mu: weight of FedProx's term in the local loss. The released code then has another
         step of the server (module docstring).
       server_momentum: gmf of the released code.

@@ -111,7 +111,6 @@ def fedpac(
     """FedPAC.
 
     Args:
-      spec: number of classes and feature dimension.
       lam: weight of the pull towards prototypes (code: 1).
       head_share: of the local steps train the head, the others the body.
       num_clients: N; None is 1. From a configuration it is filled in.

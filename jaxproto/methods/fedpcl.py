@@ -56,7 +56,6 @@ def fedpcl(
     """FedPCL.
 
     Args:
-      spec: number of classes and feature dimension.
       temperature: t.
       num_clients: N; None leaves L_p out. From a configuration it is filled in.
     """

@@ -97,7 +97,6 @@ def fedproc(
     """FedProc.
 
     Args:
-      spec: number of classes and feature dimension.
       temperature: divisor of the cosines.
       rounds: T; None is the last round, with the cross-entropy alone. From a
         configuration it is filled in.

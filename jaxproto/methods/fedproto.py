@@ -148,7 +148,6 @@ def fedproto(
     """FedProto.
 
     Args:
-      spec: number of classes and feature dimension.
       pull: towards global prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
         `kernels.COUNTED` only, otherwise no more than which classes are there.

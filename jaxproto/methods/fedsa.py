@@ -70,7 +70,6 @@ def fedsa(
     """FedSA.
 
     Args:
-      spec: number of classes and feature dimension.
       lam: weight of the distance to the anchor of the class.
       contrastive: weight of the contrast of anchors with a gap (code: 1).
       calibration: weight of the cross-entropy of anchors (code: 1).

@@ -185,7 +185,6 @@ def fedtgp(
     """FedTGP.
 
     Args:
-      spec: number of classes and feature dimension.
       pull, upscale, on_upload, on_client: as in `fedproto` (lam: T 5.1 has 1, S 5.1
         0.1, the code 10).
       tau: largest margin (S 5.1, code: 100).

@@ -66,7 +66,6 @@ def feduv(
     """FedUV; with both weights 0 it is FedAvg.
 
     Args:
-      spec: number of classes and feature dimension.
       variance: weight of V (N Table 6 and the released code).
       uniformity: weight of U (the same).
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.

@@ -86,7 +86,6 @@ def fml(
     """FML; `alpha=1, beta=1` trains both networks alone.
 
     Args:
-      spec: number of classes and feature dimension.
       aux: the auxiliary network.
       alpha, beta: weights of the cross-entropies (S Appendix: 0.5).
       clip: largest norm of each network's gradient (code: 10).

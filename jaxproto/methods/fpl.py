@@ -111,7 +111,6 @@ def fpl(
     """FPL.
 
     Args:
-      spec: number of classes and feature dimension.
       temperature: t.
       num_clients: a class has at most half as many clusters; None is one cluster. From
         a configuration it is filled in.

@@ -105,7 +105,6 @@ def heterofl(
     """HeteroFL; FedRolex with `rolling`.
 
     Args:
-      spec: number of classes and feature dimension.
       levels: number of different shares of the network.
       rolling: parts move by one unit every round (FedRolex), or stay (HeteroFL).
       num_clients: N; None is 1. From a configuration it is filled in.

@@ -59,7 +59,6 @@ def protonorm(
     """ProtoNorm; `alignment=IDENTITY, upscale=1.0` is FedProto.
 
     Args:
-      spec: number of classes and feature dimension.
       pull, aggregate, privacy: as in `fedproto`.
       alignment: server-side transform of the mean prototypes.
       upscale: gamma of Eq. 15 (paper: 100 for CIFAR-10, 200 for CIFAR-100 and

@@ -94,7 +94,6 @@ def scaffold(
     """SCAFFOLD.
 
     Args:
-      spec: number of classes and feature dimension.
       server_rate: step towards the mean of the networks.
       num_clients: N; None is all that report. From a configuration it is filled in.
       sgd: learning rate and momentum of the clients' SGD; from a configuration it is

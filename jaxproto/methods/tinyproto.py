@@ -191,7 +191,6 @@ def tinyproto(
     """TinyProto; `sparsity=Sparsity(masks=masks.every), scaling=UNSCALED` is the base.
 
     Args:
-      spec: number of classes and feature dimension.
       base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
       sparsity: CPS; with `masks.every` all coordinates are sent.
       scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu;

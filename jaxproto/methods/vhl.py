@@ -152,7 +152,6 @@ def vhl(
     Batch normalisation then still sees the virtual examples.
 
     Args:
-      spec: number of classes and feature dimension.
       virtual: weight of the cross-entropy of virtual examples (released scripts).
       align: weight of SupCon over real and virtual examples (the same).
       contrast: weight of SupCon over virtual examples (the same).
