@@ -17,7 +17,6 @@ def digits(seed: int = 0) -> Dataset:
     Source: UCI "Optical Recognition of Handwritten Digits", its test file. Grey levels
     0..16 become 0..255.
     """
-    del seed
     import sklearn.datasets  # imported here, as it takes a second
 
     x_NHW, y_N = sklearn.datasets.load_digits(return_X_y=True)

@@ -142,7 +142,6 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context):
-        del context
         console = Console(soft_wrap=True)
         report = partial(console.print, markup=False, highlight=False)
         link = GridLink(grid, config, wait, patience, report)

@@ -107,7 +107,6 @@ def local_statistics(
     method: Method, weight: Callable[[Tree], Array] = size_weights
 ) -> Method:
     """Keeps BatchNorm statistics on the clients."""
-    del weight
     return method
 
 
@@ -193,7 +192,6 @@ def fedavg(
     """
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return FedAvgUpload(after.params, data.shard.size), after.memory
 
     method = dataclasses.replace(

@@ -64,7 +64,6 @@ def feddistill(
     classes = spec.num_classes
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         fixed_BC, z = jax.lax.stop_gradient(out.logits), down.logits
@@ -75,7 +74,6 @@ def feddistill(
         return ce + lam * term, LossAux({"net": out.norm}, sums)
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, down
         return apply(hide_count(), kernels.mean_of(sums)), after.memory
 
     return Method(

@@ -84,13 +84,11 @@ def feddyn(
         return value + linear_term(gradient, params), aux
 
     def upload(net, before, after, data, down, sums):
-        del net, data, sums
         change = optax.tree.sub(after.params, down)
         memory = jax.tree.map(lambda g, d: g - mu * d, before.memory, change)
         return FedDynUpload(change, jnp.float32(after.steps > 0)), memory
 
     def finish(net, server, total, key):
-        del net, key
         count, some = jnp.maximum(total.trained, 1.0), total.trained > 0
         n = num_clients or count
         correction = jax.tree.map(

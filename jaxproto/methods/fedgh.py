@@ -60,7 +60,6 @@ def fedgh(
     """
 
     def upload(net, before, after, data, down, sums):
-        del before, down, sums
         own = kernels.mean_of(second_pass(net, after, data, spec.num_classes))
         return apply(hide_count(), own), after.memory
 
@@ -68,7 +67,6 @@ def fedgh(
         data = server_examples(up)
 
         def loss(header, data, rows_B, mask_B, delta):
-            del delta
             logits_BC = net.head(header, data.proto[rows_B])
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 

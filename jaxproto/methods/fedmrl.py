@@ -62,18 +62,15 @@ def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:
         return net.head(params["net"]["head"], fused), shared
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         own, other = apply_both(aux, net, params, norm, batch)
         logits = both_logits(net, params, own.feat, other.feat)
         ce = sum(losses.cross_entropy(a, batch.y, batch.mask) for a in logits)
         return ce, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return FedAvgUpload(after.params["aux"], data.shard.size), after.memory
 
     def predict(net, client, x, down):
-        del down
         params, norm = client.params, client.norm
         own = net.apply(params["net"], norm["net"], x, False).feat
         other = aux.apply(params["aux"], norm["aux"], x, False).feat

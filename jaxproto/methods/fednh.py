@@ -119,14 +119,12 @@ def fednh(
         return {**params, "net": net, "scale": down.scale}
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         logits_BC = params["scale"] * cosines(out.feat, down.heads)
         ce = losses.cross_entropy(logits_BC, batch.y, batch.mask)
         return ce, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del before, sums
         sums = second_pass(net, after, data, spec.num_classes, unit_features)
         own = kernels.mean_of(sums)
         mean_CD = kernels.normalise_rows(own.mean)
@@ -135,7 +133,6 @@ def fednh(
         return FedNHUpload(body, s, protos), down.heads
 
     def update(net, server, up, key):
-        del net, key
         old, new = (server.body, server.scale), (up.body, up.scale)
         mean = weighted_mean(new, present_clients(up), old)
         body, s = jax.tree.map(lambda w, m: w + server_rate * (m - w), old, mean)

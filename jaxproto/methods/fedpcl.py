@@ -66,12 +66,10 @@ def fedpcl(
         return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
-        del net, key
         each = kernels.no_prototypes(most * classes, spec.feat_dim)
         return FedPCLState(kernels.no_prototypes(*spec), each)
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
 
         def near(protos):
@@ -92,12 +90,10 @@ def fedpcl(
         return value, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del before, down, sums
         own = kernels.mean_of(second_pass(net, after, data, classes, unit_features))
         return apply(hide_count(), own), own
 
     def update(net, server, up, key):
-        del net, key
         each = several_prototypes.in_rows(several_prototypes.resized(up, most))
         return FedPCLState(kernels.mean_over_clients(up), each)
 

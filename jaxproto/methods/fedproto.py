@@ -71,7 +71,6 @@ def second_pass(net, client, data, num_classes, features=own_features):
 
 def no_sums(feat_BD, batch, num_classes):
     """Keeps nothing during training."""
-    del feat_BD, batch, num_classes
     return ()
 
 
@@ -106,7 +105,6 @@ def prototype_scores(feat_BD, client, down: Protos) -> dict:
 
 def no_class_weights(client):
     """Weighs all classes equally in the pull."""
-    del client
 
 
 def no_arrival_transform(up: Protos) -> Protos:
@@ -116,7 +114,6 @@ def no_arrival_transform(up: Protos) -> Protos:
 
 def all_features(feat_BD, y_B):
     """Returns features unchanged for the pull."""
-    del y_B
     return feat_BD
 
 
@@ -169,7 +166,6 @@ def fedproto(
         return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
-        del net, key
         whole = kernels.no_prototypes(*spec)  # as the server sees them
         nothing = apply(on_upload, whole).replace(disclosed=False)
         return FedProtoState(nothing, on_server.init(whole))
@@ -184,14 +180,12 @@ def fedproto(
         return ce + pull.lam * term, LossAux({"net": out.norm}, sums)  # N Eq. 4
 
     def upload(net, before, after, data, down, sums):
-        del down
         sums = pull.collect.at_end(net, before, after, data, sums, spec.num_classes)
         own = kernels.mean_of(sums)  # N Eq. 2
         held_C = after.count * (own.count > 0)
         return apply(on_upload, own.replace(count=held_C)), own
 
     def update(net, server, up, key):
-        del net, key
         protos = aggregate(on_arrival(up))
         return FedProtoState(*on_server.update(protos, server.transform))
 

@@ -197,12 +197,10 @@ def fedtgp(
     )
 
     def init_server(net, key):
-        del net
         nothing = apply(on_server, kernels.no_prototypes(*spec))
         return FedTGPState(init_network(spec, key), nothing, server_loss())
 
     def update(net, server, up, key):
-        del net
         up = on_arrival(up)
         data, delta = server_examples(up), margin(up, tau)
         order_EN = batch_orders(data.here, training.server_epochs, key)

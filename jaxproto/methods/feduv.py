@@ -73,7 +73,6 @@ def feduv(
     base = fedavg(spec)
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         v = variance_gap(out.logits, batch.mask)

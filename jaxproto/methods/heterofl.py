@@ -121,12 +121,10 @@ def heterofl(
         return {**params, "net": ravel_pytree(params["net"])[1](part.value)}
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, sums
         value_P = ravel_pytree(after.params["net"])[0]
         return HeteroFLUpload(Top(value_P, down.sent)), after.memory
 
     def update(net, server, up, key):
-        del net, key
         old_P, unravel = ravel_pytree(server.params)
         count_P = jnp.sum(up.part.sent, 0)
         sum_P = jnp.sum(up.part.value * up.part.sent, 0)

@@ -10,10 +10,8 @@ from jaxproto.types import LossAux, Spec
 
 def local(spec: Spec) -> Method:
     """Cross-entropy on the client's own data."""
-    del spec
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         return ce, LossAux({"net": out.norm})

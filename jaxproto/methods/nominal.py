@@ -15,7 +15,6 @@ def class_rows(spec: Spec, length: int) -> Nominal:
     """Returns sum_i (K_i + K) times the length of a sent class row."""
 
     def scalars(classes_K, parameters):
-        del parameters
         return sum(int(k) + spec.num_classes for k in classes_K) * length
 
     return scalars
@@ -50,7 +49,6 @@ def prototypes_and_headers(spec: Spec) -> Nominal:
     classes, dim = spec
 
     def scalars(classes_K, parameters):
-        del parameters
         return sum(map(int, classes_K)) * dim + len(classes_K) * (dim + 1) * classes
 
     return scalars

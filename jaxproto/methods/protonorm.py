@@ -35,7 +35,6 @@ from jaxproto.types import Array, Protos, Spec
 
 def no_initial_prototypes(protos: Protos, key: Array) -> Protos:
     """Returns the absent prototypes that it gets: round 1 has no pull."""
-    del key
     return protos
 
 

@@ -138,7 +138,6 @@ def aggregate_anchors(
     server: RefProtoFLState, seen: AnchorUpload, key
 ) -> RefProtoFLState:
     """Computes the server's part of ERPA (Algorithm 4)."""
-    del key
     public = kernels.mean_over_clients(seen.public)  # Eq. 14
     own = kernels.mean_over_examples(seen.own)  # Eq. 15
     mean_Cm = jnp.where(public.count[:, None] > 0, public.mean, own.mean)  # Eq. 16
@@ -245,12 +244,10 @@ def refprotofl(
         return {**params, "adapter": draw(jax.random.fold_in(key, 1))}, norm, memory
 
     def init_server(net, key):
-        del net
         empty = kernels.no_prototypes(spec.num_classes, adapter_dim)
         return RefProtoFLState(draw(key), empty)
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = backbone.output(net, params, norm, batch)
         z_Bm = embed(params["adapter"], out.feat)
         logits_BC = classify(params["adapter"], z_Bm)
@@ -259,7 +256,6 @@ def refprotofl(
         return ce + lam * term, LossAux({"net": out.norm})  # Eq. 19
 
     def upload(net, before, after, data, down, sums):
-        del net, before, sums
         value_P, old_P = (
             ravel_pytree(a)[0] for a in (after.params["adapter"], down.adapter)
         )
@@ -268,7 +264,6 @@ def refprotofl(
         return RefProtoFLUpload(Top(value_P, sent_P), data.shard.size), after.memory
 
     def update(net, server, up, key):
-        del net, key
         old_P, unravel = ravel_pytree(server.adapter)
         return server._replace(adapter=unravel(masked_mean(up, old_P)))
 

@@ -116,7 +116,6 @@ def scaffold(
         return ce + linear_term(correction, params), aux
 
     def upload(net, before, after, data, down, sums):
-        del net, data, sums
         length = sgd.learning_rate * normalising_factor(after.steps, sgd)
         some = jnp.where(length > 0, length, 1.0)
         change = optax.tree.sub(after.params, down.params)
@@ -126,7 +125,6 @@ def scaffold(
         return up, optax.tree.add(before.memory, moved)
 
     def finish(net, server, total, key):
-        del net, key
         count = jnp.maximum(total.trained, 1.0)
 
         def add(step):

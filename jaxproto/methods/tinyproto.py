@@ -106,7 +106,6 @@ def on_fedproto(
     spec: Spec, *, tau: float, training: ServerTraining, **arguments
 ) -> Method:
     """-FP; nothing is trained on the server."""
-    del tau, training
     return fedproto.fedproto(spec, **arguments)
 
 

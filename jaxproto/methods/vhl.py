@@ -182,7 +182,6 @@ def vhl(
         return jnp.concatenate([out.logits, more_BV], 1)
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         size = len(batch.y)
         x, v_B = noise.draw(jax.random.fold_in(batch.key, 1), batch.x.shape)
         x = jnp.concatenate([batch.x, x])

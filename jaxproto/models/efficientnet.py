@@ -54,7 +54,6 @@ class SqueezeExcite(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, width] to the same."""
-        del call
         layers = (self.fc1, self.fc2)
         return gated(x, *((fc.kernel[...], fc.bias[...]) for fc in layers))
 

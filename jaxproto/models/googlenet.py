@@ -40,7 +40,6 @@ POOLS = {"3b": 3, "4e": 2}  # window of the maximum behind a block, with stride 
 
 def narrow_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Draws from N(0, 0.01), as torchvision."""
-    del fan_in
     return 0.01 * draws.normal(shape)
 
 

@@ -39,13 +39,11 @@ def lecun_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Ar
 
 def tiny_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Draws from N(0, 1e-6), as torchvision's biases."""
-    del fan_in
     return 1e-6 * draws.normal(shape)
 
 
 def gelu(x: Array, call: CallContext) -> Array:
     """Returns x times the normal distribution function of x."""
-    del call
     return jax.nn.gelu(x, approximate=False)
 
 

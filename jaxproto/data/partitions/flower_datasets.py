@@ -33,7 +33,6 @@ def flower_scheme(text: str) -> Scheme:
     make = _partitioner(name)
 
     def assign(y_N, num_classes, clients, rng):
-        del num_classes
         own = {"num_partitions": clients, "partition_by": "label"}
         own["seed"] = int(rng.integers(2**31))
         takes = inspect.signature(make).parameters

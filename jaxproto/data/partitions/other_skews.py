@@ -72,7 +72,6 @@ def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
     check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
-        del num_classes
         check_enough_examples(len(y_N), clients, min_size)
         for _ in range(max_tries):
             share_K = shares(clients, rng)
