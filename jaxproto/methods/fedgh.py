@@ -48,9 +48,7 @@ def header_of(server: Tree) -> Tree:
 
 
 def fedgh(
-    spec: Spec,
-    *,
-    training: ServerTraining = ServerTraining(server_epochs=1),
+    spec: Spec, *, training: ServerTraining = ServerTraining(server_epochs=1)
 ) -> Method:
     """FedGH.
 

@@ -30,11 +30,7 @@ from jaxproto import losses
 from jaxproto.hyperparameters import Count
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import (
-    FedAvgUpload,
-    size_weights,
-    weighted_average_update,
-)
+from jaxproto.methods.fedavg import FedAvgUpload, size_weights, weighted_average_update
 from jaxproto.methods.fml import apply_both, init_both
 from jaxproto.methods.refprotofl import linear
 from jaxproto.types import LossAux, Net, Spec

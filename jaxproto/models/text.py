@@ -137,10 +137,7 @@ class TextCNN(nnx.Module):
 
 
 def max_over_time(
-    x_BLD: Array,
-    length_B: Array,
-    filters: list[Conv1d],
-    product: Callable[..., Array],
+    x_BLD: Array, length_B: Array, filters: list[Conv1d], product: Callable[..., Array]
 ) -> Array:
     """Returns the largest output of each filter over a text [B, all filters].
 

@@ -34,9 +34,7 @@ def _archive(name, md5, holds):
 
 TRAIN = {
     "torchvision": _archive(
-        "GTSRB-Training_fixed.zip",
-        "513f3c79a4c5141765e10e952eaa2478",
-        "GTSRB/Training",
+        "GTSRB-Training_fixed.zip", "513f3c79a4c5141765e10e952eaa2478", "GTSRB/Training"
     ),
     "official": _archive(
         "GTSRB_Final_Training_Images.zip",
