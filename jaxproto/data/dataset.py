@@ -60,11 +60,6 @@ def make_dataset(
       classes: names of numbered classes, if the reader knows them.
       tokens: vocabulary of inputs that are tokens [N, L]; () if they are none.
       join: checked inputs of the parts -> array of all inputs.
-
-    Raises:
-      UserError: an empty part; x and y of different length; inputs that are neither
-        uint8, floats, tokens nor texts, not finite, or of an invalid shape; labels that
-        are not integers from 0 on or strings; parts that do not match.
     """
     parts = {"train": train} if test is None else {"train": train, "test": test}
     check = partial(_tokens, len(tokens)) if tokens else _inputs

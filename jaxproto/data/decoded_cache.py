@@ -44,11 +44,7 @@ OpenSink = Callable[[tuple[int, ...], np.dtype], ArrayWriter]  # shape, type -> 
 
 
 def memory_writer(shape: tuple[int, ...], dtype: np.dtype) -> ArrayWriter:
-    """Opens a sink in memory, used without cache.
-
-    Raises:
-      UserError: the machine has less memory.
-    """
+    """Opens a sink in memory, used without cache."""
     _check_room(shape, dtype)
     x, filled = np.empty(shape, dtype), [0]
 

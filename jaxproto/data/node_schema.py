@@ -67,11 +67,7 @@ def to_json(schema: NodeDescription | NodeSchema) -> str:
 
 
 def parse_description(told: str) -> NodeDescription:
-    """Parses a description.
-
-    Raises:
-      UserError: the text is no description, or has values out of range.
-    """
+    """Parses a description."""
     try:
         fields = json.loads(told)
         kind, labels = fields["kind"], _names("labels", fields["labels"])
@@ -124,11 +120,7 @@ def _is_number(label: str) -> bool:
 
 
 def parse_schema(told: str) -> NodeSchema:
-    """Parses an agreement.
-
-    Raises:
-      UserError: the text is no agreement.
-    """
+    """Parses an agreement."""
     try:
         fields = json.loads(told)
         shape = tuple(map(int, fields["shape"]))
@@ -178,9 +170,6 @@ def merge_descriptions(
       vocab_size: largest number of tokens; 0 is all words.
 
     Nodes that differ from the majority in inputs or form of labels are left out.
-
-    Raises:
-      UserError: the data of the nodes do not match, and no majority has the same.
     """
     told = _majority(told)
     first = min(told)
@@ -254,11 +243,7 @@ def _check_alike(id: int, own: NodeDescription, who: str, other):
 
 
 def add_client(schema: NodeSchema, id: int, own: NodeDescription) -> NodeSchema:
-    """Returns the agreement with a client that joins.
-
-    Raises:
-      UserError: its data do not fit the agreement, or have changed.
-    """
+    """Returns the agreement with a client that joins."""
     _check_alike(id, own, "the agreement", schema)
     strange = [label for label in own.labels if label not in schema.labels]
     if strange:

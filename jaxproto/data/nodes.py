@@ -59,9 +59,6 @@ def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
     Args:
       data: data of the node.
       min_texts: number of training texts that a word must be in to be described.
-
-    Raises:
-      UserError: the inputs are tokens, whose vocabulary the other nodes do not have.
     """
     dataset = data.dataset
     if dataset.tokens:

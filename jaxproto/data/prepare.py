@@ -61,10 +61,6 @@ def prepare(
       data_dir: of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
       manual_dir: folder of archives that are not downloaded again.
       tell: called with a line on the disk space needed, before the download.
-
-    Raises:
-      UserError: unknown set; TensorFlow, network, disk space or an archive is missing;
-        an archive is damaged; an existing set cannot be read.
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = _absolute(data_dir or default)

@@ -72,9 +72,6 @@ def load(
       data_dir: folder of prepared TFDS sets, or of files with a relative path.
       seed: of data sets that are drawn (the spirals).
       pixels: height and width that images are resized to; 0 does not resize.
-
-    Raises:
-      UserError: the data set is unknown, unreadable or unfit to train on.
     """
     check_pixels(pixels)
     prefix, colon, rest = name.partition(":")

@@ -87,9 +87,6 @@ class Node:
         Args:
           path: Folder of the client.
           data: Data; None loads the data set that the configuration names.
-
-        Raises:
-          UserError: the federation has no client `id`.
         """
         xla_cache.enable_xla_cache()
         self.config, self.id, self.path = config, id, path
@@ -109,9 +106,6 @@ class Node:
           stage: "first" (of two exchanges), "train" or "evaluate".
           message: Round (from 0), broadcast, and whether the server uses the upload.
           memory: State kept from the first exchange to the second.
-
-        Raises:
-          UserError: the message is damaged, or a checkpoint is missing or damaged.
         """
         if stage == "first":
             return self._first(message, memory)
@@ -183,11 +177,7 @@ class Node:
         return Participation(is_client, is_client & reports)
 
     def client(self, r: int) -> Client:
-        """Returns the client after its last round before round `r`.
-
-        Raises:
-          UserError: the checkpoints are damaged or do not go back that far.
-        """
+        """Returns the client after its last round before round `r`."""
         ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
         key = programs.keys(self.config.seed)[0]
         initial = self.run.start_clients[0](key, ids, count)

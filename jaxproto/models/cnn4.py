@@ -66,9 +66,6 @@ def cnn4(
 
     Without padding, as released; images under 16 pixels get padding 2 (a deviation:
     two valid 5x5 convolutions do not fit there). `head`: widths of its hidden layers.
-
-    Raises:
-      UserError: the input is no image, or one under 4 pixels.
     """
     shape = image_shape("cnn4", input_shape)
     padding = 0 if min(shape[:2]) >= SMALLEST else 2

@@ -62,11 +62,7 @@ def harcnn(
     layers: int = 2,
     stride: int = 1,
 ) -> Net:
-    """One to three convolutions over windows of sensors, [time, channels].
-
-    Raises:
-      UserError: the inputs are no windows, or too short; another number of layers.
-    """
+    """One to three convolutions over windows of sensors, [time, channels]."""
     if layers > len(WIDTHS):
         raise UserError(
             f"network 'harcnn' has 1 to {len(WIDTHS)} layers, not {layers}."

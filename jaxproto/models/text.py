@@ -185,9 +185,6 @@ def network(
       vocab_size: rows of the embedding, padding and the unknown word among them.
       compute_dtype: of the body.
       place: where dropout acts.
-
-    Raises:
-      UserError: an input is no row of tokens.
     """
     if len(input_shape) != 1:
         raise UserError(

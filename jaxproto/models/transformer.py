@@ -107,11 +107,7 @@ def transformer(
     layers: int = 2,
     heads: int = 8,
 ) -> Net:
-    """Transformer encoder whose width is the number of features.
-
-    Raises:
-      UserError: heads do not divide the features.
-    """
+    """Transformer encoder whose width is the number of features."""
     if feat_dim % heads:
         raise UserError(
             f"network 'transformer' divides its features among heads={heads}, but "

@@ -110,11 +110,7 @@ def vit_b(
     *,
     head: tuple[int, ...] = (WIDTH,),
 ) -> Net:
-    """Base vision transformer; `head` has the widths of its hidden layers.
-
-    Raises:
-      UserError: patches do not tile the image.
-    """
+    """Base vision transformer; `head` has the widths of its hidden layers."""
     shape = image_shape(f"vit_b_{patch}", input_shape)
     if any(n % patch for n in shape[:2]):
         raise UserError(

@@ -104,9 +104,6 @@ class Deployment:
         Args:
           data: Data source of each client, such as folder:PATH; () for none.
           times: Arguments `wait` and `patience` of `server_app`, in seconds.
-
-        Raises:
-          UserError: Flower is not installed.
         """
         self.path = Path(workdir).resolve()
         self.home = self.path / "flower"
@@ -141,11 +138,7 @@ class Deployment:
         return f"{HOST}:{self.port}"
 
     def start_superlink(self):
-        """Starts the SuperLink and waits until it listens.
-
-        Raises:
-          UserError: the SuperLink does not listen.
-        """
+        """Starts the SuperLink and waits until it listens."""
         _, certificate, key = map(str, self.certificates)
         self.superlink = self._start(
             "superlink",
@@ -201,9 +194,6 @@ class Deployment:
 
         The key is new at each start, because the SuperLink admits the key of a killed
         node only after a minute.
-
-        Raises:
-          UserError: the SuperLink does not register the key.
         """
         key = self.home / f"node-{client}.key"
         public, name = str(make_node_key(key)), f"register-{client}"

@@ -23,9 +23,6 @@ def flower_scheme(text: str) -> Scheme:
 
     Args:
       text: name of its class, and arguments: `DirichletPartitioner,alpha=0.3`.
-
-    Raises:
-      UserError: Flower Datasets is missing; no such class; an argument without a name.
     """
     name, *given = text.split(",")
     named = (argument.partition("=") for argument in _joined(given))

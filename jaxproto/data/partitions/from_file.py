@@ -79,9 +79,6 @@ def load(
         official test part.
       train_share: share of a client's examples to train on, if the file has no parts.
       seed: of that division, which does not depend on the order of the lines.
-
-    Raises:
-      UserError: an invalid line of the file; or from `remove_public`.
     """
     registry.check_arguments(train_share, seed)
     tested = None if pooled else registry.official_test(dataset)

@@ -39,10 +39,6 @@ def load(
       share, classes: as in `sample_public_rows`; a share of 0 chooses no examples.
       other: name of a data set whose examples are public instead; "" is none.
       pixels: as in `registry.load`, for both data sets.
-
-    Raises:
-      UserError: from `registry.load`, `sample_public_rows` and `append_public`; both
-        `share` and `other`.
     """
     if other and share:
         raise errors.UserError(
@@ -76,9 +72,6 @@ def sample_public_rows(
       share: share of all N examples; at least one example of each covered class.
       classes: share of the classes that are covered; at least one class.
       seed: of the data, any whole number.
-
-    Raises:
-      UserError: an invalid share; a covered class has too few examples.
     """
     if not 0 < share < 1:
         raise errors.UserError(
@@ -116,11 +109,7 @@ def make_some_public(
 
 
 def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
-    """Appends all examples of another data set as public ones.
-
-    Raises:
-      UserError: inputs, numbers of classes or names of classes differ.
-    """
+    """Appends all examples of another data set as public ones."""
     for what, have, got in (
         ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
         ("inputs of type", dataset.x.dtype, extra.x.dtype),
@@ -163,11 +152,7 @@ def _check_names(dataset, extra):
 
 
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides a data set by `partition_dataset`, and withdraws public examples.
-
-    Raises:
-      UserError: from `partition_dataset` and `remove_public`.
-    """
+    """Divides a data set by `partition_dataset`, and withdraws public examples."""
     return remove_public(
         dataset, partition_dataset(private_part(dataset), scheme, **options)
     )
@@ -189,11 +174,7 @@ def private_part(dataset: Dataset) -> Dataset:
 
 
 def remove_public(dataset: Dataset, parts: Partition) -> Partition:
-    """Removes public examples from a partition.
-
-    Raises:
-      UserError: a client has no other examples to train or to be tested on.
-    """
+    """Removes public examples from a partition."""
     if dataset.public is None:
         return parts
     is_public = np.zeros(len(dataset.y), bool)

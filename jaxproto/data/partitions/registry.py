@@ -71,10 +71,6 @@ def partition_dataset(
       train_share: share of a client's examples to train on if pooled; 0.75 in all
         papers.
       seed: of the partition; models have another.
-
-    Raises:
-      UserError: impossible sizes; a client without training or test examples; no
-        official test part, and `pooled` is False.
     """
     check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)

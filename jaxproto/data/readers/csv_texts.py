@@ -38,10 +38,6 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     Args:
       path: of a file, of a folder, or of two files.
       pixels: 0; texts have none.
-
-    Raises:
-      UserError: no such file; a row that cannot be read or has no label, with its
-        file and line; data that `dataset.make_dataset` refuses.
     """
     name = f"csv:{path}"
     check_not_text(name, pixels)

@@ -53,10 +53,6 @@ def load(
         test/), the class folders lie there; without, all of it is for training.
       size: height and width that images are resized to; 0 leaves them as they are.
       several_domains: whether the folders in `path` are domains of class folders.
-
-    Raises:
-      UserError: no such folder, no classes or no images; damaged images; images of
-        several sizes without `size`; the same file in two classes.
     """
     name = f"{'domains' if several_domains else 'folder'}:{path}"
     root = Path(os.path.expanduser(path)).absolute()

@@ -54,10 +54,6 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     Args:
       path: of the file.
       pixels: height and width that images are resized to; 0 leaves them as they are.
-
-    Raises:
-      UserError: no such file, unreadable or truncated, keys missing, or data that
-        `dataset.make_dataset`, `domains.attach_domains` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     atomic.check_regular(name, file)

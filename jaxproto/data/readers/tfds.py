@@ -39,11 +39,6 @@ def load(
       data_dir: holds the prepared sets; TFDS's own default (TFDS_DATA_DIR or
         ~/tensorflow_datasets) if None.
       pixels: height and width that images are resized to; 0 leaves them as they are.
-
-    Raises:
-      UserError: no such directory, set or version; damaged files; a set without class
-        labels; inputs that are neither texts nor of one fixed shape, nor images that
-        `pixels` brings to one; data that `dataset.make_dataset` refuses.
     """
     path = find_version(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
@@ -93,9 +88,6 @@ def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathli
     """Returns the directory of the version in `name`, or of the newest.
 
     The configuration may be left out if there is only one.
-
-    Raises:
-      UserError: no such set; lists the sets and versions of the directory.
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = pathlib.Path(data_dir or default).expanduser().absolute()

@@ -16,11 +16,7 @@ EXTRA = "pip install 'jaxproto[prepare]'"
 
 
 def prepare_quietly(builder, manual_dir: pathlib.Path | None):
-    """Prepares a set as ArrayRecord; archives in `manual_dir` are not downloaded.
-
-    Raises:
-      UserError: no network, a package is missing, an archive is damaged, the disk.
-    """
+    """Prepares a set as ArrayRecord; archives in `manual_dir` are not downloaded."""
     import tensorflow_datasets as tfds  # imported here, as it takes a second
     from tensorflow_datasets.core.download import downloader
 
