@@ -15,7 +15,6 @@ Deviations (paper / released code, https://github.com/alpemreacar/FedDyn / here)
 besides those of FedAvg:
 - mu, the paper's alpha: tuned / 0.01 in its example, for client i divided by its share
   n_i N / n of the examples / 0.01, equal for all clients.
-- weights of clients: equal / equal / equal.
 - first g_i: that of w / 0 / 0.
 - gradients: - / clipped to norm 10 / `optimizer.clip_norm`.
 - evaluation: w / w and the mean of the clients' networks / w (`received`) and the

@@ -12,9 +12,7 @@ The shared network is averaged as in FedAvg. The equations are those of HtFLlib'
 and of summaries of the paper, whose text was not read.
 
 Deviations (paper / HtFLlib, https://github.com/TsingZ0/HtFLlib / here):
-- weights of both terms: 1 / 1 / 1.
 - d': several / 128 of 512 / `aux_dim`, d at most.
-- projector: one linear layer / the same / the same.
 - shared network: a small CNN / the first of the group, or a small CNN / `aux`.
 - mean: weighted by examples / plain / weighted by examples.
 - BatchNorm statistics of the shared network: not stated / every round those of the

@@ -16,7 +16,6 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - what crosses: networks and prototypes / the whole state, W and scaled prototypes
   among it / body, scale, and rows of prototypes that are there with their counts. The
   network's own head rests and is not sent.
-- mean of the networks: uniform / uniform / uniform.
 - confidence weights of prototypes: none / an option, off / none.
 - ProtoNorm's fork: not described / W from the default initialisation, scale 1 for every
   network / W as the paper, scale 1 by default.

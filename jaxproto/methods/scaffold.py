@@ -13,12 +13,10 @@ II):
 Deviations (paper / PFLlib / here), besides those of FedAvg:
 - momentum: none / none / a client's momentum rho starts at 0 in every round, and tau is
   what its unit gradients add up to (`fednova.normalising_factor`).
-- weights of clients: equal / equal / equal.
 - a client without a step (`local.short=skip`): cannot be / - / sends nothing.
 - c_i of a client whose upload is lost: - / changes / changes, and c does not.
 - BatchNorm statistics: not stated / local / local, or their mean (`statistics`).
 - learning rate that changes, optimisers beyond SGD: not stated / - / refused.
-- loss in the records: cross-entropy / the same / the same.
 """
 
 import dataclasses

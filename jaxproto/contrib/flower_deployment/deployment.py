@@ -20,11 +20,7 @@ from pathlib import Path
 import ml_collections
 import psutil
 
-from jaxproto.contrib.flower_deployment.certificates import (
-    Certificates,
-    make,
-    make_node_key,
-)
+from jaxproto.contrib.flower_deployment import certificates
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
 from jaxproto.errors import UserError
 from jaxproto.flower.private_data_node import parse_node_data
@@ -110,7 +106,7 @@ class Deployment:
         self.sources = parse_node_data(config, data)
         self.app = write_app(config, self.path, **times)
         owner_only_folder(self.home)
-        self.certificates: Certificates = make(self.home / "certificates")
+        self.certificates = certificates.make(self.home / "certificates")
         self.port = free_port()
         self.database = self.home / "superlink.db"  # of known nodes
         self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
@@ -196,9 +192,8 @@ class Deployment:
         node only after a minute.
         """
         key = self.home / f"node-{client}.key"
-        public, name = str(make_node_key(key)), f"register-{client}"
-        command = "flwr", "supernode", "register", public, "here"
-        if self._start(name, *command).wait():
+        public, name = str(certificates.make_node_key(key)), f"register-{client}"
+        if self._start(name, "flwr", "supernode", "register", public, "here").wait():
             raise UserError(f"a node's key is not registered; see {self.log(name)}.")
         return key
 

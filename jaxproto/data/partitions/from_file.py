@@ -72,13 +72,11 @@ def load(
 
     Args:
       path: of the CSV file.
-      dataset: to divide; clients do not get its public examples.
-      clients: number of clients.
-      pooled: True takes train and test examples from the file. False takes training
-        examples of the official training part, and tests every client on the whole
-        official test part.
-      train_share: share of a client's examples to train on, if the file has no parts.
-      seed: of that division, which does not depend on the order of the lines.
+      dataset, clients: as in `registry.partition_dataset`; no client gets public
+        examples.
+      pooled: False takes no test examples from the file but the official test part.
+      train_share, seed: of the division of a client's examples if the file has no
+        parts; it does not depend on the order of the lines.
     """
     registry.check_arguments(train_share, seed)
     tested = None if pooled else registry.official_test(dataset)

@@ -40,8 +40,7 @@ def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> S
 
     Args:
       alpha: small is uneven; 0.5 in the paper, where it is called beta.
-      min_size: examples per client.
-      max_tries: draws, until every client has `min_size`, before topping up.
+      min_size, max_tries: as in `dirichlet`.
     """
     check_positive("alpha", alpha)
     return uneven_sizes(
@@ -56,8 +55,7 @@ def lognormal_sizes(sigma: float, *, min_size: int = 2, max_tries: int = 100) ->
 
     Args:
       sigma: standard deviation of the sizes' logarithms; 0 makes sizes equal.
-      min_size: examples per client.
-      max_tries: draws, until every client has `min_size`, before topping up.
+      min_size, max_tries: as in `dirichlet`.
     """
 
     def shares(clients, rng):
