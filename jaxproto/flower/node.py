@@ -137,7 +137,7 @@ class Node:
         if report.finite[0]:
             self._save(r + 1, client)
         fields = ("loss", float), ("steps", int), ("finite", bool)
-        reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
+        reply: Payload = {k: kind(getattr(report, k)[0]) for k, kind in fields}
         if self.config.privacy.unit == EXAMPLE:
             del reply["loss"]  # an exact function of the examples
         if message["reports"]:
