@@ -8,14 +8,3 @@ from jaxproto.callbacks.base import Callback, RunInfo, Stop
 from jaxproto.callbacks.early_stopping import EarlyStopping
 from jaxproto.callbacks.registry import WRITERS, callback_factories, make_callbacks
 from jaxproto.callbacks.scalars import scalar_points
-
-__all__ = [
-    "WRITERS",
-    "Callback",
-    "EarlyStopping",
-    "RunInfo",
-    "Stop",
-    "callback_factories",
-    "make_callbacks",
-    "scalar_points",
-]

@@ -1,6 +1,6 @@
 """Early stopping of a run whose accuracy no longer improves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from jaxproto.callbacks.base import Callback, RunInfo, Stop
 from jaxproto.storage.records import validation_accuracies
@@ -39,35 +39,18 @@ class EarlyStopping(Callback):
         if not self._records:
             return None
         rule = self._rule or next(iter(self._records[-1]["rules"]))
-        best, best_round, waited = best_and_wait(self._records, rule, self._least)
+        accuracies, on = validation_accuracies(self._records, rule), "validation"
+        if accuracies is None:
+            accuracies, on = [r["rules"][rule]["pooled"] for r in self._records], "test"
+        best, best_round, waited = float("-inf"), 0, 0
+        for record, accuracy in zip(self._records, accuracies, strict=True):
+            waited += 1
+            if accuracy is not None and accuracy > best + self._least:
+                best, best_round, waited = accuracy, record["round"], 0
         if waited < self._patience:
             return None
-        validated = validation_accuracies(self._records, rule) is not None
-        on = "validation" if validated else "test"
         return Stop(
             f"no pooled {on} accuracy of rule {rule} above {best:.4f} of round "
             f"{best_round}"
             f"{f' by {self._least:g}' * bool(self._least)} in {waited} evaluations"
         )
-
-
-def best_and_wait(
-    records: Sequence[Mapping], rule: str, least: float
-) -> tuple[float, int, int]:
-    """Returns the best accuracy, its round, and the number of evaluations since.
-
-    Args:
-      records: Records of `metrics.jsonl`.
-      rule: Prediction rule; each record has its accuracy or None. With validation
-        accuracies these count.
-      least: Smallest improvement over the best accuracy, as a share.
-    """
-    best, best_round, waited = float("-inf"), 0, 0
-    accuracies = validation_accuracies(records, rule)
-    if accuracies is None:
-        accuracies = [record["rules"][rule]["pooled"] for record in records]
-    for record, accuracy in zip(records, accuracies, strict=True):
-        waited += 1
-        if accuracy is not None and accuracy > best + least:
-            best, best_round, waited = accuracy, record["round"], 0
-    return best, best_round, waited

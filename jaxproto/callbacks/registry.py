@@ -50,7 +50,9 @@ def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
     for spec in specs:
         if isinstance(spec, str):
             callbacks += [make() for make in callback_factories([spec])]
-        elif isinstance(spec, type) or not is_callback(spec):
+        elif isinstance(spec, type) or not any(
+            callable(getattr(spec, event, None)) for event in EVENTS
+        ):
             raise UserError(
                 f"{spec!r} is no callback: give an object that has one of the methods "
                 f"{', '.join(EVENTS)}, or the name of a writer."
@@ -58,11 +60,6 @@ def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
         else:
             callbacks.append(spec)
     return callbacks
-
-
-def is_callback(candidate: object) -> bool:
-    """Returns whether an object has a method of `Callback`."""
-    return any(callable(getattr(candidate, event, None)) for event in EVENTS)
 
 
 def _factory(spec: CallbackSpec) -> Callable[[], Callback]:
@@ -74,19 +71,12 @@ def _factory(spec: CallbackSpec) -> Callable[[], Callback]:
             )
         return spec
     writer = WRITERS[choose_from("writer", spec, [ALWAYS, *WRITERS])]
-    return _import_class(spec, writer) if isinstance(writer, Writer) else writer
-
-
-def _import_class(name: str, writer: Writer) -> Callable[[], Callback]:
-    """Returns the class of a writer.
-
-    Raises:
-      UserError: The writer's library cannot be imported.
-    """
+    if not isinstance(writer, Writer):
+        return writer
     try:
         return getattr(importlib.import_module(writer.module), writer.name)
     except ImportError as e:
         raise UserError(
-            f"the writer {name} cannot be used: {' '.join(str(e).split())}. "
+            f"the writer {spec} cannot be used: {' '.join(str(e).split())}. "
             f"pip install 'jaxproto[{writer.extra}]' installs what it needs."
         ) from e

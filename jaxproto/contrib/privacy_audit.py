@@ -11,7 +11,6 @@ Jagielski, Ullman, Oprea: Auditing Differentially Private Machine Learning, Neur
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +20,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from jaxproto.client import (
-    LocalTask,
-    begin_local_training,
-    finish_local_training,
-    local_step,
-    num_steps,
-)
+from jaxproto.client import LocalTask
 from jaxproto.config import privacy
 from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.next_upload import NextRound
@@ -138,11 +131,8 @@ def client_release(next: NextRound, id: int) -> Release:
         parts = exp.parts({**exp.floats, "privacy.noise": noise})
         local, examples = parts.local.at_round(r), next.examples.replace(y=y_N)
         task = LocalTask(parts.method, cohort.net, local, key, next.down, examples)
-        start = begin_local_training(task, client, shard)
-        step = partial(local_step, task, client, shard)
-        end = jax.lax.fori_loop(0, num_steps(start), step, start)
-        _, up, _ = finish_local_training(task, end, client, shard)
-        return ravel_pytree(up)[0]
+        stages = next_upload.simulate_client(task, next.first, client, shard)
+        return ravel_pytree(stages.up)[0]
 
     return release
 

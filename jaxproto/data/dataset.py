@@ -29,6 +29,10 @@ class Dataset(NamedTuple):
     tokens: tuple[str, ...] = ()  # vocabulary of x; () if x has no tokens
     foreign: int = 0  # number of last rows from another data set, all of them public
 
+    def class_names(self) -> tuple[str, ...]:
+        """Returns the names of all classes; numbers as text."""
+        return self.classes or tuple(map(str, range(self.num_classes)))
+
 
 def join(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Concatenates parts; a single one is not copied."""
@@ -56,11 +60,6 @@ def make_dataset(
       classes: names of numbered classes, if the reader knows them.
       tokens: vocabulary of inputs that are tokens [N, L]; () if they are none.
       join: checked inputs of the parts -> array of all inputs.
-
-    Raises:
-      UserError: an empty part; x and y of different length; inputs that are neither
-        uint8, floats, tokens nor texts, not finite, or of an invalid shape; labels that
-        are not integers from 0 on or strings; parts that do not match.
     """
     parts = {"train": train} if test is None else {"train": train, "test": test}
     check = partial(_tokens, len(tokens)) if tokens else _inputs

@@ -33,10 +33,6 @@ ABANDONED_AFTER = 24 * 3600  # seconds after which an unfinished entry has no wr
 ABOUT, UNFINISHED = "about.json", "unfinished-"
 
 
-class Unwritable(Exception):
-    """Error of a cache folder that cannot be written, with the system's reason."""
-
-
 class ArrayWriter(NamedTuple):
     """Writer of the rows of one array, in order."""
 
@@ -48,11 +44,7 @@ OpenSink = Callable[[tuple[int, ...], np.dtype], ArrayWriter]  # shape, type -> 
 
 
 def memory_writer(shape: tuple[int, ...], dtype: np.dtype) -> ArrayWriter:
-    """Opens a sink in memory, used without cache.
-
-    Raises:
-      UserError: the machine has less memory.
-    """
+    """Opens a sink in memory, used without cache."""
     _check_room(shape, dtype)
     x, filled = np.empty(shape, dtype), [0]
 
@@ -76,7 +68,7 @@ def file_writer(path: Path) -> OpenSink:
         _check_room(shape, dtype)
         descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
         header = {"descr": descr, "fortran_order": False, "shape": shape}
-        with _writing(), path.open("wb") as file:
+        with atomic.write_errors(path, 0), path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
 
         left = [shape[0]]
@@ -84,7 +76,7 @@ def file_writer(path: Path) -> OpenSink:
         def append(rows):
             assert rows.shape[1:] == shape[1:] and len(rows) <= left[0], rows.shape
             left[0] -= len(rows)
-            with _writing(), path.open("ab") as file:
+            with atomic.write_errors(path, rows.nbytes), path.open("ab") as file:
                 file.write(np.ascontiguousarray(rows, dtype).data)
 
         def finish():
@@ -94,16 +86,6 @@ def file_writer(path: Path) -> OpenSink:
         return ArrayWriter(append, finish)
 
     return begin
-
-
-@contextlib.contextmanager
-def _writing():
-    try:
-        yield
-    except OSError as error:
-        raise Unwritable(error.strerror or str(error)) from error
-    except atomic.Unwritable as error:
-        raise Unwritable(error.reason) from error
 
 
 def folder() -> Path | None:
@@ -148,8 +130,8 @@ def load_or_decode(
         return cached._replace(name=name)
     try:
         return _keep(entry, read)
-    except Unwritable as error:
-        note = f"{name} could not be kept decoded in {root}: {error}"
+    except atomic.Unwritable as error:
+        note = f"{name} could not be kept decoded in {root}: {error.reason}"
         dataset = read(memory_writer)
         return dataset._replace(notes=(*dataset.notes, note))
 
@@ -178,7 +160,7 @@ def _open(entry):
 
 def _keep(entry, read):
     """Reads the data set into a temporary folder, which becomes the entry."""
-    with _writing():
+    with atomic.write_errors(entry, 0):
         entry.parent.mkdir(parents=True, exist_ok=True)
         _sweep(entry.parent)
         work = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
@@ -193,7 +175,7 @@ def _filled(work, entry, read):
     made = read(file_writer(work / "x.npy"))
     if not (work / "x.npy").exists():  # texts are not kept
         return made
-    with _writing():
+    with atomic.write_errors(entry, 0):
         _complete(work, made)
         _put(work, entry)
     prune(entry.parent, LIMIT, entry)

@@ -22,10 +22,6 @@ def attach_domains(
       dataset: without sources.
       train: sources [N] of the official training part, integers or texts.
       test: sources of the official test part, if there is one.
-
-    Raises:
-      UserError: only one part has sources; not one per example; neither integers nor
-        texts.
     """
     size = dataset.train_size
     parts: dict[str, tuple[np.ndarray | None, int]] = {"domain_train": (train, size)}
@@ -77,11 +73,7 @@ def domains_of_clients(
 
 
 def domain_ids(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """Returns the source [N] of every example, and how many sources there are.
-
-    Raises:
-      UserError: the data set has no sources.
-    """
+    """Returns the source [N] of every example, and how many sources there are."""
     if dataset.domain is None:
         raise errors.UserError(
             f"data set {dataset.name!r} does not say where its examples come from, "

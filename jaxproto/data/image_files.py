@@ -45,11 +45,7 @@ def is_image(name: str) -> bool:
 
 
 def read_infos(name: str, files: Sequence[str]) -> list[ImageInfo]:
-    """Reads the properties of image files, in their order.
-
-    Raises:
-      UserError: some files cannot be read or are no images of 8 bits.
-    """
+    """Reads the properties of image files, in their order."""
     return [head for some in _each(name, files, _head) for head in some]
 
 
@@ -63,9 +59,6 @@ def decode_batches(
       files: paths of the images.
       grey: whether images get one channel, otherwise three.
       size: height and width in pixels that images are resized to; 0 does not resize.
-
-    Raises:
-      UserError: some images are damaged.
     """
 
     def one(path):

@@ -27,9 +27,6 @@ def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
       name: of the data set.
       array: name of the array in messages.
       y: labels [N] or [N, 1].
-
-    Raises:
-      UserError: another shape or type; an empty label.
     """
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -85,10 +82,6 @@ def encode_labels(
       parts: split -> checked labels, the training part first.
       num_classes: declared number, or None.
       classes: names of numbered classes, or ().
-
-    Raises:
-      UserError: integers in one part and strings in the other; labels outside
-        0..num_classes-1; another number of strings than declared.
     """
     kinds = {f"y_{split}": y_N.dtype.kind in "iu" for split, y_N in parts.items()}
     if len(set(kinds.values())) > 1:
@@ -116,7 +109,7 @@ def encode_labels(
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
     _check_number(name, num_classes, len(label_C))
-    names = _names(classes)
+    names = names_of_classes(classes)
     check_alike(name, names)
     return EncodedLabels(y, num_classes, names, notes + _unseen(name, y, names))
 
@@ -138,7 +131,8 @@ def check_alike(name: str, labels: Sequence[str]):
             )
 
 
-def _names(classes: Sequence[str]) -> tuple[str, ...]:
+def names_of_classes(classes: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of all classes; () where class 7 is called 7."""
     numbers = all(str(c) == str(i) for i, c in enumerate(classes))
     return () if numbers else tuple(map(str, classes))
 

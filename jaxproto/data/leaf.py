@@ -21,11 +21,7 @@ Parts = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]  # split -> x, y, s
 def leaf_users(
     files: archives.ArchiveFiles, folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields users and their examples from LEAF's JSON files in a folder.
-
-    Raises:
-      UserError: a file is damaged.
-    """
+    """Yields users and their examples from LEAF's JSON files in a folder."""
     for name in files.names:
         if not re.fullmatch(rf"data/{folder}/[^/]+\.json", name):
             continue

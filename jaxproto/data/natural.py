@@ -73,11 +73,7 @@ class Written(NamedTuple):
 
 
 def table(files: archives.ArchiveFiles, name: str) -> np.ndarray:
-    """Reads numbers separated by blanks [rows, columns].
-
-    Raises:
-      UserError: the file is missing or damaged.
-    """
+    """Reads numbers separated by blanks [rows, columns]."""
     if name not in files.names:
         raise UserError(f"{files.where}: {name} is missing. Download it again.")
     try:
@@ -191,10 +187,6 @@ def prepare(
       data_dir: folder of the file NAME.npz.
       min_examples: sources with fewer examples are left out; 2 at least, one to train
         and one to test.
-
-    Raises:
-      UserError: the archive is missing or damaged; no source has enough examples;
-        the file to write exists and differs.
     """
     wanted = SETS[name]
     if min_examples < 2:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.data import text
-from jaxproto.data.dataset import Dataset
 from jaxproto.data.labels import check_alike
 from jaxproto.errors import UserError, first_few, first_unprintable, shorten
 from jaxproto.io import atomic
@@ -68,11 +67,7 @@ def to_json(schema: NodeDescription | NodeSchema) -> str:
 
 
 def parse_description(told: str) -> NodeDescription:
-    """Parses a description.
-
-    Raises:
-      UserError: the text is no description, or has values out of range.
-    """
+    """Parses a description."""
     try:
         fields = json.loads(told)
         kind, labels = fields["kind"], _names("labels", fields["labels"])
@@ -125,11 +120,7 @@ def _is_number(label: str) -> bool:
 
 
 def parse_schema(told: str) -> NodeSchema:
-    """Parses an agreement.
-
-    Raises:
-      UserError: the text is no agreement.
-    """
+    """Parses an agreement."""
     try:
         fields = json.loads(told)
         shape = tuple(map(int, fields["shape"]))
@@ -168,11 +159,6 @@ def _sizes(entries: Mapping) -> dict[int, ClientSizes]:
     }
 
 
-def names(dataset: Dataset) -> tuple[str, ...]:
-    """Returns the names of all labels; numbers as text."""
-    return dataset.classes or tuple(map(str, range(dataset.num_classes)))
-
-
 def merge_descriptions(
     told: Mapping[int, NodeDescription], number: int, vocab_size: int
 ) -> NodeSchema:
@@ -184,9 +170,6 @@ def merge_descriptions(
       vocab_size: largest number of tokens; 0 is all words.
 
     Nodes that differ from the majority in inputs or form of labels are left out.
-
-    Raises:
-      UserError: the data of the nodes do not match, and no majority has the same.
     """
     told = _majority(told)
     first = min(told)
@@ -203,7 +186,11 @@ def merge_descriptions(
     if told[first].kind == TEXTS:
         counts = sum((Counter(of.words) for of in told.values()), Counter())
         tokens = text.order_by_frequency(counts, vocab_size)
-        _check_words(tokens)
+        if len(tokens) <= len(text.SPECIAL):
+            raise UserError(
+                "no word is in data.min_texts training texts of any node, so that no "
+                "node tells one; choose a smaller data.min_texts."
+            )
     clients = {
         i: ClientSizes(told[i].train, told[i].test, told[i].labels) for i in told
     }
@@ -240,14 +227,6 @@ def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     return tuple(every)
 
 
-def _check_words(tokens: Iterable[str]):
-    if len(tuple(tokens)) <= len(text.SPECIAL):
-        raise UserError(
-            "no word is in data.min_texts training texts of any node, so that no node "
-            "tells one; choose a smaller data.min_texts."
-        )
-
-
 def _check_alike(id: int, own: NodeDescription, who: str, other):
     """Raises UserError if inputs differ in kind or shape."""
     if own.kind != other.kind:
@@ -264,11 +243,7 @@ def _check_alike(id: int, own: NodeDescription, who: str, other):
 
 
 def add_client(schema: NodeSchema, id: int, own: NodeDescription) -> NodeSchema:
-    """Returns the agreement with a client that joins.
-
-    Raises:
-      UserError: its data do not fit the agreement, or have changed.
-    """
+    """Returns the agreement with a client that joins."""
     _check_alike(id, own, "the agreement", schema)
     strange = [label for label in own.labels if label not in schema.labels]
     if strange:

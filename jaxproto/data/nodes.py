@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxproto.data import node_schema, text
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.labels import names_of_classes
 from jaxproto.data.node_schema import ClientSizes, NodeDescription, NodeSchema
 from jaxproto.data.partitions.registry import Partition, make_partition, split_each
 from jaxproto.data.registry import NODES, load
@@ -58,9 +59,6 @@ def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
     Args:
       data: data of the node.
       min_texts: number of training texts that a word must be in to be described.
-
-    Raises:
-      UserError: the inputs are tokens, whose vocabulary the other nodes do not have.
     """
     dataset = data.dataset
     if dataset.tokens:
@@ -69,7 +67,7 @@ def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
             "own, but all nodes need one. Save the texts themselves."
         )
     sizes = len(data.train), len(data.test)
-    labels = node_schema.names(dataset)
+    labels = dataset.class_names()
     if dataset.x.dtype.kind not in "UT":
         shape = tuple(dataset.x.shape[1:])
         return NodeDescription(dataset.x.dtype.name, shape, labels, *sizes, {})
@@ -87,11 +85,11 @@ def node_view(
     if schema.tokens:
         alone = make_partition([data.train], [data.test])
         dataset = text.encode(dataset, alone, max_len=max_len, known=schema.tokens)
-    place = [schema.labels.index(label) for label in node_schema.names(dataset)]
+    place = [schema.labels.index(label) for label in dataset.class_names()]
     dataset = dataset._replace(
         y=np.asarray(place, np.int32)[dataset.y],
         num_classes=len(schema.labels),
-        classes=_classes(schema),
+        classes=names_of_classes(schema.labels),
         domain=None,
     )
     sizes = [schema.clients.get(i, ABSENT) for i in range(schema.number)]
@@ -110,27 +108,17 @@ def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     kind = np.int32 if schema.tokens else np.dtype(schema.kind)
     number = len(schema.labels)
     x, y = np.zeros((number, *shape), kind), np.arange(number, dtype=np.int32)
+    classes = names_of_classes(schema.labels)
     dataset = Dataset(
-        NODES,
-        x,
-        y,
-        number,
-        number,
-        classes=_classes(schema),
-        tokens=schema.tokens,
+        NODES, x, y, number, number, classes=classes, tokens=schema.tokens
     )
     joined, order = {**schema.clients, **schema.late}, range(schema.number)
     label = {name: c for c, name in enumerate(schema.labels)}
-    classes = [[label[n] for n in joined.get(i, ABSENT).labels] or [0] for i in order]
+    held = [[label[n] for n in joined.get(i, ABSENT).labels] or [0] for i in order]
     train = [schema.clients.get(i, ABSENT).train for i in order]
     test = [joined.get(i, ABSENT).test for i in order]
-    parts = ([*map(np.resize, classes, sizes)] for sizes in (train, test))
+    parts = ([*map(np.resize, held, sizes)] for sizes in (train, test))
     return dataset, make_partition(*parts)
-
-
-def _classes(schema: NodeSchema) -> tuple[str, ...]:
-    numbers = schema.labels == tuple(map(str, range(len(schema.labels))))
-    return () if numbers else schema.labels
 
 
 def _nobodys(sizes) -> list[np.ndarray]:

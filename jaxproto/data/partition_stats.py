@@ -91,11 +91,7 @@ def write_csv(path: str | os.PathLike, counts: Counts) -> None:
 
 
 def read_csv(path: str | os.PathLike) -> Counts:
-    """Reads counts that `write_csv` wrote.
-
-    Raises:
-      UserError: the file is missing, or has no counts.
-    """
+    """Reads counts that `write_csv` wrote."""
     try:
         rows = list(csv.reader(io.StringIO(atomic.read(path).decode())))[1:]
         names = dict.fromkeys(("train", "test", *(r[1] for r in rows)))

@@ -61,10 +61,6 @@ def prepare(
       data_dir: of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
       manual_dir: folder of archives that are not downloaded again.
       tell: called with a line on the disk space needed, before the download.
-
-    Raises:
-      UserError: unknown set; TensorFlow, network, disk space or an archive is missing;
-        an archive is damaged; an existing set cannot be read.
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = _absolute(data_dir or default)
@@ -131,16 +127,11 @@ def _check_tensorflow(name):
         ) from error
 
 
-def required_space(builder) -> tuple[int, int]:
-    """Returns the MiB to download and the MiB to keep; 0, 0 if not known."""
-    names = builder.info.full_name.rpartition("/")[0], builder.name
-    return next((SPACE[name] for name in names if name in SPACE), (0, 0))
-
-
 def _check_space(builder, root):
     existing = next(path for path in (root, *root.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 2**20
-    download, keep = required_space(builder)
+    names = builder.info.full_name.rpartition("/")[0], builder.name
+    download, keep = next((SPACE[name] for name in names if name in SPACE), (0, 0))
     need = 2 * download + keep  # TFDS unpacks some archives
     if free < need:
         raise UserError(

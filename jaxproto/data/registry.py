@@ -17,7 +17,6 @@ def digits(seed: int = 0) -> Dataset:
     Source: UCI "Optical Recognition of Handwritten Digits", its test file. Grey levels
     0..16 become 0..255.
     """
-    del seed
     import sklearn.datasets  # imported here, as it takes a second
 
     x_NHW, y_N = sklearn.datasets.load_digits(return_X_y=True)
@@ -73,9 +72,6 @@ def load(
       data_dir: folder of prepared TFDS sets, or of files with a relative path.
       seed: of data sets that are drawn (the spirals).
       pixels: height and width that images are resized to; 0 does not resize.
-
-    Raises:
-      UserError: the data set is unknown, unreadable or unfit to train on.
     """
     check_pixels(pixels)
     prefix, colon, rest = name.partition(":")

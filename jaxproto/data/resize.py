@@ -54,9 +54,6 @@ def resize_and_join(
         numbers if `pixels` is 0.
       pixels: height and width; 0 does not resize.
       begin: shape, type -> sink of the rows, such as `cache.in_memory`.
-
-    Raises:
-      UserError: `pixels` is not 0, and the examples are no uint8 images.
     """
     shape = parts[0].shape[1:]
     if pixels:

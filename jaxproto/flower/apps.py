@@ -142,7 +142,6 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context):
-        del context
         console = Console(soft_wrap=True)
         report = partial(console.print, markup=False, highlight=False)
         link = GridLink(grid, config, wait, patience, report)
@@ -177,11 +176,7 @@ class GridLink:
         self._report = report
 
     def members(self) -> set[int]:
-        """Returns the connected clients; the first call waits for all clients.
-
-        Raises:
-          UserError: no client connected.
-        """
+        """Returns the connected clients; the first call waits for all clients."""
         deadline, self.wait = time.monotonic() + self.wait, 0.0
         while True:
             connected = self._identify_nodes()

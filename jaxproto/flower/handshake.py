@@ -43,9 +43,6 @@ class HandshakeLink:
         Args:
           path: Folder of the server.
           report_fault: Receives the clients that are left out.
-
-        Raises:
-          UserError: the data of the connected clients do not fit together.
         """
         self.link, self.data, self.report_fault = link, config.data, report_fault
         self.file = path / node_schema.FILE

@@ -87,9 +87,6 @@ class Node:
         Args:
           path: Folder of the client.
           data: Data; None loads the data set that the configuration names.
-
-        Raises:
-          UserError: the federation has no client `id`.
         """
         xla_cache.enable_xla_cache()
         self.config, self.id, self.path = config, id, path
@@ -109,9 +106,6 @@ class Node:
           stage: "first" (of two exchanges), "train" or "evaluate".
           message: Round (from 0), broadcast, and whether the server uses the upload.
           memory: State kept from the first exchange to the second.
-
-        Raises:
-          UserError: the message is damaged, or a checkpoint is missing or damaged.
         """
         if stage == "first":
             return self._first(message, memory)
@@ -123,39 +117,39 @@ class Node:
         shapes, missing = self.messages.split(self.messages.down_shapes)
         r = message["round"]
         first = self.messages.decode(message["down"], shapes, "down", r)
-        memory["first"], memory["round"] = message["down"], message["round"]
+        memory["first"], memory["round"] = message["down"], r
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
         down = wire.unpack(self.messages.join(first, empty))
-        context = self._context(message["round"])
-        inputs = programs.RoundArguments(context, self._participation(True), down)
-        args = self.client(message["round"]), self.examples, *self.exp.train
+        inputs = programs.RoundArguments(
+            self._context(r), self._participation(True), down
+        )
+        args = self.client(r), self.examples, *self.exp.train
         uploads, _ = self.run.pre_upload[0](inputs, *args)
         return {"up": self._encode(uploads.up, r)}
 
     def _train(self, message: Payload, memory: MutableMapping) -> Payload:
         down, r = self._receive(message, memory), message["round"]
         privacy_account.check_training(self.config, self.path, r, message["down"])
-        context = self._context(r)
         participation = self._participation(message["reports"])
-        inputs = programs.RoundArguments(context, participation, down)
+        inputs = programs.RoundArguments(self._context(r), participation, down)
         args = self.client(r), self.examples, *self.exp.train
         client, uploads, report = self.run.train[0](inputs, *args)
         if report.finite[0]:
             self._save(r + 1, client)
         fields = ("loss", float), ("steps", int), ("finite", bool)
-        reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
+        reply: Payload = {k: kind(getattr(report, k)[0]) for k, kind in fields}
         if self.config.privacy.unit == EXAMPLE:
             del reply["loss"]  # an exact function of the examples
-        return reply | (
-            {"up": self._encode(uploads.up, r)} if message["reports"] else {}
-        )
+        if message["reports"]:
+            reply["up"] = self._encode(uploads.up, r)
+        return reply
 
     def _evaluate(self, message: Payload) -> Payload:
         like, r = self.messages.down_shapes, message["round"]
         privacy_account.check_evaluation(self.config, r)
         down = wire.unpack(self.messages.decode(message["down"], like, "down", r))
-        client = self.client(r)
-        sums = self.run.evaluate[0](down, client, self.examples, *self.exp.test)
+        args = self.client(r), self.examples, *self.exp.test
+        sums = self.run.evaluate[0](down, *args)
         return {"up": self._encode(sums, r)}
 
     def _receive(self, message: Payload, memory: MutableMapping) -> Tree:
@@ -163,11 +157,10 @@ class Node:
         like, r = self.messages.down_shapes, message["round"]
         if not self.messages.two_exchanges:
             return wire.unpack(self.messages.decode(message["down"], like, "down", r))
-        if memory.get("round") != message["round"]:
+        if memory.get("round") != r:
             raise UserError(
-                f"client {self.id} has no first exchange of round "
-                f"{message['round'] + 1}: its node was started anew since; it takes "
-                "part from the next round."
+                f"client {self.id} has no first exchange of round {r + 1}: its node "
+                "was started anew since; it takes part from the next round."
             )
         shapes, rest = self.messages.split(like)
         first = self.messages.decode(memory["first"], shapes, "down", r)
@@ -184,11 +177,7 @@ class Node:
         return Participation(is_client, is_client & reports)
 
     def client(self, r: int) -> Client:
-        """Returns the client after its last round before round `r`.
-
-        Raises:
-          UserError: the checkpoints are damaged or do not go back that far.
-        """
+        """Returns the client after its last round before round `r`."""
         ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
         key = programs.keys(self.config.seed)[0]
         initial = self.run.start_clients[0](key, ids, count)

@@ -46,9 +46,6 @@ def parse_node_data(
 
     Args:
       data: Data sources of all clients, or ().
-
-    Raises:
-      UserError: the sources contradict the configuration.
     """
     num_clients = config.data.clients
     if data and len(data) != num_clients:
@@ -80,9 +77,6 @@ class PrivateDataNode:
         Args:
           path: Folder of the client.
           source: Data source, such as folder:PATH.
-
-        Raises:
-          UserError: the federation has no client `id`, or `source` is empty.
         """
         check_source(config, id, source)
         check_client_id(id, config.data.clients)
@@ -95,9 +89,6 @@ class PrivateDataNode:
         Args:
           stage: "describe", "agree" or a stage of `Node.answer`.
           memory: State kept from the first exchange to the second.
-
-        Raises:
-          UserError: the data cannot be read or do not match the schema.
         """
         if stage == "describe":
             return {"data": self._describe()}

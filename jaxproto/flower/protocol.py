@@ -37,9 +37,6 @@ def experiment(
     Args:
       path: Folder of the server, which holds the vocabulary of a run on texts.
       data: Data; None loads the data set that the configuration names.
-
-    Raises:
-      UserError: the experiment is invalid, or its time is simulated.
     """
     tokens = None if path is None else workdir.tokens(path)
     if config.time.devices != OFF:

@@ -33,9 +33,6 @@ def round_contexts(
 
     Args:
       path: Folder of the node or server.
-
-    Raises:
-      UserError: the secret cannot be read.
     """
     if config.privacy.unit == OFF or not config.privacy.secret:
         return partial(programs.round_context, config.seed)
@@ -45,11 +42,7 @@ def round_contexts(
 
 
 def folder_secret(path: Path) -> bytes:
-    """Returns the secret of a folder; draws it at the first call.
-
-    Raises:
-      UserError: the secret is damaged, or another user could have written it.
-    """
+    """Returns the secret of a folder; draws it at the first call."""
     file = path / FILE
     if not file.exists():
         if not path.exists():

@@ -124,11 +124,7 @@ class Server(Engine):
         return Model(jax.block_until_ready(server), model.clients), [outputs]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
-        """Evaluates on the connected clients.
-
-        Raises:
-          UserError: no client replied.
-        """
+        """Evaluates on the connected clients."""
         evaluated = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
         data = self.messages.encode_for(self.pack(model.server), r)
         connected = evaluated & self.link.members()

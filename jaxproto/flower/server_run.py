@@ -49,7 +49,7 @@ def run_server(
     path = Path(workdir or default_workdir.default_workdir(config))
     with lock_workdir(path) as claimed:
         start = runner.Start(
-            config, path, console, grace=0.0, lock=claimed, progress=plain_progress
+            config, path, console, grace=0.0, lock=claimed, progress=PlainProgress
         )
         summary = runner.finished_summary(start)
         if summary is None:
@@ -129,12 +129,15 @@ def _log_fault(path: Path, console: Console, fault: LostMessage):
     say(console, line)
 
 
-class PlainProgress:
+class PlainProgress(contextlib.AbstractContextManager):
     """Progress of a federation: one line per evaluation."""
 
-    def __init__(self, console: Console):
+    def __init__(self, total_rounds: int, start_round: int, console: Console):
         """Stores the console."""
         self._console = console
+
+    def __exit__(self, *error):
+        """Ends nothing."""
 
     def round(self, r: int, seconds: float):
         """Prints nothing: only evaluations have a line."""
@@ -150,10 +153,3 @@ class PlainProgress:
             f"round {record['round']}: {accuracies}; {record['participants']} clients, "
             f"{record['seconds']:.1f} s",
         )
-
-
-@contextlib.contextmanager
-def plain_progress(total_rounds: int, start_round: int, console: Console):
-    """Yields the progress of a federation, in place of `training.progress.progress`."""
-    del total_rounds, start_round
-    yield PlainProgress(console)

@@ -60,12 +60,10 @@ def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     if compiled.pre_upload:
         early = jax.eval_shape(compiled.pre_upload[0], inputs, *args)[0].up
     sums = jax.eval_shape(compiled.evaluate[0], message, client, examples, *exp.test)
-    return UploadShapes(*(_one_row(tree) for tree in (early, uploads.up, sums)))
-
-
-def _one_row(tree: Tree) -> Tree:
-    """Drops the leading axis of shapes."""
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), tree)
+    return jax.tree.map(  # without the leading axis
+        lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype),
+        UploadShapes(early, uploads.up, sums),
+    )
 
 
 def stack_uploads(

@@ -78,7 +78,6 @@ def cps_ppa_cpkd(
     """CPS + PPA + CPKD.
 
     Args:
-      spec: number of classes and feature dimension.
       base: `on_fedproto` or `on_fedtgp`.
       sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.full_masks` is
         without.

@@ -36,7 +36,6 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
     """Ditto; `mu=0.0` trains the personal networks alone.
 
     Args:
-      spec: number of classes and feature dimension.
       mu: lambda, weight of the distance to the global network.
     """
 
@@ -45,7 +44,6 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
         return {**params, "aux": params["net"]}, {**norm, "aux": norm["net"]}, memory
 
     def loss(net, params, norm, batch, down, client):
-        del client
         own, copy = apply_both(net, net, params, norm, batch)
         ce_v, ce_w = (
             losses.cross_entropy(out.logits, batch.y, batch.mask) for out in (own, copy)
@@ -55,7 +53,6 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
         return value, LossAux({"net": own.norm, "aux": copy.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return FedAvgUpload(after.params["aux"], data.shard.size), after.memory
 
     def predict(net, client, x, down):

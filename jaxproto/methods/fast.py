@@ -101,7 +101,6 @@ def fast(
     """FAST.
 
     Args:
-      spec: number of classes and feature dimension.
       q: probability of a snapshot; where it adapts, the first one (released code: 1,
         and 0 where it adapts; its README: 0.5).
       fraction: of the clients, in a snapshot (released code).
@@ -123,21 +122,18 @@ def fast(
         return participation.mixture(participation.uniform(fraction), sampler, server.q)
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         hit_B = (jnp.argmax(out.logits, -1) == batch.y) * batch.mask
         return ce, LossAux({"net": out.norm}, (jnp.sum(hit_B), jnp.sum(batch.mask)))
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, down
         return FASTUpload(after.params, jnp.int32(1), pace.seen(sums)), after.memory
 
     def summand(up):
         return weighted_summand(up.params, up.here), up.seen
 
     def finish(net, server, total, key):
-        del net, key
         now = pace.step(server.q, server.accuracy, total[1], gamma)
         return FastState(finish_weighted_mean(total[0], server.params), *now)
 

@@ -107,7 +107,6 @@ def local_statistics(
     method: Method, weight: Callable[[Tree], Array] = size_weights
 ) -> Method:
     """Keeps BatchNorm statistics on the clients."""
-    del weight
     return method
 
 
@@ -188,13 +187,11 @@ def fedavg(
     """FedAvg. The server keeps, and broadcasts, the parameters of a client.
 
     Args:
-      spec: number of classes and feature dimension.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
       privacy: clipping and noise of what clients send.
     """
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return FedAvgUpload(after.params, data.shard.size), after.memory
 
     method = dataclasses.replace(

@@ -47,7 +47,6 @@ def feddf(
     """FedDF; FedAvg without public examples.
 
     Args:
-      spec: number of classes and feature dimension.
       training: of the mean; its epochs are batches.
       public: inputs of the public examples [P, ...]. From a configuration they are
         filled in.

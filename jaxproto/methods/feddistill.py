@@ -58,14 +58,12 @@ def feddistill(
     """FedDistill.
 
     Args:
-      spec: number of classes and feature dimension.
       lam: weight of the distillation (S Appendix, gamma: 1).
       distance: D, `softmax_ce`, `mse` or `raw_ce`.
     """
     classes = spec.num_classes
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         fixed_BC, z = jax.lax.stop_gradient(out.logits), down.logits
@@ -76,7 +74,6 @@ def feddistill(
         return ce + lam * term, LossAux({"net": out.norm}, sums)
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, down
         return apply(hide_count(), kernels.mean_of(sums)), after.memory
 
     return Method(

@@ -15,7 +15,6 @@ Deviations (paper / released code, https://github.com/alpemreacar/FedDyn / here)
 besides those of FedAvg:
 - mu, the paper's alpha: tuned / 0.01 in its example, for client i divided by its share
   n_i N / n of the examples / 0.01, equal for all clients.
-- weights of clients: equal / equal / equal.
 - first g_i: that of w / 0 / 0.
 - gradients: - / clipped to norm 10 / `optimizer.clip_norm`.
 - evaluation: w / w and the mean of the clients' networks / w (`received`) and the
@@ -64,7 +63,6 @@ def feddyn(
     """FedDyn.
 
     Args:
-      spec: number of classes and feature dimension.
       mu: alpha, weight of the dynamic regulariser.
       num_clients: N; None is all that report. From a configuration it is filled in.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
@@ -85,13 +83,11 @@ def feddyn(
         return value + linear_term(gradient, params), aux
 
     def upload(net, before, after, data, down, sums):
-        del net, data, sums
         change = optax.tree.sub(after.params, down)
         memory = jax.tree.map(lambda g, d: g - mu * d, before.memory, change)
         return FedDynUpload(change, jnp.float32(after.steps > 0)), memory
 
     def finish(net, server, total, key):
-        del net, key
         count, some = jnp.maximum(total.trained, 1.0), total.trained > 0
         n = num_clients or count
         correction = jax.tree.map(

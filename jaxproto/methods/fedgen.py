@@ -108,7 +108,6 @@ def fedgen(
     """FedGen; `weight=0.0` is LG-FedAvg.
 
     Args:
-      spec: number of classes and feature dimension.
       weight: of the cross-entropy on generated features (HtFLlib: 1).
       noise, hidden: dimensions of the generator (HtFLlib: 512).
       training: of the generator; its epochs are batches.
@@ -123,7 +122,6 @@ def fedgen(
         return FedGenState(sent, adam.init(generator), server_loss())
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         own_key = jax.random.fold_in(batch.key, 1)
@@ -136,7 +134,6 @@ def fedgen(
         return ce + weight * taught, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, down, sums
         count_C = after.count.astype(jnp.int32)
         return FedGenUpload(after.params["net"]["head"], count_C), after.memory
 

@@ -48,20 +48,16 @@ def header_of(server: Tree) -> Tree:
 
 
 def fedgh(
-    spec: Spec,
-    *,
-    training: ServerTraining = ServerTraining(server_epochs=1),
+    spec: Spec, *, training: ServerTraining = ServerTraining(server_epochs=1)
 ) -> Method:
     """FedGH.
 
     Args:
-      spec: number of classes and feature dimension.
       training: of the header (HtFLlib: rate 0.01, its script 1 epoch, batches as large
         as the clients').
     """
 
     def upload(net, before, after, data, down, sums):
-        del before, down, sums
         own = kernels.mean_of(second_pass(net, after, data, spec.num_classes))
         return apply(hide_count(), own), after.memory
 
@@ -69,7 +65,6 @@ def fedgh(
         data = server_examples(up)
 
         def loss(header, data, rows_B, mask_B, delta):
-            del delta
             logits_BC = net.head(header, data.proto[rows_B])
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 

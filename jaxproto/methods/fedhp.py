@@ -70,7 +70,6 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
     """FedHP.
 
     Args:
-      spec: number of classes and feature dimension.
       anchoring: mu, weight of the distance of prototypes to their anchors.
     """
     anchor_CD = spread_anchors(spec)
@@ -80,11 +79,9 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
         return {**params, "protos": jnp.asarray(anchor_CD)}, norm, memory
 
     def init_server(net, key):
-        del net, key
         return Protos(jnp.asarray(anchor_CD), jnp.ones(spec.num_classes))
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         away_BC = distances(out.feat, params["protos"])
         ce = losses.cross_entropy(-away_BC, batch.y, batch.mask)
@@ -92,12 +89,10 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
         return ce + anchoring * term, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, data, down, sums
         own = Protos(after.params["protos"], after.count, disclosed=True)
         return own, before.memory
 
     def update(net, server, up, key):
-        del net, key
         total_K1 = jnp.sum(up.count, 1, keepdims=True)
         share_KC = up.count / jnp.maximum(total_K1, 1.0)
         seen_C1 = jnp.sum(share_KC, 0)[:, None]

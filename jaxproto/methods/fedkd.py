@@ -169,7 +169,6 @@ def fedkd(
     """FedKD.
 
     Args:
-      spec: number of classes and feature dimension.
       aux: the auxiliary network, here called mentee.
       energy_start, energy_end: T (S Appendix: 0.95 and 0.98); 1 sends all as it is.
       rounds: R; None leaves T where it starts. From a configuration it is filled in.
@@ -193,7 +192,6 @@ def fedkd(
         return FedKDState(sent, server.round)
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         own, other = apply_both(aux, net, params, norm, batch)
         like_BD = other.feat @ params["project"]
         ce_l, ce_g = (
@@ -210,11 +208,9 @@ def fedkd(
         return value, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, sums
         return compress(after.params["aux"], energy(down.round)), after.memory
 
     def update(net, server, up, key):
-        del net, key
         each = jax.vmap(lambda sent: decompress(sent, shapes))(up)
         mean = weighted_mean(each, kernels.are_present(up), server.aux)
         return FedKDState(mean, server.round + 1)

@@ -79,7 +79,6 @@ def fedl2g(
     """FedL2G.
 
     Args:
-      spec: number of classes and feature dimension.
       guide: what follows the vectors, `features` or `logits`.
       quiz, study: examples of the quiz and of the pseudo step (code: 10).
       server_rate: learning rate of the guiding vectors (code: 100, of logits 0.1).
@@ -90,7 +89,6 @@ def fedl2g(
     rate = 0.01 if inner_rate is None else inner_rate
 
     def init_server(net, key):
-        del net
         width = spec.feat_dim if guide is features else spec.num_classes
         vectors = jax.random.normal(key, (spec.num_classes, width))
         return FedL2GState(vectors, jnp.int32(0))
@@ -110,7 +108,6 @@ def fedl2g(
         return jnp.where(trains, value, 0.0), LossAux({"net": norm})
 
     def upload(net, before, after, data, down, sums):
-        del before, sums
         size, own = data.shard.size, (after.params["net"], after.norm["net"])
         some, held = jnp.maximum(size, 1), quiz_rows(size, quiz)
         next_row = (down.round * study + jnp.arange(study)) % some
@@ -134,7 +131,6 @@ def fedl2g(
         return Top(jax.grad(quiz_loss)(down.vectors), after.count > 0), after.memory
 
     def update(net, server, up, key):
-        del net, key
         studied_C = jnp.sum(jnp.any(up.value != 0, 2), 0)
         mean_CD = jnp.sum(up.value, 0) / jnp.maximum(studied_C, 1)[:, None]
         return FedL2GState(server.vectors - server_rate * mean_CD, server.round + 1)

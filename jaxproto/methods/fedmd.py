@@ -39,7 +39,6 @@ def fedmd(
     """FedMD; local training without public examples.
 
     Args:
-      spec: number of classes and feature dimension.
       digest_share: of the local steps digest, the others revisit.
       public: inputs of the public examples [P, ...]. From a configuration they are
         filled in.
@@ -49,7 +48,6 @@ def fedmd(
     known, size = jnp.asarray(public), len(public)
 
     def scores(net, client, data, down):  # communicate
-        del data, down
 
         def one(x):
             x = normalise_inputs(x)[None]
@@ -58,7 +56,6 @@ def fedmd(
         return lax.map(one, known, batch_size=EVAL_BATCH_SIZE)[:, 0]
 
     def aggregate(server, ups, key):
-        del key
         there_K = kernels.are_present(ups)
         mean_PC = jnp.tensordot(there_K, ups, 1) / jnp.maximum(jnp.sum(there_K), 1.0)
         return jnp.where(jnp.any(there_K > 0), mean_PC, server)

@@ -12,9 +12,7 @@ The shared network is averaged as in FedAvg. The equations are those of HtFLlib'
 and of summaries of the paper, whose text was not read.
 
 Deviations (paper / HtFLlib, https://github.com/TsingZ0/HtFLlib / here):
-- weights of both terms: 1 / 1 / 1.
 - d': several / 128 of 512 / `aux_dim`, d at most.
-- projector: one linear layer / the same / the same.
 - shared network: a small CNN / the first of the group, or a small CNN / `aux`.
 - mean: weighted by examples / plain / weighted by examples.
 - BatchNorm statistics of the shared network: not stated / every round those of the
@@ -30,11 +28,7 @@ from jaxproto import losses
 from jaxproto.hyperparameters import Count
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import (
-    FedAvgUpload,
-    size_weights,
-    weighted_average_update,
-)
+from jaxproto.methods.fedavg import FedAvgUpload, size_weights, weighted_average_update
 from jaxproto.methods.fml import apply_both, init_both
 from jaxproto.methods.refprotofl import linear
 from jaxproto.types import LossAux, Net, Spec
@@ -62,18 +56,15 @@ def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:
         return net.head(params["net"]["head"], fused), shared
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         own, other = apply_both(aux, net, params, norm, batch)
         logits = both_logits(net, params, own.feat, other.feat)
         ce = sum(losses.cross_entropy(a, batch.y, batch.mask) for a in logits)
         return ce, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return FedAvgUpload(after.params["aux"], data.shard.size), after.memory
 
     def predict(net, client, x, down):
-        del down
         params, norm = client.params, client.norm
         own = net.apply(params["net"], norm["net"], x, False).feat
         other = aux.apply(params["aux"], norm["aux"], x, False).feat

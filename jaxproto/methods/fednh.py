@@ -16,7 +16,6 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - what crosses: networks and prototypes / the whole state, W and scaled prototypes
   among it / body, scale, and rows of prototypes that are there with their counts. The
   network's own head rests and is not sent.
-- mean of the networks: uniform / uniform / uniform.
 - confidence weights of prototypes: none / an option, off / none.
 - ProtoNorm's fork: not described / W from the default initialisation, scale 1 for every
   network / W as the paper, scale 1 by default.
@@ -35,10 +34,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import Positive, Share
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, weighted_mean
+from jaxproto.methods.fedproto import second_pass
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -77,15 +76,9 @@ def cosines(feat_BD: Array, head_CD: Array) -> Array:
     return normalise_rows(feat_BD) @ head_CD.T
 
 
-def class_directions(net, client, data, num_classes: int) -> Protos:
-    """Returns c_ik, the normalised class means of normalised features."""
-
-    def f(b):
-        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
-        return kernels.class_sum(normalise_rows(feat), b.y, b.mask, num_classes)
-
-    own = kernels.mean_of(sum_over_batches(f, data))
-    return Protos(kernels.normalise_rows(own.mean), own.count, disclosed=True)
+def unit_features(net, client, x) -> Array:
+    """Returns features of length 1 [B, D] of the client's own network."""
+    return normalise_rows(own_features(net, client, x))
 
 
 def present_clients(up: FedNHUpload) -> Array:
@@ -104,7 +97,6 @@ def fednh(
     """FedNH.
 
     Args:
-      spec: number of classes and feature dimension.
       rho: how much of W stays (released code).
       scale: s at the start (released code: 1 for its CNN, 20 for ResNet-18).
       server_rate: step towards the mean of the networks (released code).
@@ -126,20 +118,20 @@ def fednh(
         return {**params, "net": net, "scale": down.scale}
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         logits_BC = params["scale"] * cosines(out.feat, down.heads)
         ce = losses.cross_entropy(logits_BC, batch.y, batch.mask)
         return ce, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del before, sums
-        protos = class_directions(net, after, data, spec.num_classes)
+        sums = second_pass(net, after, data, spec.num_classes, unit_features)
+        own = kernels.mean_of(sums)
+        mean_CD = kernels.normalise_rows(own.mean)
+        protos = Protos(mean_CD, own.count, disclosed=True)
         body, s = after.params["net"]["body"], after.params["scale"]
         return FedNHUpload(body, s, protos), down.heads
 
     def update(net, server, up, key):
-        del net, key
         old, new = (server.body, server.scale), (up.body, up.scale)
         mean = weighted_mean(new, present_clients(up), old)
         body, s = jax.tree.map(lambda w, m: w + server_rate * (m - w), old, mean)

@@ -133,7 +133,6 @@ def fednova(
     """FedNova; where all clients take equally many steps it is FedAvg (or FedProx).
 
     Args:
-      spec: number of classes and feature dimension.
       mu: weight of FedProx's term in the local loss. The released code then has another
         step of the server (module docstring).
       server_momentum: gmf of the released code.
@@ -147,7 +146,6 @@ def fednova(
         return FedNovaState(params, optax.tree.zeros_like(params))
 
     def upload(net, before, after, data, down, sums):
-        del net, before, sums
         a = normalising_factor(after.steps, descent, mu)
         some = jnp.where(a > 0, a, 1.0)
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
@@ -157,7 +155,6 @@ def fednova(
         return weighted_summand((up.change, up.length), up.size)
 
     def finish(net, server, total, key):
-        del net, key
         nothing = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
         change, tau_eff = finish_weighted_mean(total, nothing)
         anybody = total[1] > 0

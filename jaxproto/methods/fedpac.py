@@ -111,7 +111,6 @@ def fedpac(
     """FedPAC.
 
     Args:
-      spec: number of classes and feature dimension.
       lam: weight of the pull towards prototypes (code: 1).
       head_share: of the local steps train the head, the others the body.
       num_clients: N; None is 1. From a configuration it is filled in.
@@ -125,14 +124,12 @@ def fedpac(
         return FedPACState(params["body"], PerClient(heads), protos)
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         pull = losses.mse_mean(down.protos, out.feat, batch.y, batch.mask)
         return ce + lam * pull, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del down, sums
 
         def square(b):
             feat_BD = own_features(net, before, b.x)
@@ -157,7 +154,6 @@ def fedpac(
         ), after.memory
 
     def update(net, server, up, key):
-        del net, key
         size_K = jnp.sum(up.protos.count, 1)
         there_K = size_K > 0
         share_KC = up.protos.count / jnp.maximum(size_K, 1.0)[:, None]

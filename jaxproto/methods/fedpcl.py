@@ -32,13 +32,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import Positive
-from jaxproto.method import Method, own_features, own_network
+from jaxproto.method import Method, own_network
 from jaxproto.methods import several_prototypes
-from jaxproto.methods.fednh import normalise_rows
+from jaxproto.methods.fednh import unit_features
 from jaxproto.methods.fedproc import contrast
-from jaxproto.methods.fedproto import prototype_scores
+from jaxproto.methods.fedproto import prototype_scores, second_pass
 from jaxproto.methods.local import local
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import LossAux, Protos, Spec
@@ -57,7 +56,6 @@ def fedpcl(
     """FedPCL.
 
     Args:
-      spec: number of classes and feature dimension.
       temperature: t.
       num_clients: N; None leaves L_p out. From a configuration it is filled in.
     """
@@ -68,15 +66,10 @@ def fedpcl(
         return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
-        del net, key
         each = kernels.no_prototypes(most * classes, spec.feat_dim)
         return FedPCLState(kernels.no_prototypes(*spec), each)
 
-    def features(net, client, x):
-        return normalise_rows(own_features(net, client, x))
-
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
 
         def near(protos):
@@ -97,21 +90,15 @@ def fedpcl(
         return value, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        del before, down, sums
-
-        def f(b):
-            return kernels.class_sum(features(net, after, b.x), b.y, b.mask, classes)
-
-        own = kernels.mean_of(sum_over_batches(f, data))
+        own = kernels.mean_of(second_pass(net, after, data, classes, unit_features))
         return apply(hide_count(), own), own
 
     def update(net, server, up, key):
-        del net, key
         each = several_prototypes.in_rows(several_prototypes.resized(up, most))
         return FedPCLState(kernels.mean_over_clients(up), each)
 
     def predict(net, client, x, down):
-        scores = prototype_scores(features(net, client, x), client, down.protos)
+        scores = prototype_scores(unit_features(net, client, x), client, down.protos)
         return {"head": scores.pop("local"), **scores}
 
     return dataclasses.replace(
@@ -122,7 +109,7 @@ def fedpcl(
         upload=upload,
         update=update,
         predict=predict,
-        features=features,
+        features=unit_features,
         client_view=lambda down: down.protos,
         title="FedPCL",
         nominal=None,

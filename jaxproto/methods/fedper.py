@@ -40,7 +40,6 @@ def fedper(spec: Spec) -> Method:
     """FedPer: local training that starts from the received body."""
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return FedPerUpload(after.params["net"]["body"], data.shard.size), after.memory
 
     return dataclasses.replace(

@@ -97,7 +97,6 @@ def fedproc(
     """FedProc.
 
     Args:
-      spec: number of classes and feature dimension.
       temperature: divisor of the cosines.
       rounds: T; None is the last round, with the cross-entropy alone. From a
         configuration it is filled in.
@@ -110,7 +109,6 @@ def fedproc(
         return FedProcState(base.init_server(net, key), protos, jnp.int32(0))
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         near = contrast(down.protos, out.feat, batch.y, batch.mask, temperature)
@@ -130,7 +128,6 @@ def fedproc(
         )
 
     def finish(net, server, total, key):
-        del net, key
         params = finish_weighted_mean(total[0], server.params)
         return FedProcState(params, kernels.mean_of(total[1]), server.round + 1)
 

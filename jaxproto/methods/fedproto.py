@@ -36,7 +36,7 @@ import jax
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import NonNegative, Positive
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods import nominal
 from jaxproto.privacy import NONE, Privacy
 from jaxproto.privacy.release import MEANS, Contribution, private_prototypes
@@ -59,11 +59,11 @@ class PrototypeSource(NamedTuple):
     at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
 
 
-def second_pass(net, client, data, num_classes):
+def second_pass(net, client, data, num_classes, features=own_features):
     """Sums the client's features by class over all its examples."""
 
     def f(b):
-        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
+        feat = features(net, client, b.x)
         return kernels.class_sum(feat, b.y, b.mask, num_classes)
 
     return sum_over_batches(f, data)
@@ -71,7 +71,6 @@ def second_pass(net, client, data, num_classes):
 
 def no_sums(feat_BD, batch, num_classes):
     """Keeps nothing during training."""
-    del feat_BD, batch, num_classes
     return ()
 
 
@@ -106,7 +105,6 @@ def prototype_scores(feat_BD, client, down: Protos) -> dict:
 
 def no_class_weights(client):
     """Weighs all classes equally in the pull."""
-    del client
 
 
 def no_arrival_transform(up: Protos) -> Protos:
@@ -116,7 +114,6 @@ def no_arrival_transform(up: Protos) -> Protos:
 
 def all_features(feat_BD, y_B):
     """Returns features unchanged for the pull."""
-    del y_B
     return feat_BD
 
 
@@ -148,7 +145,6 @@ def fedproto(
     """FedProto.
 
     Args:
-      spec: number of classes and feature dimension.
       pull: towards global prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
         `kernels.COUNTED` only, otherwise no more than which classes are there.
@@ -170,7 +166,6 @@ def fedproto(
         return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
-        del net, key
         whole = kernels.no_prototypes(*spec)  # as the server sees them
         nothing = apply(on_upload, whole).replace(disclosed=False)
         return FedProtoState(nothing, on_server.init(whole))
@@ -185,14 +180,12 @@ def fedproto(
         return ce + pull.lam * term, LossAux({"net": out.norm}, sums)  # N Eq. 4
 
     def upload(net, before, after, data, down, sums):
-        del down
         sums = pull.collect.at_end(net, before, after, data, sums, spec.num_classes)
         own = kernels.mean_of(sums)  # N Eq. 2
         held_C = after.count * (own.count > 0)
         return apply(on_upload, own.replace(count=held_C)), own
 
     def update(net, server, up, key):
-        del net, key
         protos = aggregate(on_arrival(up))
         return FedProtoState(*on_server.update(protos, server.transform))
 
@@ -213,6 +206,6 @@ def fedproto(
         predict=predict,
         client_view=lambda down: apply(on_client, down),
         title="FedProto",
-        nominal=nominal.prototypes(spec),
+        nominal=nominal.class_rows(spec, spec.feat_dim),
     )
     return private_prototypes(method, privacy, contribution, spec.num_classes)

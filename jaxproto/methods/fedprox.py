@@ -31,7 +31,6 @@ def fedprox(
     """FedProx; `mu=0.0` is FedAvg.
 
     Args:
-      spec: number of classes and feature dimension.
       mu: weight of the proximal term (RefProtoFL does not state it).
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """

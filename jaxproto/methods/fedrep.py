@@ -35,7 +35,6 @@ def fedrep(spec: Spec, *, head_share: Share = 0.5) -> Method:
     """FedRep.
 
     Args:
-      spec: number of classes and feature dimension.
       head_share: of the local steps train the head, the others the body.
     """
 

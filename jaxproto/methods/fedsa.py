@@ -70,7 +70,6 @@ def fedsa(
     """FedSA.
 
     Args:
-      spec: number of classes and feature dimension.
       lam: weight of the distance to the anchor of the class.
       contrastive: weight of the contrast of anchors with a gap (code: 1).
       calibration: weight of the cross-entropy of anchors (code: 1).
@@ -80,7 +79,6 @@ def fedsa(
     every_C = jnp.arange(spec.num_classes)
 
     def init_server(net, key):
-        del net
         return Protos(first_anchors(spec, key), jnp.ones(spec.num_classes))
 
     def loss(net, params, norm, batch, down, client):
@@ -97,7 +95,6 @@ def fedsa(
         return value, LossAux({"net": out.norm})
 
     def update(net, server, up, key):
-        del net, key
         new = kernels.mean_over_clients(up)
         moved_CD = optax.incremental_update(new.mean, server.mean, 1 - keep)
         here_C1 = new.count[:, None] > 0

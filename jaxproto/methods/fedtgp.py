@@ -185,7 +185,6 @@ def fedtgp(
     """FedTGP.
 
     Args:
-      spec: number of classes and feature dimension.
       pull, upscale, on_upload, on_client: as in `fedproto` (lam: T 5.1 has 1, S 5.1
         0.1, the code 10).
       tau: largest margin (S 5.1, code: 100).
@@ -198,12 +197,10 @@ def fedtgp(
     )
 
     def init_server(net, key):
-        del net
         nothing = apply(on_server, kernels.no_prototypes(*spec))
         return FedTGPState(init_network(spec, key), nothing, server_loss())
 
     def update(net, server, up, key):
-        del net
         up = on_arrival(up)
         data, delta = server_examples(up), margin(up, tau)
         order_EN = batch_orders(data.here, training.server_epochs, key)

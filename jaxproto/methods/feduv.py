@@ -66,7 +66,6 @@ def feduv(
     """FedUV; with both weights 0 it is FedAvg.
 
     Args:
-      spec: number of classes and feature dimension.
       variance: weight of V (N Table 6 and the released code).
       uniformity: weight of U (the same).
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
@@ -74,7 +73,6 @@ def feduv(
     base = fedavg(spec)
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         v = variance_gap(out.logits, batch.mask)

@@ -86,16 +86,13 @@ def fml(
     """FML; `alpha=1, beta=1` trains both networks alone.
 
     Args:
-      spec: number of classes and feature dimension.
       aux: the auxiliary network.
       alpha, beta: weights of the cross-entropies (S Appendix: 0.5).
       clip: largest norm of each network's gradient (code: 10).
       target: of a distillation term, `detached` (paper) or `attached` (code).
     """
-    del spec
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         own, other = apply_both(aux, net, params, norm, batch)
         p_BC, q_BC, y_B, mask_B = own.logits, other.logits, batch.y, batch.mask
         own_loss = alpha * losses.cross_entropy(p_BC, y_B, mask_B)
@@ -105,7 +102,6 @@ def fml(
         return own_loss + aux_loss, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, down, sums
         return after.params["aux"], after.memory
 
     return Method(

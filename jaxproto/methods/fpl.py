@@ -111,7 +111,6 @@ def fpl(
     """FPL.
 
     Args:
-      spec: number of classes and feature dimension.
       temperature: t.
       num_clients: a class has at most half as many clusters; None is one cluster. From
         a configuration it is filled in.
@@ -124,7 +123,6 @@ def fpl(
         return FPLState(base.init_server(net, key), rows)
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         several = several_prototypes.by_class(down.protos, spec.num_classes)
@@ -134,7 +132,6 @@ def fpl(
         return ce + near + pull, LossAux({"net": out.norm})
 
     def update(net, server, up, key):
-        del net, key
         params = weighted_mean(up.own.params, up.own.size, server.params)
         of_class = jax.vmap(lambda mean, n: clusters(mean, n > 0, most), 1, 1)
         several = of_class(up.protos.mean, up.protos.count)

@@ -105,7 +105,6 @@ def heterofl(
     """HeteroFL; FedRolex with `rolling`.
 
     Args:
-      spec: number of classes and feature dimension.
       levels: number of different shares of the network.
       rolling: parts move by one unit every round (FedRolex), or stay (HeteroFL).
       num_clients: N; None is 1. From a configuration it is filled in.
@@ -122,12 +121,10 @@ def heterofl(
         return {**params, "net": ravel_pytree(params["net"])[1](part.value)}
 
     def upload(net, before, after, data, down, sums):
-        del net, before, data, sums
         value_P = ravel_pytree(after.params["net"])[0]
         return HeteroFLUpload(Top(value_P, down.sent)), after.memory
 
     def update(net, server, up, key):
-        del net, key
         old_P, unravel = ravel_pytree(server.params)
         count_P = jnp.sum(up.part.sent, 0)
         sum_P = jnp.sum(up.part.value * up.part.sent, 0)

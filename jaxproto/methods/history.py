@@ -5,5 +5,5 @@ FIRST_KEYS = {  # method -> its first fields, where they are not in a factory's 
     "fedgh": ("name", "server_rate"),
 }
 OLD_DEFAULTS = {  # method -> fields that did not exist, with what it did then
-    "cps_ppa_cpkd": {"method.compare": "sparse"},
+    "cps_ppa_cpkd": {"method.compare": "sparse"}
 }

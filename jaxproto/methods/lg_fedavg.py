@@ -50,7 +50,6 @@ def lg_fedavg(spec: Spec) -> Method:
     """LG-FedAvg: local training that starts from the received head."""
 
     def upload(net, before, after, data, down, sums):
-        del net, before, down, sums
         return LGFedAvgUpload(
             after.params["net"]["head"], data.shard.size
         ), after.memory

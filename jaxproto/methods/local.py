@@ -5,16 +5,13 @@ The lower bound of every comparison.
 
 from jaxproto import losses
 from jaxproto.method import Method
-from jaxproto.methods import nominal
 from jaxproto.types import LossAux, Spec
 
 
 def local(spec: Spec) -> Method:
     """Cross-entropy on the client's own data."""
-    del spec
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         return ce, LossAux({"net": out.norm})
@@ -25,5 +22,5 @@ def local(spec: Spec) -> Method:
         upload=lambda net, before, after, data, down, sums: ((), ()),
         update=lambda net, server, up, key: server,
         title="Local",
-        nominal=nominal.no_cost,
+        nominal=lambda classes_K, sizes: 0,
     )

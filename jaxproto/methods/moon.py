@@ -44,7 +44,6 @@ def moon(
     """MOON; `contrastive=0.0` is FedAvg.
 
     Args:
-      spec: number of classes and feature dimension.
       contrastive: mu, weight of the model-contrastive term.
       temperature: t of the model-contrastive term.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.

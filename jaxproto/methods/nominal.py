@@ -5,33 +5,19 @@ Each is a function of K_i, the classes in training and test data of every client
 the sizes of a client's networks by name, among them `body` and `head` of `net`.
 """
 
-from collections.abc import Mapping, Sequence
-
 from jaxproto.method import Nominal
 from jaxproto.types import Spec
 
 FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed costs
 
 
-def no_cost(classes_K: Sequence[int], parameters: Mapping[str, int]) -> int:
-    """Returns 0, as nothing is sent."""
-    del classes_K, parameters
-    return 0
-
-
 def class_rows(spec: Spec, length: int) -> Nominal:
     """Returns sum_i (K_i + K) times the length of a sent class row."""
 
     def scalars(classes_K, parameters):
-        del parameters
         return sum(int(k) + spec.num_classes for k in classes_K) * length
 
     return scalars
-
-
-def prototypes(spec: Spec) -> Nominal:
-    """Returns sum_i (K_i + K) d, for methods that exchange whole prototypes."""
-    return class_rows(spec, spec.feat_dim)
 
 
 def heads(spec: Spec) -> Nominal:
@@ -63,7 +49,6 @@ def prototypes_and_headers(spec: Spec) -> Nominal:
     classes, dim = spec
 
     def scalars(classes_K, parameters):
-        del parameters
         return sum(map(int, classes_K)) * dim + len(classes_K) * (dim + 1) * classes
 
     return scalars

@@ -36,22 +36,13 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "mean_over_examples": kernels.mean_over_examples,
         "as_printed": kernels.mean_as_printed,
     },
-    "alignment": {
-        "thomson": transforms.THOMSON,
-        "none": transforms.IDENTITY,
-    },
-    "on_server": {
-        "none": transforms.IDENTITY,
-        "carry_over": transforms.CARRY_OVER,
-    },
+    "alignment": {"thomson": transforms.THOMSON, "none": transforms.IDENTITY},
+    "on_server": {"none": transforms.IDENTITY, "carry_over": transforms.CARRY_OVER},
     "initial": {  # global prototypes of ProtoNorm's first round
         "none": protonorm.no_initial_prototypes,
         "random": protonorm.random_unit,
     },
-    "base": {
-        "fedproto": tinyproto.on_fedproto,
-        "fedtgp": tinyproto.on_fedtgp,
-    },
+    "base": {"fedproto": tinyproto.on_fedproto, "fedtgp": tinyproto.on_fedtgp},
     "masks": dict(masks.MASKS),
     "scaling": {
         "sum": tinyproto.SUM,
@@ -59,14 +50,8 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "sum_of_participants": tinyproto.SUM_OF_PARTICIPANTS,
         "none": tinyproto.UNSCALED,
     },
-    "compare": {
-        "dense": tinyproto.DENSE,
-        "sparse": tinyproto.SPARSE,
-    },
-    "distill": {
-        "cpkd": cps_ppa_cpkd.cpkd,
-        "none": fedproto.no_class_weights,
-    },
+    "compare": {"dense": tinyproto.DENSE, "sparse": tinyproto.SPARSE},
+    "distill": {"cpkd": cps_ppa_cpkd.cpkd, "none": fedproto.no_class_weights},
     "pull": {  # of RefProtoFL
         "sq_l2_mean": losses.sq_l2_mean,
         "sq_l2_sum": refprotofl.sq_l2_sum,
@@ -89,18 +74,12 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "fixed": fast.FIXED,
         "adaptive": fast.ADAPTIVE,
     },
-    "backbone": {
-        "trained": refprotofl.TRAINED,
-        "frozen": refprotofl.FROZEN,
-    },
+    "backbone": {"trained": refprotofl.TRAINED, "frozen": refprotofl.FROZEN},
     "guide": {  # of FedL2G
         "features": fedl2g.features,
         "logits": fedl2g.logits,
     },
-    "anchors": {
-        "external": refprotofl.EXTERNAL,
-        "none": refprotofl.NONE,
-    },
+    "anchors": {"external": refprotofl.EXTERNAL, "none": refprotofl.NONE},
 }
 GROUPED_ARGUMENTS = (  # arguments whose fields are fields of a configuration
     fedproto.Pull,

@@ -35,7 +35,6 @@ from jaxproto.types import Array, Protos, Spec
 
 def no_initial_prototypes(protos: Protos, key: Array) -> Protos:
     """Returns the absent prototypes that it gets: round 1 has no pull."""
-    del key
     return protos
 
 
@@ -59,7 +58,6 @@ def protonorm(
     """ProtoNorm; `alignment=IDENTITY, upscale=1.0` is FedProto.
 
     Args:
-      spec: number of classes and feature dimension.
       pull, aggregate, privacy: as in `fedproto`.
       alignment: server-side transform of the mean prototypes.
       upscale: gamma of Eq. 15 (paper: 100 for CIFAR-10, 200 for CIFAR-100 and

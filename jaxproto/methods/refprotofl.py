@@ -46,7 +46,6 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import (
     NonNegative,
@@ -56,6 +55,7 @@ from jaxproto.hyperparameters import (
 )
 from jaxproto.method import Method, no_pre_upload, own_features, own_network
 from jaxproto.methods import nominal
+from jaxproto.methods.fedproto import second_pass
 from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 
 
@@ -117,24 +117,18 @@ class Anchors(NamedTuple):
     scores: Callable  # z_Bm, anchors -> {rule: scores}
 
 
-def class_means(net, client, data: Data, num_classes: int) -> Protos:
-    """Averages z per class over all of the data."""
-
-    def f(b):
-        z_Bm = features(net, client, b.x)
-        return kernels.class_sum(z_Bm, b.y, b.mask, num_classes)
-
-    return kernels.mean_of(sum_over_batches(f, data))
-
-
 def anchor_class_means(net, client, data, down) -> AnchorUpload:
     """Computes the client's part of ERPA before training (Algorithm 3)."""
     classes, row_P = len(down.anchors.count), data.examples.public
+
+    def class_means(data):
+        return kernels.mean_of(second_pass(net, client, data, classes, features))
+
     public = jax.tree.map(jnp.zeros_like, down.anchors)
     if row_P is not None:
         known = Data(data.examples, Shard(row_P, jnp.int32(len(row_P))))
-        public = class_means(net, client, known, classes)  # Eq. 10
-    own = class_means(net, client, data, classes)  # Eq. 11
+        public = class_means(known)  # Eq. 10
+    own = class_means(data)  # Eq. 11
     own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
     public = public.replace(count=jnp.sign(public.count))
     return AnchorUpload(public, Protos(own.mean, own_C, disclosed=True))
@@ -144,7 +138,6 @@ def aggregate_anchors(
     server: RefProtoFLState, seen: AnchorUpload, key
 ) -> RefProtoFLState:
     """Computes the server's part of ERPA (Algorithm 4)."""
-    del key
     public = kernels.mean_over_clients(seen.public)  # Eq. 14
     own = kernels.mean_over_examples(seen.own)  # Eq. 15
     mean_Cm = jnp.where(public.count[:, None] > 0, public.mean, own.mean)  # Eq. 16
@@ -167,11 +160,6 @@ class Backbone(NamedTuple):
     updates: Callable  # updates of the optimiser -> those that are applied
 
 
-def zero_net(updates: Tree) -> Tree:
-    """Sets the updates of a client's own network to zero, weight decay included."""
-    return {**updates, "net": jax.tree.map(jnp.zeros_like, updates["net"])}
-
-
 TRAINED = Backbone(
     lambda net, params, norm, b: net.apply(
         params["net"], norm["net"], b.x, True, b.key
@@ -182,7 +170,7 @@ FROZEN = Backbone(
     lambda net, params, norm, b: net.apply(
         *jax.lax.stop_gradient((params["net"], norm["net"])), b.x, False
     ),
-    zero_net,
+    lambda updates: {**updates, "net": jax.tree.map(jnp.zeros_like, updates["net"])},
 )
 
 
@@ -256,12 +244,10 @@ def refprotofl(
         return {**params, "adapter": draw(jax.random.fold_in(key, 1))}, norm, memory
 
     def init_server(net, key):
-        del net
         empty = kernels.no_prototypes(spec.num_classes, adapter_dim)
         return RefProtoFLState(draw(key), empty)
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = backbone.output(net, params, norm, batch)
         z_Bm = embed(params["adapter"], out.feat)
         logits_BC = classify(params["adapter"], z_Bm)
@@ -270,7 +256,6 @@ def refprotofl(
         return ce + lam * term, LossAux({"net": out.norm})  # Eq. 19
 
     def upload(net, before, after, data, down, sums):
-        del net, before, sums
         value_P, old_P = (
             ravel_pytree(a)[0] for a in (after.params["adapter"], down.adapter)
         )
@@ -279,7 +264,6 @@ def refprotofl(
         return RefProtoFLUpload(Top(value_P, sent_P), data.shard.size), after.memory
 
     def update(net, server, up, key):
-        del net, key
         old_P, unravel = ravel_pytree(server.adapter)
         return server._replace(adapter=unravel(masked_mean(up, old_P)))
 

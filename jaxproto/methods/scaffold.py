@@ -13,12 +13,10 @@ II):
 Deviations (paper / PFLlib / here), besides those of FedAvg:
 - momentum: none / none / a client's momentum rho starts at 0 in every round, and tau is
   what its unit gradients add up to (`fednova.normalising_factor`).
-- weights of clients: equal / equal / equal.
 - a client without a step (`local.short=skip`): cannot be / - / sends nothing.
 - c_i of a client whose upload is lost: - / changes / changes, and c does not.
 - BatchNorm statistics: not stated / local / local, or their mean (`statistics`).
 - learning rate that changes, optimisers beyond SGD: not stated / - / refused.
-- loss in the records: cross-entropy / the same / the same.
 """
 
 import dataclasses
@@ -94,7 +92,6 @@ def scaffold(
     """SCAFFOLD.
 
     Args:
-      spec: number of classes and feature dimension.
       server_rate: step towards the mean of the networks.
       num_clients: N; None is all that report. From a configuration it is filled in.
       sgd: learning rate and momentum of the clients' SGD; from a configuration it is
@@ -117,7 +114,6 @@ def scaffold(
         return ce + linear_term(correction, params), aux
 
     def upload(net, before, after, data, down, sums):
-        del net, data, sums
         length = sgd.learning_rate * normalising_factor(after.steps, sgd)
         some = jnp.where(length > 0, length, 1.0)
         change = optax.tree.sub(after.params, down.params)
@@ -127,7 +123,6 @@ def scaffold(
         return up, optax.tree.add(before.memory, moved)
 
     def finish(net, server, total, key):
-        del net, key
         count = jnp.maximum(total.trained, 1.0)
 
         def add(step):

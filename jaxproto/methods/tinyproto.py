@@ -73,14 +73,10 @@ def scale_for_sum(up: Protos, mu: float | Array) -> Protos:
     return up.replace(mean=up.mean * (mu * holders_C)[:, None])
 
 
-def scale_for_mean(up: Protos, mu: float | Array) -> Protos:
-    """Multiplies by mu (Eq. 10 as printed)."""
-    return up.replace(mean=up.mean * mu)
-
-
 SUM = Scaling(scale_by_count(), scale_for_sum)
 SUM_OF_PARTICIPANTS = SUM._replace(of_participants=True)
-MEAN = Scaling(scale_by_count(), scale_for_mean)
+# Eq. 10 as printed
+MEAN = Scaling(scale_by_count(), lambda up, mu: up.replace(mean=up.mean * mu))
 UNSCALED = Scaling(IDENTITY, lambda up, mu: up)
 
 
@@ -110,15 +106,10 @@ def on_fedproto(
     spec: Spec, *, tau: float, training: ServerTraining, **arguments
 ) -> Method:
     """-FP; nothing is trained on the server."""
-    del tau, training
     return fedproto.fedproto(spec, **arguments)
 
 
-def on_fedtgp(spec: Spec, **arguments) -> Method:
-    """-FT."""
-    return fedtgp.fedtgp(spec, **arguments)
-
-
+on_fedtgp = fedtgp.fedtgp  # -FT
 TITLES = {"FedProto": "TinyProto-FP", "FedTGP": "TinyProto-FT"}  # by the base's
 
 
@@ -142,11 +133,6 @@ class PullFeatures(NamedTuple):
     rules: Callable  # mask_CD -> feat_BD, protos -> {rule: scores_BC}
 
 
-def masked_features(mask_CD: Array) -> Callable:
-    """Keeps features in the mask of their own class; zeros elsewhere."""
-    return lambda feat_BD, y_B: feat_BD * mask_CD[y_B]
-
-
 def masked_rule(mask_CD: Array) -> Callable:
     """Returns the rule `global_masked`: classes by the coordinates of their masks."""
 
@@ -160,7 +146,9 @@ def masked_rule(mask_CD: Array) -> Callable:
 DENSE = PullFeatures(  # all coordinates (T Eq. 11)
     lambda mask_CD: fedproto.all_features, lambda mask_CD: lambda feat_BD, protos: {}
 )
-SPARSE = PullFeatures(masked_features, masked_rule)  # those in the mask (S Section 4.3)
+SPARSE = PullFeatures(  # those in the mask of the class (S Section 4.3)
+    lambda mask_CD: lambda feat_BD, y_B: feat_BD * mask_CD[y_B], masked_rule
+)
 
 
 def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
@@ -202,7 +190,6 @@ def tinyproto(
     """TinyProto; `sparsity=Sparsity(masks=masks.every), scaling=UNSCALED` is the base.
 
     Args:
-      spec: number of classes and feature dimension.
       base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
       sparsity: CPS; with `masks.every` all coordinates are sent.
       scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu;

@@ -152,7 +152,6 @@ def vhl(
     Batch normalisation then still sees the virtual examples.
 
     Args:
-      spec: number of classes and feature dimension.
       virtual: weight of the cross-entropy of virtual examples (released scripts).
       align: weight of SupCon over real and virtual examples (the same).
       contrast: weight of SupCon over virtual examples (the same).
@@ -183,7 +182,6 @@ def vhl(
         return jnp.concatenate([out.logits, more_BV], 1)
 
     def loss(net, params, norm, batch, down, client):
-        del down, client
         size = len(batch.y)
         x, v_B = noise.draw(jax.random.fold_in(batch.key, 1), batch.x.shape)
         x = jnp.concatenate([batch.x, x])

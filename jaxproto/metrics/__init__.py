@@ -12,16 +12,3 @@ from jaxproto.metrics.registry import (
     metric,
     metrics_by_name,
 )
-
-__all__ = [
-    "ACCURACY",
-    "METRICS",
-    "Metric",
-    "besides_accuracy",
-    "by_client",
-    "correct",
-    "metric",
-    "metrics_by_name",
-    "pooled",
-    "values",
-]

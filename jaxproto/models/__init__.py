@@ -9,19 +9,3 @@ from jaxproto.models.from_torch import (
     to_torch,
 )
 from jaxproto.models.registry import GROUPS, NETS, assign_networks, build, group_members
-
-__all__ = [
-    "GROUPS",
-    "NETS",
-    "assign_networks",
-    "build",
-    "fresh_head",
-    "from_equinox",
-    "from_linen",
-    "from_nnx",
-    "from_torch",
-    "given_head",
-    "group_members",
-    "is_mapped",
-    "to_torch",
-]

@@ -224,7 +224,6 @@ def _factory(given, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
     """Returns the factory of a `Net`, with the module and name of `given`."""
 
     def network(input_shape, num_classes, feat_dim, ops=None) -> Net:
-        del ops
         return _with_head(body(input_shape), num_classes, feat_dim)
 
     made_in = getattr(given, "__module__", None) or ""

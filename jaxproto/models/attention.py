@@ -20,7 +20,6 @@ from jaxproto.types import Array
 
 def xavier_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Draws Glorot's uniform values for [inputs, outputs]."""
-    del fan_in
     return draws.uniform(shape) * math.sqrt(6 / sum(shape))
 
 
@@ -39,7 +38,6 @@ class LayerNorm(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [..., width] to this shape."""
-        del call
         wide = at_least_single(x)
         rest = wide - jnp.mean(wide, -1, keepdims=True)
         variance = jnp.mean(jnp.square(rest), -1, keepdims=True)

@@ -1,11 +1,12 @@
 """The 4-layer CNN of the field (PFLlib's FedAvgCNN) for any image size."""
 
+from functools import partial
+
 import jax
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     CallContext,
     Chain,
@@ -65,9 +66,6 @@ def cnn4(
 
     Without padding, as released; images under 16 pixels get padding 2 (a deviation:
     two valid 5x5 convolutions do not fit there). `head`: widths of its hidden layers.
-
-    Raises:
-      UserError: the input is no image, or one under 4 pixels.
     """
     shape = image_shape("cnn4", input_shape)
     padding = 0 if min(shape[:2]) >= SMALLEST else 2
@@ -76,13 +74,8 @@ def cnn4(
             f"network 'cnn4' needs images of at least 4x4 pixels, not {input_shape}. "
             "Use network 'mlp', or larger images."
         )
-    return make_net(
-        lambda draws: FedAvgCNN(shape, hidden, padding, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        hidden=head,
-    )
+    body = partial(FedAvgCNN, shape, hidden, padding)
+    return make_net(body, num_classes, feat_dim, ops, hidden=head)
 
 
 def cnn4_d(

@@ -44,7 +44,6 @@ def apply_mask(x, shape, rate, call):
 
 def no_dropout(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
     """Places no dropout."""
-    del call
     feat = examples(x)
     return feat, feat
 

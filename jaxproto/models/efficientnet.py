@@ -14,8 +14,7 @@ import jax
 from flax import nnx
 
 from jaxproto.models.dropout import Place, drop_rows, dropout_features, logits_only
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     CallContext,
     Chain,
@@ -55,7 +54,6 @@ class SqueezeExcite(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, width] to the same."""
-        del call
         layers = (self.fc1, self.fc2)
         return gated(x, *((fc.kernel[...], fc.bias[...]) for fc in layers))
 
@@ -144,13 +142,8 @@ def efficientnet_b0(
 ) -> Net:
     """EfficientNet-B0 for images of any size; `place` says where its dropout acts."""
     channels = image_shape("efficientnet_b0", input_shape)[-1]
-    return make_net(
-        lambda draws: EfficientNet(channels, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        place=place,
-    )
+    body = functools.partial(EfficientNet, channels)
+    return make_net(body, num_classes, feat_dim, ops, place=place)
 
 
 efficientnet_b0_code = functools.partial(efficientnet_b0, place=dropout_features)

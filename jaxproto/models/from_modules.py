@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.errors import UserError
 from jaxproto.models.dropout import Place, no_dropout
 from jaxproto.models.layers import (
     CallContext,
@@ -22,6 +23,21 @@ from jaxproto.types import Array, Net, NetOutput, Tree
 
 Body = Callable[[InitialDraws], nnx.Module]  # module(x, call) -> [B, width]
 Activation = Callable[[Array], Array]
+
+
+def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Returns `shape` if it is that of an image [H, W, channels].
+
+    Raises:
+      UserError: names the network and the shape.
+    """
+    if len(shape) != 3:
+        raise UserError(
+            f"network {name!r} takes images [height, width, channels], but an input "
+            f"has shape {tuple(shape)}. Use network 'mlp', or reshape the inputs."
+        )
+    height, width, channels = shape
+    return height, width, channels
 
 
 class BodyAndHead(nnx.Module):
@@ -62,10 +78,10 @@ class BodyAndHead(nnx.Module):
 
 def make_net(
     body: Body,
-    *,
     num_classes: int,
     feat_dim: int,
     ops: Ops | None = None,
+    *,
     head_bias: bool = True,
     hidden: tuple[int, ...] = (),
     activation: Activation = jax.nn.relu,

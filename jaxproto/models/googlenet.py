@@ -9,13 +9,14 @@ Deviations:
   features and prototypes are clean.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto.models.dropout import logits_only
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import BatchNorm, CallContext, Chain, Conv, InitialDraws
 from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
@@ -39,7 +40,6 @@ POOLS = {"3b": 3, "4e": 2}  # window of the maximum behind a block, with stride 
 
 def narrow_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Draws from N(0, 0.01), as torchvision."""
-    del fan_in
     return 0.01 * draws.normal(shape)
 
 
@@ -131,11 +131,5 @@ def googlenet(
 ) -> Net:
     """GoogLeNet for images of any size; `head` has the widths of its hidden layers."""
     channels = image_shape("googlenet", input_shape)[-1]
-    return make_net(
-        lambda draws: GoogLeNet(channels, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        hidden=head,
-        place=logits_only,
-    )
+    body = partial(GoogLeNet, channels)
+    return make_net(body, num_classes, feat_dim, ops, hidden=head, place=logits_only)

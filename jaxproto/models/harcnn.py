@@ -5,6 +5,7 @@ https://github.com/jindongwang/Deep-learning-activity-recognition. HtFLlib repla
 last three layers by the channel pooling and a head, as here.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -61,11 +62,7 @@ def harcnn(
     layers: int = 2,
     stride: int = 1,
 ) -> Net:
-    """One to three convolutions over windows of sensors, [time, channels].
-
-    Raises:
-      UserError: the inputs are no windows, or too short; another number of layers.
-    """
+    """One to three convolutions over windows of sensors, [time, channels]."""
     if layers > len(WIDTHS):
         raise UserError(
             f"network 'harcnn' has 1 to {len(WIDTHS)} layers, not {layers}."
@@ -80,9 +77,5 @@ def harcnn(
             f"[time, channels] of enough steps, but an input has shape {input_shape}. "
             "Use longer windows, fewer layers, a smaller stride, or network 'mlp'."
         )
-    return make_net(
-        lambda draws: HARCNN(channels, layers, window, stride, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-    )
+    body = partial(HARCNN, channels, layers, window, stride)
+    return make_net(body, num_classes, feat_dim, ops)

@@ -86,39 +86,33 @@ def kaiming_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> 
 
     The number of inputs plays no part; it is there for the signature.
     """
-    del fan_in
     kh, kw, _, out = shape
     return draws.normal(shape) * math.sqrt(2 / (kh * kw * out))
 
 
 def zeros(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Returns zeros, with the signature of an initialiser."""
-    del draws, fan_in
     return jnp.zeros(shape)
 
 
 def relu(x: Array, call: CallContext) -> Array:
     """Returns max(x, 0), as a member of a Chain."""
-    del call
     return jax.nn.relu(x)
 
 
 def relu6(x: Array, call: CallContext) -> Array:
     """Clips x to [0, 6], without gradient at either end, as in PyTorch."""
-    del call
     low, high = (jnp.asarray(end, x.dtype) for end in (0, 6))
     return jax.lax.clamp(low, x, high)
 
 
 def silu(x: Array, call: CallContext) -> Array:
     """Returns x times its sigmoid."""
-    del call
     return jax.nn.silu(x)
 
 
 def identity(x: Array, call: CallContext) -> Array:
     """Returns x."""
-    del call
     return x
 
 
@@ -165,9 +159,9 @@ class Conv(nnx.Module):
         self.stride, self.padding, self.groups = stride, padding, groups
         window = (size, size) if isinstance(size, int) else size
         shape = (*window, inputs // groups, outputs)
-        self.kernel = nnx.Param(init(draws, shape, math.prod(shape[:3])))
+        fan_in = math.prod(shape[:3])
+        self.kernel = nnx.Param(init(draws, shape, fan_in))
         if bias:
-            fan_in = math.prod(shape[:3])
             self.bias = nnx.Param(bias_init(draws, (outputs,), fan_in))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
@@ -225,7 +219,6 @@ class GroupNorm(nnx.GroupNorm):
     # Called as the layers here are, not as Flax's: its place in the tree must stay
     def __call__(self, x: Array, call: CallContext) -> Array:  # type: ignore[override]
         """Maps [B, H, W, width] to this shape."""
-        del call
         return super().__call__(at_least_single(x)).astype(x.dtype)
 
 

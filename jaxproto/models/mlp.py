@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import jax
 from flax import nnx
@@ -62,12 +63,7 @@ def mlp(
     No paper uses it.
     """
     widths = (math.prod(input_shape), 256, 256)
-    return make_net(
-        lambda draws: Perceptron(widths, True, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-    )
+    return make_net(partial(Perceptron, widths, True), num_classes, feat_dim, ops)
 
 
 def amazon_mlp(
@@ -80,13 +76,7 @@ def amazon_mlp(
 ) -> Net:
     """HtFLlib's perceptron for the Amazon reviews: `hidden` layers and one of 100."""
     widths = (math.prod(input_shape), *hidden, 100)
-
-    return make_net(
-        lambda draws: AmazonMLP(widths, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-    )
+    return make_net(partial(AmazonMLP, widths), num_classes, feat_dim, ops)
 
 
 def spiral_mlp(
@@ -110,10 +100,5 @@ def spiral_mlp(
             f"network 'spiral_mlp' has 2 features, but feat_dim is {feat_dim}. "
             "Set feat_dim to 2."
         )
-    return make_net(
-        lambda draws: Perceptron((2, 16, 8, 4, 2), False, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        head_bias=False,
-    )
+    body = partial(Perceptron, (2, 16, 8, 4, 2), False)
+    return make_net(body, num_classes, feat_dim, ops, head_bias=False)

@@ -14,8 +14,7 @@ import functools
 from flax import nnx
 
 from jaxproto.models.dropout import Place, before_pool, logits_only
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     BatchNorm,
     CallContext,
@@ -97,14 +96,8 @@ def mobilenet_v2(
       head: widths of the head's hidden layers.
     """
     channels = image_shape("mobilenet_v2", input_shape)[-1]
-    return make_net(
-        lambda draws: MobileNetV2(channels, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        hidden=head,
-        place=place,
-    )
+    body = functools.partial(MobileNetV2, channels)
+    return make_net(body, num_classes, feat_dim, ops, hidden=head, place=place)
 
 
 mobilenet_v2_code = functools.partial(mobilenet_v2, place=before_pool)

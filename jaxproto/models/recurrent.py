@@ -33,7 +33,7 @@ from jaxproto.models.layers import (
     relu,
 )
 from jaxproto.models.ops import Ops
-from jaxproto.models.text import CLEAN, Embedding, TextFeatures, embed, network
+from jaxproto.models.text import CLEAN, Embedding, TextSettings, embed, network
 from jaxproto.types import Array, Net
 
 State = tuple[Array, ...]  # [B, H] each, the output first
@@ -169,10 +169,7 @@ class RecurrentNet(nnx.Module):
 
     def __init__(
         self,
-        words: int,
-        width: int,
-        dtype: str,
-        reading: TextFeatures,
+        text: TextSettings,
         draws: InitialDraws,
         *,
         cell: Cell,
@@ -181,26 +178,25 @@ class RecurrentNet(nnx.Module):
         both: bool = False,
         activation: Callable = identity,
     ):
-        self.dtype, self.reading, self.names = dtype, reading, names
-        self.activation = activation
-        setattr(self, names[0], Embedding(words, width, draws))
-        setattr(self, names[1], Recurrent(cell, width, layers, both, draws))
+        self.text, self.names, self.activation = text, names, activation
+        setattr(self, names[0], Embedding(text, draws))
+        setattr(self, names[1], Recurrent(cell, text.width, layers, both, draws))
         if both:
-            self.fc1 = Linear(2 * width, width, draws)
+            self.fc1 = Linear(2 * text.width, text.width, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]."""
-        mask_BL = self.reading.counts(x)
+        mask_BL = self.text.counts(x)
         embedding, layers = (getattr(self, name) for name in self.names)
         table = embedding.table[...]
 
         def last(x):
-            words_LBD = embed(table, x, self.dtype).swapaxes(0, 1)
+            words_LBD = embed(table, x, self.text.dtype).swapaxes(0, 1)
             return layers(words_LBD, mask_BL.T[: x.shape[1], :, None], call)
 
         x = call.ops.cut(last, x, jnp.max(jnp.sum(mask_BL, 1)))
         x = self.fc1(x, call) if hasattr(self, "fc1") else self.activation(x, call)
-        return self.reading.features(x)
+        return self.text.features(x)
 
 
 def recurrent(

@@ -15,8 +15,7 @@ from collections.abc import Callable
 import jax
 from flax import nnx
 
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     BatchNorm,
     CallContext,
@@ -120,15 +119,6 @@ class ResNet(nnx.Module):
         return global_mean(x)
 
 
-def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
-    """Makes `layer_0`, `layer_1`, ... of one block each; later ones halve the map."""
-    inputs = (64, *widths)
-    return {
-        f"layer_{i}": BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws)
-        for i, width in enumerate(widths)
-    }
-
-
 def torchvision_stages(depth: int, draws: InitialDraws, norm: Norm) -> dict:
     """Makes torchvision's `layer1` to `layer4`."""
     block, widening, counts = DEPTHS[depth]
@@ -154,9 +144,13 @@ def small(
     channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
 
     def body(draws):
-        return ResNet(channels, one_block_stages(WIDTHS[:blocks], draws), draws)
+        inputs, stages = (64, *WIDTHS), dict[str, nnx.Module]()
+        for i in range(blocks):  # all but the first halve the map
+            stride = 1 if i == 0 else 2
+            stages[f"layer_{i}"] = BasicBlock(inputs[i], WIDTHS[i], stride, draws)
+        return ResNet(channels, stages, draws)
 
-    return make_net(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+    return make_net(body, num_classes, feat_dim, ops)
 
 
 resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
@@ -178,9 +172,7 @@ def torchvision(
     def body(draws):
         return ResNet(channels, torchvision_stages(depth, draws, norm), draws, norm)
 
-    return make_net(
-        body, num_classes=num_classes, feat_dim=feat_dim, ops=ops, hidden=head
-    )
+    return make_net(body, num_classes, feat_dim, ops, hidden=head)
 
 
 resnet18, resnet34, resnet50, resnet101, resnet152 = (

@@ -5,11 +5,12 @@ Guidelines for Efficient CNN Architecture Design", ECCV 2018,
 https://arxiv.org/abs/1807.11164.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     BatchNorm,
     CallContext,
@@ -103,9 +104,4 @@ def shufflenet_v2_x1_0(
 ) -> Net:
     """ShuffleNetV2 for images of any size."""
     channels = image_shape("shufflenet_v2_x1_0", input_shape)[-1]
-    return make_net(
-        lambda draws: ShuffleNetV2(channels, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-    )
+    return make_net(partial(ShuffleNetV2, channels), num_classes, feat_dim, ops)

@@ -38,20 +38,21 @@ SIZES = (3, 4, 5)  # tokens that a filter sees
 RATE = 0.8  # of TextCNN's dropout
 
 
-class TextFeatures(NamedTuple):
-    """Choice of counted positions of a text, and of its features."""
+class TextSettings(NamedTuple):
+    """Sizes of a body on texts, its counted positions, and its features."""
 
     counts: Callable[[Array], Array]  # tokens [B, L] -> [B, L] bool
     features: Callable[[Array], Array]  # [B, D] -> [B, D]
+    words: int = 0  # rows of the embedding
+    width: int = 0  # of a word's vector and of the features
+    dtype: str = "float32"  # of the body
 
 
-CLEAN = TextFeatures(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_BD)
-CODE = TextFeatures(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
+CLEAN = TextSettings(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_BD)
+CODE = TextSettings(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
 
 
-def unit_normal(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
-    """Draws from N(0, 1), PyTorch's default of embeddings."""
-    return draws.normal(shape)
+NORMAL = InitialDraws.normal  # PyTorch's default of embeddings
 
 
 class Embedding(nnx.Module):
@@ -62,8 +63,8 @@ class Embedding(nnx.Module):
     CPU cores. Sorting tokens before their rows are added up was not faster.
     """
 
-    def __init__(self, words: int, width: int, draws: InitialDraws, init=unit_normal):
-        table = init(draws, (words, width))
+    def __init__(self, of: TextSettings, draws: InitialDraws, init=NORMAL):
+        table = init(draws, (of.words, of.width))
         self.table = nnx.Param(table.at[PADDING].set(0))
 
 
@@ -85,57 +86,40 @@ class Conv1d(nnx.Module):
 class FastText(nnx.Module):
     """The mean of the words' vectors and, with `hidden`, a linear layer."""
 
-    def __init__(
-        self,
-        words: int,
-        width: int,
-        dtype: str,
-        reading: TextFeatures,
-        draws: InitialDraws,
-        hidden: bool = True,
-    ):
-        self.dtype, self.reading = dtype, reading
-        self.embedding = Embedding(words, width, draws)
+    def __init__(self, text: TextSettings, draws: InitialDraws, hidden: bool = True):
+        self.text, self.embedding = text, Embedding(text, draws)
         if hidden:
-            self.fc1 = Linear(width, width, draws)
+            self.fc1 = Linear(text.width, text.width, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]; the mean of no word is 0."""
-        length_B = jnp.sum(self.reading.counts(x), 1)
+        length_B = jnp.sum(self.text.counts(x), 1)
         table = self.embedding.table[...]
 
         def total(x):
-            return jnp.sum(embed(table, x, self.dtype), 1)
+            return jnp.sum(embed(table, x, self.text.dtype), 1)
 
         total_BD = call.ops.cut(total, x, jnp.max(length_B))
         many_B1 = jnp.maximum(length_B, 1)[:, None]
-        mean_BD = total_BD / many_B1.astype(self.dtype)
+        mean_BD = total_BD / many_B1.astype(self.text.dtype)
         hidden = hasattr(self, "fc1")
         feat_BD = self.fc1(mean_BD, call) if hidden else mean_BD
-        return self.reading.features(feat_BD)
+        return self.text.features(feat_BD)
 
 
 class TextCNN(nnx.Module):
     """Filters over 3, 4 and 5 words, the maximum of each over the text, one layer."""
 
-    def __init__(
-        self,
-        words: int,
-        width: int,
-        dtype: str,
-        reading: TextFeatures,
-        draws: InitialDraws,
-    ):
-        self.dtype, self.reading = dtype, reading
-        self.embedding = Embedding(words, width, draws)
+    def __init__(self, text: TextSettings, draws: InitialDraws):
+        self.text, self.embedding = text, Embedding(text, draws)
         for i, size in enumerate(SIZES):
-            filters = Chain(Conv1d(width, FILTERS, size, draws))
+            filters = Chain(Conv1d(text.width, FILTERS, size, draws))
             setattr(self, f"conv{i + 1}", filters)
-        self.fc1 = Linear(len(SIZES) * FILTERS, width, draws)
+        self.fc1 = Linear(len(SIZES) * FILTERS, text.width, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]."""
-        length_B = jnp.sum(self.reading.counts(x), 1)
+        length_B = jnp.sum(self.text.counts(x), 1)
         missing = max(SIZES) - x.shape[1]
         x = jnp.pad(x, ((0, 0), (0, max(missing, 0))), constant_values=PADDING)
         filters = [
@@ -144,19 +128,16 @@ class TextCNN(nnx.Module):
         table = self.embedding.table[...]
 
         def best(x):
-            x_BLD = embed(table, x, self.dtype)
+            x_BLD = embed(table, x, self.text.dtype)
             return max_over_time(x_BLD, length_B, filters, call.ops.words)
 
         best_BF = call.ops.cut(best, x, jnp.max(length_B))
         x = dropout(jax.nn.relu(best_BF), RATE, call)
-        return self.reading.features(self.fc1(x, call))
+        return self.text.features(self.fc1(x, call))
 
 
 def max_over_time(
-    x_BLD: Array,
-    length_B: Array,
-    filters: list[Conv1d],
-    product: Callable[..., Array],
+    x_BLD: Array, length_B: Array, filters: list[Conv1d], product: Callable[..., Array]
 ) -> Array:
     """Returns the largest output of each filter over a text [B, all filters].
 
@@ -186,7 +167,7 @@ def max_over_time(
 
 def network(
     make: Callable[..., nnx.Module],
-    reading: TextFeatures,
+    reading: TextSettings,
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
@@ -204,22 +185,15 @@ def network(
       vocab_size: rows of the embedding, padding and the unknown word among them.
       compute_dtype: of the body.
       place: where dropout acts.
-
-    Raises:
-      UserError: an input is no row of tokens.
     """
     if len(input_shape) != 1:
         raise UserError(
             f"networks on texts take tokens [length], but an input has shape "
             f"{tuple(input_shape)}. Use another network, or texts."
         )
-    return make_net(
-        lambda draws: make(vocab_size, feat_dim, compute_dtype, reading, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        place=place,
-    )
+    text = reading._replace(words=vocab_size, width=feat_dim, dtype=compute_dtype)
+    body = functools.partial(make, text)
+    return make_net(body, num_classes, feat_dim, ops, place=place)
 
 
 fasttext = functools.partial(network, FastText, CLEAN)

@@ -21,7 +21,7 @@ from jaxproto.models.attention import Attention, LayerNorm, by_row
 from jaxproto.models.dropout import dropout
 from jaxproto.models.layers import CallContext, Chain, InitialDraws, Linear
 from jaxproto.models.ops import Ops
-from jaxproto.models.text import CLEAN, Embedding, TextFeatures, embed, network
+from jaxproto.models.text import CLEAN, Embedding, TextSettings, embed, network
 from jaxproto.types import Array, Net
 
 RATE = 0.5  # of dropout
@@ -62,43 +62,30 @@ class Transformer(nnx.Module):
     """Words' vectors with their positions, behind a class token, through the layers."""
 
     def __init__(
-        self,
-        words: int,
-        width: int,
-        dtype: str,
-        reading: TextFeatures,
-        draws: InitialDraws,
-        *,
-        layers: int,
-        heads: int,
+        self, text: TextSettings, draws: InitialDraws, *, layers: int, heads: int
     ):
-        self.dtype, self.reading = dtype, reading
-        self.embedding = Embedding(words, width, draws, narrow_uniform)
-        self.class_token = nnx.Param(jnp.zeros((1, 1, width)))
-        self.encoder = Encoder(width, layers, heads, draws)
+        self.text = text
+        self.embedding = Embedding(text, draws, lambda d, shape: 0.1 * d.uniform(shape))
+        self.class_token = nnx.Param(jnp.zeros((1, 1, text.width)))
+        self.encoder = Encoder(text.width, layers, heads, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, L] to [B, width]."""
-        length = jnp.max(jnp.sum(self.reading.counts(x), 1))
-        return self.reading.features(
+        length = jnp.max(jnp.sum(self.text.counts(x), 1))
+        return self.text.features(
             call.ops.cut(lambda x: self.encode(x, call), x, length)
         )
 
     def encode(self, x, call):
         """Returns the class token behind all layers."""
-        words = embed(self.embedding.table[...], x, self.dtype)
+        words = embed(self.embedding.table[...], x, self.text.dtype)
         place = jnp.asarray(positions(*words.shape[1:]), words.dtype)
         words = dropout(words + place, RATE, call)
         token = self.class_token[...].astype(words.dtype)
         token = jnp.broadcast_to(token, (len(x), 1, words.shape[-1]))
-        x, mask = jnp.concatenate([token, words], 1), self.reading.counts(x)
+        x, mask = jnp.concatenate([token, words], 1), self.text.counts(x)
         mask = jnp.pad(mask, ((0, 0), (1, 0)), constant_values=True)
         return self.encoder(x, mask, call)[:, 0]
-
-
-def narrow_uniform(draws: InitialDraws, shape: tuple[int, ...]) -> Array:
-    """Draws from U(-0.1, 0.1)."""
-    return 0.1 * draws.uniform(shape)
 
 
 def positions(length: int, width: int) -> np.ndarray:
@@ -120,11 +107,7 @@ def transformer(
     layers: int = 2,
     heads: int = 8,
 ) -> Net:
-    """Transformer encoder whose width is the number of features.
-
-    Raises:
-      UserError: heads do not divide the features.
-    """
+    """Transformer encoder whose width is the number of features."""
     if feat_dim % heads:
         raise UserError(
             f"network 'transformer' divides its features among heads={heads}, but "

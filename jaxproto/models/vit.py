@@ -15,8 +15,7 @@ from flax import nnx
 
 from jaxproto.errors import UserError
 from jaxproto.models.attention import Attention, LayerNorm, by_row, xavier_uniform
-from jaxproto.models.from_modules import make_net
-from jaxproto.models.images import image_shape
+from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     CallContext,
     Chain,
@@ -40,13 +39,11 @@ def lecun_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Ar
 
 def tiny_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Draws from N(0, 1e-6), as torchvision's biases."""
-    del fan_in
     return 1e-6 * draws.normal(shape)
 
 
 def gelu(x: Array, call: CallContext) -> Array:
     """Returns x times the normal distribution function of x."""
-    del call
     return jax.nn.gelu(x, approximate=False)
 
 
@@ -113,11 +110,7 @@ def vit_b(
     *,
     head: tuple[int, ...] = (WIDTH,),
 ) -> Net:
-    """Base vision transformer; `head` has the widths of its hidden layers.
-
-    Raises:
-      UserError: patches do not tile the image.
-    """
+    """Base vision transformer; `head` has the widths of its hidden layers."""
     shape = image_shape(f"vit_b_{patch}", input_shape)
     if any(n % patch for n in shape[:2]):
         raise UserError(
@@ -125,14 +118,8 @@ def vit_b(
             f"pixels, but an image has {shape[0]}x{shape[1]}. Set data.pixels to a "
             f"multiple of {patch}."
         )
-    return make_net(
-        lambda draws: VisionTransformer(patch, shape, draws),
-        num_classes=num_classes,
-        feat_dim=feat_dim,
-        ops=ops,
-        hidden=head,
-        activation=jnp.tanh,
-    )
+    body, last = functools.partial(VisionTransformer, patch, shape), jnp.tanh
+    return make_net(body, num_classes, feat_dim, ops, hidden=head, activation=last)
 
 
 vit_b_16, vit_b_32 = (functools.partial(vit_b, patch) for patch in (16, 32))

@@ -9,5 +9,3 @@ from jaxproto.privacy.mechanism import (
     UPDATES,
     Privacy,
 )
-
-__all__ = ["CLIENT", "EXAMPLE", "NONE", "OFF", "UNITS", "UPDATES", "Privacy"]

@@ -130,7 +130,6 @@ def private_prototypes(
         return method
 
     def release(net, after, data, up, down, key):
-        del down
         if privacy.unit == EXAMPLE:
             row_CS = class_rows(net, after, data, made, privacy.clip, classes)
         else:
@@ -157,7 +156,6 @@ def private_update(method: Method, privacy: Privacy) -> Method:
         return method
 
     def release(net, after, data, up, down, key):
-        del net, after, data
         change = clip_by_norm(jax.tree.map(jnp.subtract, up.params, down), privacy.clip)
         change = add_gaussian_noise(change, privacy.deviation, key)
         params = jax.tree.map(jnp.add, down, change)

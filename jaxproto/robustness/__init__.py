@@ -3,5 +3,3 @@
 from jaxproto.robustness.attacks import ATTACKS, Attack, attacked
 from jaxproto.robustness.centres import CENTRES
 from jaxproto.robustness.robust_aggregation import robust
-
-__all__ = ["ATTACKS", "CENTRES", "Attack", "attacked", "robust"]

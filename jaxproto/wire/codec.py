@@ -64,8 +64,7 @@ def decode(data: bytes, like: Tree, form: str, about: bytes = b"") -> Tree:
     Args:
       data: bytes from `encode`.
       like: a packed message's structure, with shapes and types (of `jax.eval_shape`).
-      form: one of `wire.FORMATS`.
-      about: round and sender.
+      form, about: as in `encode`.
 
     Raises:
       WireError: the bytes are damaged, cut off, too many, of another version or format,
@@ -89,19 +88,17 @@ def check_roundtrip(packed: Tree, size: int, form: str):
     Args:
       packed: of `wire.pack`; all zero if the client sent nothing.
       size: bytes that the round counted for the message; 0 if none was sent.
-      form: one of `wire.FORMATS`.
+      form: as in `encode`.
 
     Raises:
-      Mismatch: names the field that did not survive, or both sizes.
+      CodecMismatch: names the field that did not survive, or both sizes.
     """
     packed = jax.device_get(packed)
     if not size and not any(np.any(a) for a in jax.tree.leaves(packed)):
         return
     data = encode(packed, form)
-    if len(data) != size:
-        raise CodecMismatch(
-            f"a message counted as {size} bytes is {len(data)} bytes long."
-        )
+    if (n := len(data)) != size:
+        raise CodecMismatch(f"a message counted as {size} bytes is {n} bytes long.")
     got = jax.tree.leaves(decode(data, packed, form))
     for (path, a), b in zip(jax.tree.leaves_with_path(packed), got, strict=True):
         if _raw(a) != _raw(b):
@@ -110,7 +107,7 @@ def check_roundtrip(packed: Tree, size: int, form: str):
 
 
 def check_broadcast(down: Tree, form: str):
-    """Checks client 0's message by `check_roundtrip`; raises Mismatch."""
+    """Checks client 0's message by `check_roundtrip`; raises CodecMismatch."""
     packed = wire.for_client(wire.pack(down, form), 0)
     check_roundtrip(packed, int(wire.message_bytes(packed)), form)
 
@@ -165,10 +162,8 @@ def _payload(data, like, form, about):
     if number != wire.FORMATS.index(form):
         name = dict(enumerate(wire.FORMATS)).get(number, f"number {number}")
         raise WireError(f"the message is in format {name}, expected is {form}.")
-    if length != len(payload):
-        raise WireError(
-            f"the payload should be {length} bytes, but {len(payload)} are there."
-        )
+    if length != (n := len(payload)):
+        raise WireError(f"the payload should be {length} bytes, but {n} are there.")
     (checksum,) = CHECKSUM.unpack(data[START.size : wire.HEADER])
     if checksum != _checksum(like, start, payload, about):
         raise WireError(
@@ -265,9 +260,7 @@ def _read_rows(like, mask, reader):
     """Reads the masked rows or entries of an array; the others are zero."""
     if not isinstance(like, Scaled):
         return _spread(like, mask, reader)
-    scale = np.ones(
-        like.scale.shape, np.float32
-    )  # of zeros, as `wire.to_wire_format` has
+    scale = np.ones(like.scale.shape, np.float32)  # of zeros, as `to_wire_format` has
     which = mask if scale.ndim else ()
     scale[which] = reader.array(scale[which].shape, np.float32)
     return Scaled(_spread(like.value, mask, reader), scale)

@@ -20,11 +20,7 @@ from pathlib import Path
 import ml_collections
 import psutil
 
-from jaxproto.contrib.flower_deployment.certificates import (
-    Certificates,
-    make,
-    make_node_key,
-)
+from jaxproto.contrib.flower_deployment import certificates
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
 from jaxproto.errors import UserError
 from jaxproto.flower.private_data_node import parse_node_data
@@ -104,16 +100,13 @@ class Deployment:
         Args:
           data: Data source of each client, such as folder:PATH; () for none.
           times: Arguments `wait` and `patience` of `server_app`, in seconds.
-
-        Raises:
-          UserError: Flower is not installed.
         """
         self.path = Path(workdir).resolve()
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
         self.app = write_app(config, self.path, **times)
         owner_only_folder(self.home)
-        self.certificates: Certificates = make(self.home / "certificates")
+        self.certificates = certificates.make(self.home / "certificates")
         self.port = free_port()
         self.database = self.home / "superlink.db"  # of known nodes
         self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
@@ -141,11 +134,7 @@ class Deployment:
         return f"{HOST}:{self.port}"
 
     def start_superlink(self):
-        """Starts the SuperLink and waits until it listens.
-
-        Raises:
-          UserError: the SuperLink does not listen.
-        """
+        """Starts the SuperLink and waits until it listens."""
         _, certificate, key = map(str, self.certificates)
         self.superlink = self._start(
             "superlink",
@@ -201,14 +190,10 @@ class Deployment:
 
         The key is new at each start, because the SuperLink admits the key of a killed
         node only after a minute.
-
-        Raises:
-          UserError: the SuperLink does not register the key.
         """
         key = self.home / f"node-{client}.key"
-        public, name = str(make_node_key(key)), f"register-{client}"
-        command = "flwr", "supernode", "register", public, "here"
-        if self._start(name, *command).wait():
+        public, name = str(certificates.make_node_key(key)), f"register-{client}"
+        if self._start(name, "flwr", "supernode", "register", public, "here").wait():
             raise UserError(f"a node's key is not registered; see {self.log(name)}.")
         return key
 

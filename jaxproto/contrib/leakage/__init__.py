@@ -16,5 +16,3 @@ from jaxproto.contrib.leakage.attack_runs import (
     AttackTable,
     run_attack,
 )
-
-__all__ = ["ATTACKS", "AttackRequest", "AttackTable", "run_attack"]

@@ -201,7 +201,11 @@ def run_attack(
         ids = request.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
         if request.broadcast == "crafted":
             next = crafted_broadcast.with_crafted(next, request.seed)
-        columns = _privacy_columns(next) if some_private else {}
+        columns = {}
+        if some_private:
+            entry = privacy_ledger.privacy_ledger(next.run.config, next.run.exp)
+            spent = entry(next.run.round).get("privacy", {}).get("epsilon")
+            columns = {"unit": next.run.config.privacy.unit, "epsilon": spent}
         return run.path, (attack.run(next, request, ids), columns)
 
     every = [run for group in groups for run in group.runs]
@@ -229,14 +233,6 @@ def run_attack(
 
 
 NOTE = "epsilon: of the run, without the round that is attacked."
-
-
-def _privacy_columns(next: NextRound) -> dict:
-    """Returns the columns with the differential privacy of a run."""
-    run = next.run
-    entry = privacy_ledger.privacy_ledger(run.config, run.exp)(run.round)
-    epsilon = entry.get("privacy", {}).get("epsilon")
-    return {"unit": run.config.privacy.unit, "epsilon": epsilon}
 
 
 def _notes(attack: Attack, request: AttackRequest) -> list[str]:

@@ -26,11 +26,7 @@ class AttackerKnowledge(NamedTuple):
 
 
 def attacker_knowledge(exp: Experiment, id: int, seed: int) -> AttackerKnowledge:
-    """Samples members, outsiders and public examples for an attack on client `id`.
-
-    Raises:
-      UserError: the run has no test examples.
-    """
+    """Samples members, outsiders and public examples for an attack on client `id`."""
     rng, y = np.random.default_rng([seed, id]), exp.dataset.y
     training = exp.partition.train[id]
     tested = np.setdiff1d(np.unique(np.concatenate(exp.partition.test)), training)

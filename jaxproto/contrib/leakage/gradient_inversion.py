@@ -23,7 +23,6 @@ but state that only the client has (BatchNorm statistics) is assumed known.
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +34,11 @@ from jaxproto.client import LocalTraining, batch_value_and_grad
 from jaxproto.contrib.leakage import head_change, label_inference, next_upload, scores
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means, examples
 from jaxproto.contrib.leakage.next_upload import CapturedUpload
-from jaxproto.contrib.leakage.prototype_inversion import total_variation
+from jaxproto.contrib.leakage.prototype_inversion import (
+    descend,
+    restarts,
+    total_variation,
+)
 from jaxproto.method import Method
 from jaxproto.types import Array, Batch, Client, Net, Tree
 
@@ -80,7 +83,7 @@ def match_update(
     y: Array,
 ) -> tuple[Array, Array]:
     """Optimises images [S, B, ...] to reproduce an update; returns the loss too."""
-    local, adam = LocalTraining(task.opt, factor=factor), _adam()
+    local = LocalTraining(task.opt, factor=factor)
     known, _ = ravel_pytree(before.params)
 
     def loss(x):
@@ -88,17 +91,9 @@ def match_update(
         mismatch = optax.losses.cosine_distance(after - known, change, epsilon=1e-12)
         return mismatch + TV * total_variation(x).mean()
 
-    def step(_, state):
-        x, opt_state = state
-        updates, opt_state = adam.update(jax.grad(loss)(x), opt_state)
-        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), opt_state
-
-    x, _ = jax.lax.fori_loop(0, ITERATIONS, step, (x, adam.init(x)))
+    adam = optax.adam(optax.cosine_decay_schedule(RATE, ITERATIONS))
+    x = descend(loss, x, adam, ITERATIONS)
     return x, loss(x)
-
-
-def _adam() -> Any:
-    return optax.adam(optax.cosine_decay_schedule(RATE, ITERATIONS))
 
 
 def probabilities(
@@ -176,12 +171,8 @@ def _images(
     """Returns the images [N, ...] of the restart with the least loss."""
     exp, local, stages = captured.next.run.exp, captured.next.local, captured.stages
     shape = (*y_SB.shape, *exp.dataset.x.shape[1:])
-    key, results = jax.random.fold_in(jax.random.key(seed), captured.id), []
+    key = jax.random.fold_in(jax.random.key(seed), captured.id)
     options = {"factor": jnp.float32(local.factor), "change": change, "y": y_SB}
-    for i in range(RESTARTS):
-        start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
-        results.append(
-            match_update(task, stages.received, captured.next.down, x=start, **options)
-        )
-    x, loss = (np.stack(jax.device_get(part)) for part in zip(*results, strict=True))
+    match = partial(match_update, task, stages.received, captured.next.down, **options)
+    x, loss = restarts(lambda start: match(x=start), shape, key, RESTARTS)
     return x[loss.argmin()].reshape(-1, *shape[2:])

@@ -102,11 +102,7 @@ class CapturedUpload(NamedTuple):
 
 
 def next_round(workdir, data_dir: str = "") -> NextRound:
-    """Opens a run and computes its next round up to local training.
-
-    Raises:
-      UserError: the folder has no run or no usable checkpoint.
-    """
+    """Opens a run and computes its next round up to local training."""
     run = restore.load(workdir, data_dir)
     joined = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=joined))
@@ -145,9 +141,6 @@ def upload(
       steps: Local steps of one epoch; 0 trains as in a round of the run.
       client: State of the client before the round; None is that of the run.
       rows: Some of its training examples, as rows of the data; None is all.
-
-    Raises:
-      UserError: the run has no client `id`, or the client has too few examples.
     """
     exp = next.run.exp
     check_id(id, len(exp.partition.train))

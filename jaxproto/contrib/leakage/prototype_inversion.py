@@ -18,6 +18,7 @@ public mean image, which needs no upload: only a better image is a leak. BatchNo
 the statistics of the client. These results are no bound: a better attack may find more.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -103,6 +104,27 @@ def total_variation(x: Array) -> Array:
     return jnp.mean(jnp.abs(down), axes) + jnp.mean(jnp.abs(right), axes)
 
 
+def descend(loss: Callable, x: Array, opt: Any, steps: int) -> Array:
+    """Returns images in [-1, 1] after steps of an optimiser on a loss."""
+
+    def step(_, state):
+        x, opt_state = state
+        updates, opt_state = opt.update(jax.grad(loss)(x), opt_state)
+        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), opt_state
+
+    return lax.fori_loop(0, steps, step, (x, opt.init(x)))[0]
+
+
+def restarts(
+    optimise: Callable, shape: tuple[int, ...], key: Array, count: int
+) -> list[np.ndarray]:
+    """Returns the images and losses [count, ...] of optimisations from noise."""
+    keys = (jax.random.fold_in(key, i) for i in range(count))
+    starts = (jax.random.uniform(key, shape, minval=-1) for key in keys)
+    results = [optimise(start) for start in starts]
+    return [np.stack(jax.device_get(part)) for part in zip(*results, strict=True)]
+
+
 @partial(jax.jit, static_argnames=("embedding", "scaled", "steps"))
 def optimise_images(
     embedding: Embedding,
@@ -116,36 +138,13 @@ def optimise_images(
     tv: float = TV,
 ) -> tuple[Array, Array]:
     """Optimises images [C, ...] towards prototypes; returns their losses [C] too."""
-    opt: Any = optax.adam(RATE)
 
     def losses(x):
         feat = embedding(body, x)
         return distance(feat, mean, mask, scaled) + tv * total_variation(x)
 
-    def step(_, state):
-        x, opt_state = state
-        grads = jax.grad(lambda x: losses(x).sum())(x)
-        updates, opt_state = opt.update(grads, opt_state)
-        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), opt_state
-
-    x, _ = lax.fori_loop(0, steps, step, (start, opt.init(start)))
+    x = descend(lambda x: losses(x).sum(), start, optax.adam(RATE), steps)
     return x, losses(x)
-
-
-def from_noise(
-    embedding: Embedding, body: Client, target: PrototypeTarget, shape, key: Array
-) -> np.ndarray:
-    """Returns the best of several restarts for each class [C, ...], by loss."""
-    results = []
-    for i in range(RESTARTS):
-        start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
-        results.append(
-            optimise_images(
-                embedding, body, target.mean, target.mask, start, scaled=target.scaled
-            )
-        )
-    x, loss = (np.stack(jax.device_get(part)) for part in zip(*results, strict=True))
-    return x[loss.argmin(0), np.arange(shape[0])]
 
 
 def nearest_is_own(
@@ -198,15 +197,14 @@ def invert_prototypes(
         return [{"start": start, **no_scores} for start in STARTS], {}, shown
     true = class_means(known.training, classes)
     public = class_means(known.public, classes)
-    embedding = captured.embedding
-    warm, _ = optimise_images(
-        embedding, body, target.mean, target.mask, public, scaled=target.scaled
-    )
+    given = captured.embedding, body, target.mean, target.mask
+    optimise = partial(optimise_images, *given, scaled=target.scaled)
+    found, loss = restarts(optimise, public.shape, key, RESTARTS)
     images = {
         "client's mean": true,
         "public mean": public,
-        "from public mean": np.asarray(warm),
-        "from noise": from_noise(embedding, body, target, public.shape, key),
+        "from public mean": np.asarray(optimise(public)[0]),
+        "from noise": found[loss.argmin(0), np.arange(classes)],  # best of each class
     }
     images = {name: x[shown] for name, x in images.items()}
     return [_score(start, images, shown, known) for start in STARTS], images, shown

@@ -87,11 +87,7 @@ def on_ray(
 
 @contextlib.contextmanager
 def connect(cluster: RayOptions) -> Iterator[Any]:
-    """Yields the connected module `ray`.
-
-    Raises:
-      UserError: Ray is not installed, or the cluster cannot be joined.
-    """
+    """Yields the connected module `ray`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     try:
         import ray
@@ -144,11 +140,7 @@ def _check_address(address: str):
 
 
 def num_slots(ray, cluster: RayOptions, board: live_table.LiveTable) -> int:
-    """Returns the number of parts that can run at once.
-
-    Raises:
-      UserError: this machine fits no part. A cluster may grow, so it only gets a note.
-    """
+    """Returns the number of parts that can run at once; a cluster may grow to one."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     slots = sum(_num_fitting(resources, cluster) for resources in machines)
     if slots:

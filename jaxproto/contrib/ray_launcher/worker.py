@@ -53,11 +53,7 @@ def make_job(
 
 @contextlib.contextmanager
 def probe(folder: Path) -> Iterator[Path]:
-    """Yields a new empty file, which machines that share the folder see.
-
-    Raises:
-      UserError: the folder cannot be written.
-    """
+    """Yields a new empty file, which machines that share the folder see."""
     with atomic.write_errors(folder, 0):
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder, prefix=".shared-")
@@ -93,11 +89,7 @@ def _train(job: RemoteJob, k: int, n: int):
 
 
 def _enter(job: RemoteJob):
-    """Enters the working directory of the sweep.
-
-    Raises:
-      UserError: this machine does not have it.
-    """
+    """Enters the working directory of the sweep."""
     if not os.path.exists(job.probe):
         raise UserError(
             f"{platform.node()} does not see {Path(job.probe).parent}, where the sweep "

@@ -23,9 +23,6 @@ def flower_scheme(text: str) -> Scheme:
 
     Args:
       text: name of its class, and arguments: `DirichletPartitioner,alpha=0.3`.
-
-    Raises:
-      UserError: Flower Datasets is missing; no such class; an argument without a name.
     """
     name, *given = text.split(",")
     named = (argument.partition("=") for argument in _joined(given))
@@ -33,7 +30,6 @@ def flower_scheme(text: str) -> Scheme:
     make = _partitioner(name)
 
     def assign(y_N, num_classes, clients, rng):
-        del num_classes
         own = {"num_partitions": clients, "partition_by": "label"}
         own["seed"] = int(rng.integers(2**31))
         takes = inspect.signature(make).parameters

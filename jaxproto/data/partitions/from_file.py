@@ -49,20 +49,14 @@ def partition_lines(dataset: Dataset, divided: Partition) -> str:
     to all clients is left out, as `load` adds it for `pooled=False`.
     """
     parts = {"train": divided.train, "validation": divided.validation}
-    if not _all_official(dataset, divided.test):
+    official = registry.official_rows(dataset)
+    if not all(np.array_equal(rows, official) for rows in divided.test):
         parts["test"] = divided.test
     out = ["client,index,part"]
     for part, rows_K in parts.items():
         for k, rows in enumerate(rows_K):
             out += [f"{k},{row},{part}" for row in rows.tolist()]
     return "\n".join([*out, ""])
-
-
-def _all_official(dataset, test):
-    official = np.arange(dataset.train_size, len(dataset.y))
-    if dataset.public is not None:
-        official = np.setdiff1d(official, dataset.public)
-    return all(np.array_equal(rows, official) for rows in test)
 
 
 def load(
@@ -78,21 +72,19 @@ def load(
 
     Args:
       path: of the CSV file.
-      dataset: to divide; clients do not get its public examples.
-      clients: number of clients.
-      pooled: True takes train and test examples from the file. False takes training
-        examples of the official training part, and tests every client on the whole
-        official test part.
-      train_share: share of a client's examples to train on, if the file has no parts.
-      seed: of that division, which does not depend on the order of the lines.
-
-    Raises:
-      UserError: an invalid line of the file; or from `remove_public`.
+      dataset, clients: as in `registry.partition_dataset`; no client gets public
+        examples.
+      pooled: False takes no test examples from the file but the official test part.
+      train_share, seed: of the division of a client's examples if the file has no
+        parts; it does not depend on the order of the lines.
     """
     registry.check_arguments(train_share, seed)
     tested = None if pooled else registry.official_test(dataset)
     listed = read(path)
-    _check(path, listed, dataset, clients, pooled)
+    _check_clients(path, listed, clients)
+    _check_rows(path, listed, dataset)
+    if not pooled:
+        _check_official(path, listed, dataset)
     if listed.train is None:
         rng = np.random.default_rng(seed)
         client_rows = [np.sort(rows) for rows in _hands(listed, clients, slice(None))]
@@ -186,13 +178,6 @@ def _first(bad_R, listed):
         return None
     line = int(bad_R.argmax())
     return line, listed.number[line]
-
-
-def _check(path, listed, dataset, clients, pooled):
-    _check_clients(path, listed, clients)
-    _check_rows(path, listed, dataset)
-    if not pooled:
-        _check_official(path, listed, dataset)
 
 
 def _check_clients(path, listed, clients):

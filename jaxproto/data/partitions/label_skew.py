@@ -165,8 +165,7 @@ def extended_dirichlet(
     Args:
       classes_per_client: classes that a client draws.
       alpha: small is uneven among the clients of a class.
-      min_size: examples per client.
-      max_tries: draws of classes and of proportions.
+      min_size, max_tries: as in `dirichlet`.
     """
     check_whole("classes_per_client", classes_per_client)
     check_positive("alpha", alpha)

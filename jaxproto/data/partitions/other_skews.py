@@ -40,8 +40,7 @@ def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> S
 
     Args:
       alpha: small is uneven; 0.5 in the paper, where it is called beta.
-      min_size: examples per client.
-      max_tries: draws, until every client has `min_size`, before topping up.
+      min_size, max_tries: as in `dirichlet`.
     """
     check_positive("alpha", alpha)
     return uneven_sizes(
@@ -56,8 +55,7 @@ def lognormal_sizes(sigma: float, *, min_size: int = 2, max_tries: int = 100) ->
 
     Args:
       sigma: standard deviation of the sizes' logarithms; 0 makes sizes equal.
-      min_size: examples per client.
-      max_tries: draws, until every client has `min_size`, before topping up.
+      min_size, max_tries: as in `dirichlet`.
     """
 
     def shares(clients, rng):
@@ -72,7 +70,6 @@ def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
     check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
-        del num_classes
         check_enough_examples(len(y_N), clients, min_size)
         for _ in range(max_tries):
             share_K = shares(clients, rng)

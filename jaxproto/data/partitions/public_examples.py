@@ -30,18 +30,15 @@ def load(
     other: str = "",
     pixels: int = 0,
 ) -> Dataset:
-    """Loads a data set by `datasets.load`, with public examples.
+    """Loads a data set by `registry.load`, with public examples.
 
     Args:
-      name, data_dir, seed: as in `datasets.load`; the seed also draws public examples.
-      pooled, share, classes: as in `make_some_public`; a share of 0 chooses no
-      examples.
+      name, data_dir, seed: as in `registry.load`; the seed also draws public examples.
+      pooled: whether the official test part is divided over clients, too; if not,
+        public examples come from the training part.
+      share, classes: as in `sample_public_rows`; a share of 0 chooses no examples.
       other: name of a data set whose examples are public instead; "" is none.
-      pixels: as in `datasets.load`, for both data sets.
-
-    Raises:
-      UserError: from `datasets.load`, `sample_public_rows` and `append_public`; both
-        `share` and `other`.
+      pixels: as in `registry.load`, for both data sets.
     """
     if other and share:
         raise errors.UserError(
@@ -75,9 +72,6 @@ def sample_public_rows(
       share: share of all N examples; at least one example of each covered class.
       classes: share of the classes that are covered; at least one class.
       seed: of the data, any whole number.
-
-    Raises:
-      UserError: an invalid share; a covered class has too few examples.
     """
     if not 0 < share < 1:
         raise errors.UserError(
@@ -108,27 +102,14 @@ def _sample(y_N, c, each, rng):
 def make_some_public(
     dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
 ) -> Dataset:
-    """Makes some examples of a data set public.
-
-    Args: dataset: without public examples. share, classes, seed: as in
-      `sample_public_rows`. pooled: whether the official test part is divided over
-      clients, too; if not, public
-        examples come from the training part.
-
-    Raises:
-      UserError: from `sample_public_rows`.
-    """
+    """Makes a sample public: of all examples, or if not pooled of the training part."""
     y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
     rows = sample_public_rows(y_N, share, classes, seed)
     return dataset._replace(public=rows.astype(np.int32))
 
 
 def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
-    """Appends all examples of another data set as public ones.
-
-    Raises:
-      UserError: inputs, numbers of classes or names of classes differ.
-    """
+    """Appends all examples of another data set as public ones."""
     for what, have, got in (
         ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
         ("inputs of type", dataset.x.dtype, extra.x.dtype),
@@ -141,22 +122,23 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
                 "form (an npz file may declare num_classes)."
             )
     _check_names(dataset, extra)
-    size = len(dataset.y)
+    size, domain_N = len(dataset.y), dataset.domain
+    if domain_N is not None:  # the source -1 is given to no client
+        nobody = np.full(len(extra.y), -1, np.int32)
+        domain_N = np.concatenate([domain_N, nobody])
     return dataset._replace(
         x=np.concatenate([dataset.x, extra.x]),
         y=np.concatenate([dataset.y, extra.y]),
         public=np.arange(size, size + len(extra.y), dtype=np.int32),
         notes=(*dataset.notes, *extra.notes),
-        domain=_with_nobodys(dataset.domain, len(extra.y)),
+        domain=domain_N,
         foreign=len(extra.y),
     )
 
 
 def _check_names(dataset, extra):
     """Raises UserError if both data sets have names of classes, and they differ."""
-    names = [
-        s.classes or tuple(map(str, range(s.num_classes))) for s in (dataset, extra)
-    ]
+    names = [dataset.class_names(), extra.class_names()]
     known = dataset.classes and extra.classes
     numbers = all(name.lstrip("-").isdecimal() for pair in names for name in pair)
     if names[0] != names[1] and (known or numbers):
@@ -169,18 +151,8 @@ def _check_names(dataset, extra):
         )
 
 
-def _with_nobodys(domain_N, more):
-    """Appends the source -1 for `more` examples, which are given to no client."""
-    nobody = np.full(more, -1, np.int32)
-    return None if domain_N is None else np.concatenate([domain_N, nobody])
-
-
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides a data set by `schemes.partition_dataset`, and withdraws public examples.
-
-    Raises:
-      UserError: from `schemes.partition_dataset` and `remove_public`.
-    """
+    """Divides a data set by `partition_dataset`, and withdraws public examples."""
     return remove_public(
         dataset, partition_dataset(private_part(dataset), scheme, **options)
     )
@@ -202,11 +174,7 @@ def private_part(dataset: Dataset) -> Dataset:
 
 
 def remove_public(dataset: Dataset, parts: Partition) -> Partition:
-    """Removes public examples from a partition.
-
-    Raises:
-      UserError: a client has no other examples to train or to be tested on.
-    """
+    """Removes public examples from a partition."""
     if dataset.public is None:
         return parts
     is_public = np.zeros(len(dataset.y), bool)

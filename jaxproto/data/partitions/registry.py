@@ -71,15 +71,18 @@ def partition_dataset(
       train_share: share of a client's examples to train on if pooled; 0.75 in all
         papers.
       seed: of the partition; models have another.
-
-    Raises:
-      UserError: impossible sizes; a client without training or test examples; no
-        official test part, and `pooled` is False.
     """
     check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)
-    split = _split_each if pooled else _keep_official_test
-    train, test = split(dataset, scheme, clients, train_share, rng)
+    tested = None if pooled else official_test(dataset)
+    y_N, number = scheme.looks_at(dataset)
+    if tested is None:
+        client_rows = scheme.assign(y_N, number, clients, rng)
+        train, test = split_each(client_rows, train_share, rng)
+    else:
+        client_rows = scheme.assign(y_N[: dataset.train_size], number, clients, rng)
+        train = [rows[rng.permutation(len(rows))] for rows in client_rows]
+        test = [tested] * clients
     _check_none_is_empty(train, test, train_share)
     return make_partition(train, test)
 
@@ -91,11 +94,6 @@ def make_partition(
     return Partition(
         *(tuple(np.asarray(rows, np.int32) for rows in part) for part in (train, test))
     )
-
-
-def _split_each(dataset, scheme, clients, train_share, rng):
-    client_rows = scheme.assign(*scheme.looks_at(dataset), clients, rng)
-    return split_each(client_rows, train_share, rng)
 
 
 def split_each(
@@ -114,29 +112,20 @@ def split_each(
     return train, test
 
 
-def _keep_official_test(dataset, scheme, clients, train_share, rng):
-    del train_share
-    tested = official_test(dataset)
-    seen_N, number = scheme.looks_at(dataset)
-    client_rows = scheme.assign(seen_N[: dataset.train_size], number, clients, rng)
-    train = [rows[rng.permutation(len(rows))] for rows in client_rows]
-    return train, [tested] * clients
+def official_rows(dataset: Dataset) -> np.ndarray:
+    """Returns the rows of the official test part, without public examples."""
+    rows = np.arange(dataset.train_size, len(dataset.y), dtype=np.int32)
+    return np.setdiff1d(rows, () if dataset.public is None else dataset.public)
 
 
 def official_test(dataset: Dataset) -> np.ndarray:
-    """Returns the rows of the official test part, without public examples.
-
-    Raises:
-      UserError: there is no official test part.
-    """
-    size, examples = dataset.train_size, len(dataset.y)
-    public = () if dataset.public is None else dataset.public
-    rows = np.setdiff1d(np.arange(size, examples, dtype=np.int32), public)
+    """Returns `official_rows`; raises UserError if there are none."""
+    rows = official_rows(dataset)
     if len(rows) == 0:
         raise errors.UserError(
-            f"data set {dataset.name!r} has no official test part (all {examples} "
-            "examples are for training). Pool it: pooled=True splits every client's "
-            "examples."
+            f"data set {dataset.name!r} has no official test part (all "
+            f"{len(dataset.y)} examples are for training). Pool it: pooled=True splits "
+            "every client's examples."
         )
     return rows
 

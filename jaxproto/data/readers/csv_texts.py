@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import dataset
+from jaxproto.data.resize import check_not_text
 from jaxproto.io import atomic
 
 COLUMNS = ("text", "label")  # their order in a file without a header row
@@ -37,16 +38,9 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     Args:
       path: of a file, of a folder, or of two files.
       pixels: 0; texts have none.
-
-    Raises:
-      UserError: no such file; a row that cannot be read or has no label, with its
-        file and line; data that `dataset.make_dataset` refuses.
     """
     name = f"csv:{path}"
-    if pixels:
-        raise errors.UserError(
-            f"{name}: data.pixels is {pixels}, but texts have no pixels. Set it to 0."
-        )
+    check_not_text(name, pixels)
     parts = [_read(file, name) for file in _files(os.path.expanduser(path), name)]
     _check_repeat(name, [label for part in parts for label in part.label])
     whole = all(WHOLE.fullmatch(label) for part in parts for label in part.label)

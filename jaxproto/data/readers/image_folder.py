@@ -37,9 +37,10 @@ class FolderListing(NamedTuple):
     classes: list[str]
     notes: list[str]
 
-    def flat(self, part: str) -> list[str]:
-        """Returns the images of a part in the order of rows."""
-        return [file for some in self.files[part] for file in some]
+    @property
+    def rows(self) -> list[str]:
+        """Images of all parts in the order of rows."""
+        return [file for part in self.files.values() for some in part for file in some]
 
 
 def load(
@@ -52,20 +53,15 @@ def load(
         test/), the class folders lie there; without, all of it is for training.
       size: height and width that images are resized to; 0 leaves them as they are.
       several_domains: whether the folders in `path` are domains of class folders.
-
-    Raises:
-      UserError: no such folder, no classes or no images; damaged images; images of
-        several sizes without `size`; the same file in two classes.
     """
     name = f"{'domains' if several_domains else 'folder'}:{path}"
     root = Path(os.path.expanduser(path)).absolute()
     found = _list(name, root, _domains if several_domains else _parts)
-    every = [file for part in found.files for file in found.flat(part)]
     what: dict[str, str | int] = {
         "kind": "folder",
         "path": str(root),
         "classes": "/".join(found.classes),
-        "files": decoded_cache.fingerprint(every),
+        "files": decoded_cache.fingerprint(found.rows),
         "pixels": size,
     }
     made = decoded_cache.load_or_decode(
@@ -74,7 +70,7 @@ def load(
     made = made._replace(notes=(*found.notes, *made.notes))
     if not several_domains:
         return made
-    names = [Path(file).relative_to(root).parts[0] for file in every]
+    names = [Path(file).relative_to(root).parts[0] for file in found.rows]
     return domains.attach_domains(made, np.array(names))
 
 
@@ -212,15 +208,14 @@ def _check_some(name, root, files):
 
 def _read(name, root, found, size, begin):
     """Reads all images into a sink, and returns the checked data set."""
-    flat = {
-        part: [(file, c) for c, some in enumerate(classes) for file in some]
+    every = found.rows
+    y = {
+        part: np.repeat(np.arange(len(classes)), [*map(len, classes)])
         for part, classes in found.files.items()
     }
-    every = [file for part in flat.values() for file, _ in part]
-    y = {part: np.array([c for _, c in some]) for part, some in flat.items()}
+    cut = len(y["train"])
     heads = image_files.read_infos(name, every)
-    sizes = {part: len(some) for part, some in flat.items()}
-    notes = _duplicates(name, every, heads, np.concatenate([*y.values()]), sizes)
+    notes = _duplicates(name, every, heads, np.concatenate([*y.values()]), cut)
     grey = all(head.grey for head in heads)
     if not size:
         image_files.check_one_size(name, every, heads)
@@ -228,22 +223,20 @@ def _read(name, root, found, size, begin):
     sink = begin((len(every), *shape, 1 if grey else 3), np.dtype(np.uint8))
     for rows in image_files.decode_batches(name, every, grey, size):
         sink.append(rows)
-    x, cut = sink.finish(), sizes["train"]
+    x = sink.finish()
     train, test = (x[:cut], y["train"]), (x[cut:], y.get("test"))
     count = len(found.classes)
     options = {"classes": found.classes, "join": lambda parts: x}
     made = make_dataset(name, train, test if "test" in y else None, count, **options)
-    mixed = not grey and any(head.grey for head in heads)
-    if mixed:
-        some = sum(head.grey for head in heads)
+    some = sum(head.grey for head in heads)
+    if some and not grey:
         notes.append(f"{name}: {some} grey images among {len(heads)} become colour")
     return made._replace(notes=(*notes, *made.notes))
 
 
-def _duplicates(name, files, heads, y_N, sizes):
+def _duplicates(name, files, heads, y_N, cut):
     """Counts files with equal content; raises UserError for those of two classes."""
     first, copies, across = {}, [], 0
-    cut = sizes["train"]
     for row, head in enumerate(heads):
         one = first.setdefault(head.digest, row)
         if one == row:
@@ -258,8 +251,8 @@ def _duplicates(name, files, heads, y_N, sizes):
     if not copies:
         return []
     one, row = copies[0]
-    note = f"{name}: {len(copies)} images are copies of others, such as {files[row]} "
-    note += f"of {files[one]}"
+    leaked = f"; {across} of them are test images of training ones" * (across > 0)
     return [
-        note + f"; {across} of them are test images of training ones" * (across > 0)
+        f"{name}: {len(copies)} images are copies of others, such as {files[row]} of "
+        f"{files[one]}{leaked}"
     ]

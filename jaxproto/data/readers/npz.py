@@ -54,10 +54,6 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     Args:
       path: of the file.
       pixels: height and width that images are resized to; 0 leaves them as they are.
-
-    Raises:
-      UserError: no such file, unreadable or truncated, keys missing, or data that
-        `dataset.make_dataset`, `domains.attach_domains` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     atomic.check_regular(name, file)
@@ -119,12 +115,8 @@ def _read(path, name):
         raise errors.UserError(
             f"{name}: cannot be read as npz ({type(error).__name__}: {error}); it is "
             f"truncated, damaged, of another format or holds Python objects. "
-            f"Save {_absolute(path)} again with np.savez."
+            f"Save {os.path.abspath(path)} again with np.savez."
         ) from error
-
-
-def _absolute(path):
-    return os.path.abspath(path)
 
 
 def _vocabulary(name, arrays):

@@ -39,11 +39,6 @@ def load(
       data_dir: holds the prepared sets; TFDS's own default (TFDS_DATA_DIR or
         ~/tensorflow_datasets) if None.
       pixels: height and width that images are resized to; 0 leaves them as they are.
-
-    Raises:
-      UserError: no such directory, set or version; damaged files; a set without class
-        labels; inputs that are neither texts nor of one fixed shape, nor images that
-        `pixels` brings to one; data that `dataset.make_dataset` refuses.
     """
     path = find_version(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
@@ -93,15 +88,15 @@ def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathli
     """Returns the directory of the version in `name`, or of the newest.
 
     The configuration may be left out if there is only one.
-
-    Raises:
-      UserError: no such set; lists the sets and versions of the directory.
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = pathlib.Path(data_dir or default).expanduser().absolute()
     name, _, version = name.partition(":")
     folders = [*root.glob("*/*"), *root.glob("*/*/*")]  # NAME/VERSION, with a CONFIG
-    versions = sorted(filter(_is_version, folders), key=_order)
+    versions = sorted(
+        (p for p in folders if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and p.is_dir()),
+        key=lambda path: [int(number) for number in path.name.split(".")],
+    )
     sets = {path.parent.relative_to(root).as_posix() for path in versions}
     if not sets:
         raise errors.UserError(
@@ -119,14 +114,6 @@ def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathli
     return root / name / (version or there[-1])
 
 
-def _is_version(path):
-    return re.fullmatch(r"\d+\.\d+\.\d+", path.name) and path.is_dir()
-
-
-def _order(path):
-    return [int(number) for number in path.name.split(".")]
-
-
 @contextlib.contextmanager
 def _explained(name, where):
     """Turns errors of TFDS, riegeli and PIL into UserError, and silences TFDS."""
@@ -134,7 +121,7 @@ def _explained(name, where):
     absl.logging.set_verbosity(absl.logging.ERROR)  # "OpenCV is not installed ..."
     try:
         yield
-    except (decoded_cache.Unwritable, errors.UserError):
+    except errors.UserError:
         raise
     except ImportError as error:
         raise errors.UserError(

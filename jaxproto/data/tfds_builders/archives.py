@@ -135,9 +135,6 @@ def check_rgb(
       files: of the archive.
       name: of the image in the archive.
       size: required width and height in pixels; any if None.
-
-    Raises:
-      UserError: it cannot be decoded, or has another size.
     """
     content = files.read(name)
     with _explained(files.where, f", image {name},"):

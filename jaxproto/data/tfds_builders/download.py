@@ -16,11 +16,7 @@ EXTRA = "pip install 'jaxproto[prepare]'"
 
 
 def prepare_quietly(builder, manual_dir: pathlib.Path | None):
-    """Prepares a set as ArrayRecord; archives in `manual_dir` are not downloaded.
-
-    Raises:
-      UserError: no network, a package is missing, an archive is damaged, the disk.
-    """
+    """Prepares a set as ArrayRecord; archives in `manual_dir` are not downloaded."""
     import tensorflow_datasets as tfds  # imported here, as it takes a second
     from tensorflow_datasets.core.download import downloader
 
@@ -70,9 +66,10 @@ def _explained(builder) -> Iterator[None]:
             "delete it and run the same command again."
         ) from error
     except failed as error:
+        short = f"{type(error).__name__}: {str(error)[:200]}"
         wanted = "\n".join(f"  {file}  from  {url}" for file, url in files(builder))
         raise UserError(
-            f"{builder.name}: the download failed ({_short(error)}). Without network, "
+            f"{builder.name}: the download failed ({short}). Without network, "
             "fetch these files elsewhere, put them into one directory and give it by "
             f"--manual_dir:\n{wanted}"
         ) from error
@@ -83,10 +80,6 @@ def _explained(builder) -> Iterator[None]:
             f"{builder.name}: cannot be prepared in {builder.data_path} ({error}). "
             "Nothing half prepared is left; give another --data_dir or run it again."
         ) from error
-
-
-def _short(error):
-    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def files(builder) -> list[tuple[str, str]]:

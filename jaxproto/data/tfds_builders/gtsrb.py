@@ -34,9 +34,7 @@ def _archive(name, md5, holds):
 
 TRAIN = {
     "torchvision": _archive(
-        "GTSRB-Training_fixed.zip",
-        "513f3c79a4c5141765e10e952eaa2478",
-        "GTSRB/Training",
+        "GTSRB-Training_fixed.zip", "513f3c79a4c5141765e10e952eaa2478", "GTSRB/Training"
     ),
     "official": _archive(
         "GTSRB_Final_Training_Images.zip",
@@ -142,11 +140,7 @@ class Gtsrb43(tfds.core.GeneratorBasedBuilder):
 
 
 def train(path: pathlib.Path, config: str) -> archives.Examples:
-    """Yields the training images of each class in turn; a folder's name is its label.
-
-    Raises:
-      UserError: there are none, a label is above 42, or an image is damaged.
-    """
+    """Yields the training images class by class; a folder's name is its label."""
     holds = TRAIN[config].holds
     with archives.open_archive(path, holds) as files:
         place = re.compile(rf"{holds}/(\d+)/[^/.][^/]*\.ppm")
@@ -163,9 +157,6 @@ def test(images: pathlib.Path, truth: pathlib.Path) -> archives.Examples:
     Args:
       images: the archive of the images.
       truth: that of GT-final_test.csv.
-
-    Raises:
-      UserError: images and annotations differ, or an image is damaged.
     """
     with archives.open_archive(images, TEST[0].holds) as files:
         label = {f"{TEST[0].holds}/{name}": c for name, c in annotations(truth)}

@@ -82,11 +82,7 @@ def names(path: pathlib.Path) -> list[str]:
 
 
 def train(path: pathlib.Path) -> archives.Examples:
-    """Yields the training images of each class in turn.
-
-    Raises:
-      UserError: classes and folders differ, or an image is damaged.
-    """
+    """Yields the training images of each class in turn."""
     with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
         place = re.compile(rf"{ROOT}/train/([^/]+)/images/[^/.][^/]*\.JPEG")
@@ -102,11 +98,7 @@ def train(path: pathlib.Path) -> archives.Examples:
 
 
 def validation(path: pathlib.Path) -> archives.Examples:
-    """Yields the validation images, class by class as val_annotations.txt has them.
-
-    Raises:
-      UserError: annotations and images or classes differ, or an image is damaged.
-    """
+    """Yields the validation images, class by class as val_annotations.txt has them."""
     with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
         lines = _lines(files, "val/val_annotations.txt")

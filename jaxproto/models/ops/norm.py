@@ -78,7 +78,6 @@ def batch_norm_forward(x, scale, bias, near, sums, eps):
 
 def batch_norm_backward(sums, eps, kept, grads):
     """Computes the gradients for x, scale and bias; none for `near`."""
-    del eps
     x, scale, mean, rsd = kept
     grad = grads[0]
     n, centred = x.size // x.shape[-1], x - mean

@@ -83,14 +83,9 @@ max_pool_disjoint.defvjp(disjoint_forward, disjoint_backward)
 
 def max_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:
     """Computes maxima over windows by XLA's own operation."""
-    return reduce_window(x, -jnp.inf, lax.max, size, stride, padding)
-
-
-def reduce_window(x, start, combine, size, stride, padding):
-    """Combines square windows of the two middle axes."""
     around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     window_BHWC, stride_BHWC = (1, size, size, 1), (1, stride, stride, 1)
-    return lax.reduce_window(x, start, combine, window_BHWC, stride_BHWC, around)
+    return lax.reduce_window(x, -jnp.inf, lax.max, window_BHWC, stride_BHWC, around)
 
 
 def global_mean(x: Array) -> Array:

@@ -44,5 +44,4 @@ def trim_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
 
 def no_trim(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
     """Applies `f` to all of x, as `vmap` would compute every length."""
-    del used
     return f(x)
