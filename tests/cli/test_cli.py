@@ -51,34 +51,16 @@ def door(capsys, *arguments):
     return called(*arguments), capsys.readouterr().out
 
 
-@pytest.fixture
-def received(monkeypatch):
-    """What main.py hands to the runner, which does nothing."""
-    calls = []
+def test_flags_reach_the_runner(command, monkeypatch):
+    """Without a work directory it is named after what differs."""
+    received = []
 
     def record(config, path, cache, grace, devices="", callbacks=()):
-        calls.append((config, path))
+        received.append((config, path))
         assert cache is True and devices == ""
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", record)
-    return calls
-
-
-def process(*arguments, **environment):
-    env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off", **environment}
-    command = [sys.executable, "main.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-
-
-def test_a_field_given_as_a_flag_is_suggested(command):
-    for flag, field in (("rounds", "rounds"), ("lam", "method.lam")):
-        code, _, err = command(PROTONORM, f"--{flag}=3")
-        assert code == 1 and f"Did you mean --config.{field}?" in err
-
-
-def test_flags_reach_the_runner(command, received):
-    """Without a work directory it is named after what differs."""
     flags = ["--config.method.upscale=7", "--config.data.partition=iid"]
     flags += ["--noconfig.data.pool", "--workdir=runs/mine"]
     code, _, _ = command(f"{PROTONORM}:spiral,code", *flags)
@@ -87,17 +69,13 @@ def test_flags_reach_the_runner(command, received):
     assert made.data.name == "spiral" and made.method.lam == 10.0
     assert made.method.upscale == 7.0 and made.data.partition == "iid"
     assert made.data.pool is False
-    command(PROTONORM)
-    command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
     command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
-    command("--config", "protonorm", "--config.data.seed=follow")
+    command("--config", "protonorm", "--config.data.seed=follow", "--config.seed=3")
     assert [str(path) for _, path in received[1:]] == [
-        "runs/protonorm-digits-seed0",
-        "runs/protonorm-digits-seed3-method.upscale=20",
         "runs/protonorm-spiral-seed0-paper",
-        "runs/protonorm-digits-seed0-data.seed=-1",
+        "runs/protonorm-digits-seed3-data.seed=-1",
     ]
-    assert config.resolved_data_fields(received[-1][0]).seed == 0
+    assert config.resolved_data_fields(received[-1][0]).seed == 3
 
 
 def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
@@ -280,7 +258,10 @@ def test_version_and_completion(capsys):
 
 
 def test_a_platform_that_is_not_here_is_explained_without_a_traceback():
-    done = process(PROTONORM, JAX_PLATFORMS="cuda")
+    env = {**os.environ, "JAX_PLATFORMS": "cuda", "JAXPROTO_CACHE": "off"}
+    command = [sys.executable, "main.py", PROTONORM]
+    options = {"cwd": ROOT, "env": env, "capture_output": True, "text": True}
+    done = subprocess.run(command, **options)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: ") and "jaxproto[cuda12]" in last

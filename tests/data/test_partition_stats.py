@@ -1,4 +1,4 @@
-"""What is said of a partition: work, tables, partition.csv."""
+"""Statistics of a partition: work, tables, partition.csv."""
 
 import io
 
@@ -42,7 +42,7 @@ def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
 
 
 def test_the_share_of_the_commonest_class_by_hand():
-    """Class 1 for the first, 0 for the second, whose tests it is one of four of."""
+    """The commonest class is 1 for the first client, and 0 for the second."""
     train, test = np.array([[1, 5, 0], [4, 0, 4]]), np.array([[1, 3, 0], [1, 3, 0]])
     share = partition_stats.majority_share(Counts(train, test))
     assert share == MajorityShare(pooled=0.5, client_mean=0.5, examples=8)

@@ -1,4 +1,4 @@
-"""What methods move: the papers' printed costs, and costs from labels alone."""
+"""Communication of methods: the papers' printed costs, and costs from labels alone."""
 
 import csv
 import dataclasses
