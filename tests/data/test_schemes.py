@@ -249,6 +249,7 @@ def test_partitions_follow_from_the_seed_and_training_rows_are_shuffled():
 
 
 IID = registry.iid()
+APART = {"pooled": False}
 IMPOSSIBLE = [  # of two classes of five examples
     (IID, 11, "need 11 examples, but there are 10. Use at most 10 cli"),
     (IID, 0, "clients is 0. Give an integer of at least 1."),
@@ -266,7 +267,7 @@ IMPOSSIBLE = [  # of two classes of five examples
     (registry.pfllib_pathological(2), 6, "class 0 has 5 examples for 6 clients, t"),
     (IID, 2, "train_share is 1.0. Give a number between 0 and 1", {"train_share": 1.0}),
     (IID, 2, "the data seed is -1. Use one from 0 to 2**32 - 1.", {"seed": -1}),
-    (IID, 2, "'toy' has no official test part (all 10 examples a", {"pooled": False}),
+    (IID, 2, "'toy' has no official test part (all 10 examples are for", APART),
 ]
 
 
