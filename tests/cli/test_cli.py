@@ -27,13 +27,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collecti
 
 
 @pytest.fixture
-def door(capsys, monkeypatch):
-    """Calls `jaxproto` in the repository; its exit code, its output, its errors."""
+def command(capsys, monkeypatch):
+    """Calls a command in the repository's folder; exit code, output, errors."""
     monkeypatch.chdir(ROOT)
     return lambda *arguments: (called(*arguments), *capsys.readouterr())
 
 
-def test_flags_reach_the_runner(door, monkeypatch):
+def test_flags_reach_the_runner(command, monkeypatch):
     """Without a work directory it is named after what differs."""
     received = []
 
@@ -45,15 +45,15 @@ def test_flags_reach_the_runner(door, monkeypatch):
     monkeypatch.setattr(runner, "run", record)
     flags = ["--config.method.upscale=7", "--config.data.partition=iid"]
     flags += ["--noconfig.data.pool", "--workdir=runs/mine"]
-    code, _, _ = door("run", f"{PROTONORM}:spiral,code", *flags)
+    code, _, _ = command("run", f"{PROTONORM}:spiral,code", *flags)
     ((made, path),) = received
     assert code == 0 and path == "runs/mine"
     assert made.data.name == "spiral" and made.method.lam == 10.0
     assert made.method.upscale == 7.0 and made.data.partition == "iid"
     assert made.data.pool is False
-    door("run", f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
+    command("run", f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
     flags = ["--config.data.seed=follow", "--config.seed=3"]
-    door("run", "--config", "protonorm", *flags)
+    command("run", "--config", "protonorm", *flags)
     assert [str(path) for _, path in received[1:]] == [
         "runs/protonorm-spiral-seed0-paper",
         "runs/protonorm-digits-seed3-data.seed=-1",
@@ -61,23 +61,23 @@ def test_flags_reach_the_runner(door, monkeypatch):
     assert config.resolved_data_fields(received[-1][0]).seed == 3
 
 
-def test_the_exit_code_says_whether_the_run_finished(door, monkeypatch):
+def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
     for status, want in {"finished": 0, "diverged": 1}.items():
         told = {"status": status}
         monkeypatch.setattr(runner, "run", lambda *_, told=told, **__: told)
-        assert door("run", PROTONORM)[0] == want
+        assert command("run", PROTONORM)[0] == want
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run", interrupted)
-    code, _, err = door("run", PROTONORM)
+    code, _, err = command("run", PROTONORM)
     after = "the same command resumes from the last checkpoint"
     assert (code, err) == (130, f"interrupted: {after}\n")
 
 
-def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(door, monkeypatch):
-    said, *_ = door("sweep", PROTONORM)
+def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(command, monkeypatch):
+    said, *_ = command("sweep", PROTONORM)
     lacks = r"error: \S*configs/protonorm\.py defines no get_sweep: give the axes of "
     assert re.fullmatch(rf"{lacks}the sweep, such as --sweep=seed=0,1,2\.", said)
     seen = []
@@ -89,7 +89,7 @@ def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(door, monkeypatch):
     monkeypatch.setattr(sweeps, "sweep", stop)
     file = "--config=sweeps/protonorm_table4:digits"
     for more in ([], ["--sweep=seed=7"]):
-        assert door("sweep", file, *more)[0] == "error: stopped"
+        assert command("sweep", file, *more)[0] == "error: stopped"
     of_file = {"seed": [0, 1, 2], "method.upscale": [1, 200, 400, 600, 800, 1000]}
     assert seen == [("protonorm_table4", axes) for axes in (of_file, ["seed=7"])]
 
@@ -123,18 +123,18 @@ FLAGS_OF = (
 
 
 def test_help_lists_commands_and_their_flags_and_an_unknown_is_told(
-    door, monkeypatch, capsys
+    command, monkeypatch, capsys
 ):
     def check(name, *flags):
-        code, out, _ = door(name, "--help")
+        code, out, _ = command(name, "--help")
         assert code in (0, None) and f"jaxproto {name}" in out
         assert [flag for flag in flags if flag not in out] == []
 
     check_every(FLAGS_OF, check)
     for arguments, code in ([], 1), (["--help"], 0), (["-h"], 0):
-        assert door(*arguments) == (code, cli.usage(), "")
+        assert command(*arguments) == (code, cli.usage(), "")
     assert all(f"\n  {name} " in cli.usage() for name in cli.COMMANDS)
-    assert door("cots")[0].startswith("error: unknown command 'cots'. Did you ")
+    assert command("cots")[0].startswith("error: unknown command 'cots'. Did you ")
     monkeypatch.setattr(sys, "argv", ["main.py", "--help"])
     with ending() as end:
         runpy.run_path("main.py", run_name="__main__")
@@ -143,7 +143,7 @@ def test_help_lists_commands_and_their_flags_and_an_unknown_is_told(
     assert not end.value.code and "--config=FILE.py" in out and "usage: main.py" in out
 
 
-def test_quiet_prints_errors_alone(door, monkeypatch):
+def test_quiet_prints_errors_alone(command, monkeypatch):
     def run(config, path, **options):
         sys.stdout.write("progress\n")
         if config.seed:
@@ -151,15 +151,15 @@ def test_quiet_prints_errors_alone(door, monkeypatch):
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", run)
-    assert door("run", PROTONORM, "--quiet") == (0, "", "")
-    assert door("run", PROTONORM) == (0, "progress\n", "")
-    failed = door("run", PROTONORM, "--quiet", "--config.seed=1")
+    assert command("run", PROTONORM, "--quiet") == (0, "", "")
+    assert command("run", PROTONORM) == (0, "progress\n", "")
+    failed = command("run", PROTONORM, "--quiet", "--config.seed=1")
     assert failed == ("error: no", "", "")
 
 
-def test_list_prints_names_and_every_prefix_with_a_line_about_each(door):
+def test_list_prints_names_and_every_prefix_with_a_line_about_each(command):
     def check(kind, line):
-        _, out, _ = door("list", kind)
+        _, out, _ = command("list", kind)
         assert re.search(f"^{line}", out, re.M), out
         assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
 
@@ -168,9 +168,9 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(door):
     assert prefixes == {*registry.PREFIXES}
 
 
-def test_print_config_says_value_origin_choices_and_meaning(door):
+def test_print_config_says_value_origin_choices_and_meaning(command):
     given = (f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config")
-    code, out, _ = door("run", *given)
+    code, out, _ = command("run", *given)
     lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
     told = "communication rounds; a whole number, at least 1 and below 2**31"
     assert not code and lines["rounds = 7  (command line)"] == f"    {told}"
@@ -191,13 +191,13 @@ jaxproto.METHODS["of_a_file"] = lambda spec, *, share: fedavg(spec)
 """
 
 
-def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, door):
+def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, command):
     file, broken = tmp_path / "mine_of_a_test.py", tmp_path / "broken_of_a_test.py"
     file.write_text(MINE)
     broken.write_text("x = 1\ny = x / 0\n")
     name = "of_a_file"
     try:
-        code, out, _ = door("list", "methods", f"--import={file}")
+        code, out, _ = command("list", "methods", f"--import={file}")
         assert not code and name in out.split()
         made = config.experiment(name, "digits")
         made.imports = str(file)
@@ -215,11 +215,11 @@ def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, door):
 
 
 def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
-    tmp_path, monkeypatch, door
+    tmp_path, monkeypatch, command
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    assert door("new", "written_here")[0] is None
+    assert command("new", "written_here")[0] is None
     try:
         module = importlib.import_module("written_here")
         c = module.get_config()
@@ -237,9 +237,9 @@ def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
         assert re.search(words, called("new", name))
 
 
-def test_version_and_completion(door):
-    assert door("--version")[1] == f"jaxproto {jaxproto.__version__}\n"
-    code, script, _ = door("completion", "bash")
+def test_version_and_completion(command):
+    assert command("--version")[1] == f"jaxproto {jaxproto.__version__}\n"
+    code, script, _ = command("completion", "bash")
     assert not code and " compare " in script and " protonorm " in script
     ask = 'COMP_WORDS=(jaxproto com); COMP_CWORD=1; _jaxproto; echo "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
