@@ -21,12 +21,9 @@ BOTH = public_examples.append_public(TOY, shuffled([2] * 4))
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "who.csv"
+def load(tmp_path):
+    path = tmp_path / "who.csv"
 
-
-@pytest.fixture
-def load(path):
     def load(lines, dataset=TOY, **options):
         path.write_text("\n".join([*lines, ""]))
         return partition_file.load(path, dataset, **{"clients": 1, **options})
@@ -45,7 +42,7 @@ def listed(partition):
     return [[rows.tolist() for rows in part] for part in partition[:2]]
 
 
-def test_a_saved_partition_loads_as_it_was(load, path):
+def test_a_saved_partition_loads_as_it_was(load, tmp_path):
     def check(name, pooled, shared):
         dataset, options = TOY, {"clients": 5, "pooled": pooled}
         if shared:
@@ -56,7 +53,7 @@ def test_a_saved_partition_loads_as_it_was(load, path):
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
         assert partition_file.partition_lines(dataset, again) == text
-        assert path.read_text() == text
+        assert (tmp_path / "who.csv").read_text() == text
 
     check_every(product(SCHEMES, (False, True), (False, True)), check)
 

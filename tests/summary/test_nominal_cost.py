@@ -117,10 +117,6 @@ def test_the_cost_of_fedproto_by_hand():
     assert (found.scalars[1], found.bytes[1]) == (3 * 8, header_and_bits + 3 * 32)
 
 
-def rows_of(text):
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
     """The partition of spiral; nominal by hand from what the caption says."""
@@ -131,10 +127,14 @@ def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
         assert not called(*arguments)
         return capsys.readouterr().out
 
+    def rows(command):
+        text = printed(command, config_file, "--format=csv")
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+
     text = printed("cost", config_file)
     found = re.search(r"(\d+) clients hold (\d+) client-class pairs \((\d+) in", text)
     clients, held, trained = map(int, found.groups())
-    (row,) = rows_of(printed("cost", config_file, "--format=csv"))
+    (row,) = rows("cost")
     assert row.pop("method") == "protonorm"
     got = {name: int(value) for name, value in row.items()}
     classes, dim = 6, 2  # of spiral
@@ -148,7 +148,7 @@ def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
         "once": 0,
     }
     assert f"{got['bytes up']:,}" in text
-    fields = rows_of(printed("fields", config_file, "--format=csv"))
+    fields = rows("fields")
     assert all(row["bytes"].isdigit() for row in fields)
     assert [(row["way"], row["name"], row["reveals"]) for row in fields] == [
         (way, *field)
