@@ -9,4 +9,5 @@ from jaxproto.errors import UserError
 
 def refused(*words):
     """A block that ends in a UserError with these words in its message, in order."""
-    return pytest.raises(UserError, match=".*".join(map(re.escape, map(str, words))))
+    escaped = (re.escape(str(part)) for part in words)
+    return pytest.raises(UserError, match="(?s:.*)".join(escaped))
