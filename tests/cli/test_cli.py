@@ -27,97 +27,57 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collecti
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs main.py in this process; its exit code, its output, its errors."""
-    monkeypatch.setenv("JAXPROTO_CACHE", "off")
-
-    def run(*arguments):
-        monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, "argv", ["main.py", *map(str, arguments)])
-        with ending() as end:
-            runpy.run_path("main.py", run_name="__main__")
-        signals.remove_signal_handlers()
-        out, err = capsys.readouterr()
-        code = end.value.code
-        if isinstance(code, str):  # the interpreter would print it and return 1
-            code, err = 1, f"{err}{code}\n"
-        return int(code or 0), out, err
-
-    return run
+def command(capsys, monkeypatch):
+    """Calls a command in the repository's folder; exit code, output, errors."""
+    monkeypatch.chdir(ROOT)
+    return lambda *arguments: (called(*arguments), *capsys.readouterr())
 
 
-def door(capsys, *arguments):
-    """Calls `jaxproto`; its exit code and what it prints."""
-    return called(*arguments), capsys.readouterr().out
-
-
-@pytest.fixture
-def received(monkeypatch):
-    """What main.py hands to the runner, which does nothing."""
-    calls = []
+def test_flags_reach_the_runner(command, monkeypatch):
+    """Without a work directory it is named after what differs."""
+    received = []
 
     def record(config, path, cache, grace, devices="", callbacks=()):
-        calls.append((config, path))
+        received.append((config, path))
         assert cache is True and devices == ""
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", record)
-    return calls
-
-
-def process(*arguments, **environment):
-    env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off", **environment}
-    command = [sys.executable, "main.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-
-
-def test_a_field_given_as_a_flag_is_suggested(command):
-    for flag, field in (("rounds", "rounds"), ("lam", "method.lam")):
-        code, _, err = command(PROTONORM, f"--{flag}=3")
-        assert code == 1 and f"Did you mean --config.{field}?" in err
-
-
-def test_flags_reach_the_runner(command, received):
-    """Without a work directory it is named after what differs."""
     flags = ["--config.method.upscale=7", "--config.data.partition=iid"]
     flags += ["--noconfig.data.pool", "--workdir=runs/mine"]
-    code, _, _ = command(f"{PROTONORM}:spiral,code", *flags)
+    code, _, _ = command("run", f"{PROTONORM}:spiral,code", *flags)
     ((made, path),) = received
     assert code == 0 and path == "runs/mine"
     assert made.data.name == "spiral" and made.method.lam == 10.0
     assert made.method.upscale == 7.0 and made.data.partition == "iid"
     assert made.data.pool is False
-    command(PROTONORM)
-    command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
-    command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
-    command("--config", "protonorm", "--config.data.seed=follow")
+    command("run", f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
+    flags = ["--config.data.seed=follow", "--config.seed=3"]
+    command("run", "--config", "protonorm", *flags)
     assert [str(path) for _, path in received[1:]] == [
-        "runs/protonorm-digits-seed0",
-        "runs/protonorm-digits-seed3-method.upscale=20",
         "runs/protonorm-spiral-seed0-paper",
-        "runs/protonorm-digits-seed0-data.seed=-1",
+        "runs/protonorm-digits-seed3-data.seed=-1",
     ]
-    assert config.resolved_data_fields(received[-1][0]).seed == 0
+    assert config.resolved_data_fields(received[-1][0]).seed == 3
 
 
 def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
     for status, want in {"finished": 0, "diverged": 1}.items():
         told = {"status": status}
         monkeypatch.setattr(runner, "run", lambda *_, told=told, **__: told)
-        assert command(PROTONORM)[0] == want
+        assert command("run", PROTONORM)[0] == want
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run", interrupted)
-    code, _, err = command(PROTONORM)
+    code, _, err = command("run", PROTONORM)
     after = "the same command resumes from the last checkpoint"
     assert (code, err) == (130, f"interrupted: {after}\n")
 
 
-def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    said, _ = door(capsys, "sweep", PROTONORM)
+def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(command, monkeypatch):
+    said, *_ = command("sweep", PROTONORM)
     lacks = r"error: \S*configs/protonorm\.py defines no get_sweep: give the axes of "
     assert re.fullmatch(rf"{lacks}the sweep, such as --sweep=seed=0,1,2\.", said)
     seen = []
@@ -129,7 +89,7 @@ def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch)
     monkeypatch.setattr(sweeps, "sweep", stop)
     file = "--config=sweeps/protonorm_table4:digits"
     for more in ([], ["--sweep=seed=7"]):
-        assert door(capsys, "sweep", file, *more)[0] == "error: stopped"
+        assert command("sweep", file, *more)[0] == "error: stopped"
     of_file = {"seed": [0, 1, 2], "method.upscale": [1, 200, 400, 600, 800, 1000]}
     assert seen == [("protonorm_table4", axes) for axes in (of_file, ["seed=7"])]
 
@@ -162,19 +122,25 @@ FLAGS_OF = (
 )
 
 
-def test_help_lists_commands_and_their_flags_and_an_unknown_is_told(command, capsys):
+def test_help_lists_commands_and_their_flags_and_an_unknown_is_told(
+    command, monkeypatch, capsys
+):
     def check(name, *flags):
-        code, out = door(capsys, name, "--help")
+        code, out, _ = command(name, "--help")
         assert code in (0, None) and f"jaxproto {name}" in out
         assert [flag for flag in flags if flag not in out] == []
 
     check_every(FLAGS_OF, check)
     for arguments, code in ([], 1), (["--help"], 0), (["-h"], 0):
-        assert door(capsys, *arguments) == (code, cli.usage())
+        assert command(*arguments) == (code, cli.usage(), "")
     assert all(f"\n  {name} " in cli.usage() for name in cli.COMMANDS)
-    assert door(capsys, "cots")[0].startswith("error: unknown command 'cots'. Did you ")
-    code, out, _ = command("--help")
-    assert code == 0 and "--config=FILE.py" in out and "usage: main.py" in out
+    assert command("cots")[0].startswith("error: unknown command 'cots'. Did you ")
+    monkeypatch.setattr(sys, "argv", ["main.py", "--help"])
+    with ending() as end:
+        runpy.run_path("main.py", run_name="__main__")
+    signals.remove_signal_handlers()
+    out = capsys.readouterr().out
+    assert not end.value.code and "--config=FILE.py" in out and "usage: main.py" in out
 
 
 def test_quiet_prints_errors_alone(command, monkeypatch):
@@ -185,14 +151,15 @@ def test_quiet_prints_errors_alone(command, monkeypatch):
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", run)
-    assert command(PROTONORM, "--quiet") == (0, "", "")
-    assert command(PROTONORM) == (0, "progress\n", "")
-    assert command(PROTONORM, "--quiet", "--config.seed=1")[1:] == ("", "error: no\n")
+    assert command("run", PROTONORM, "--quiet") == (0, "", "")
+    assert command("run", PROTONORM) == (0, "progress\n", "")
+    failed = command("run", PROTONORM, "--quiet", "--config.seed=1")
+    assert failed == ("error: no", "", "")
 
 
-def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
+def test_list_prints_names_and_every_prefix_with_a_line_about_each(command):
     def check(kind, line):
-        _, out = door(capsys, "list", kind)
+        _, out, _ = command("list", kind)
         assert re.search(f"^{line}", out, re.M), out
         assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
 
@@ -203,10 +170,10 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
 
 def test_print_config_says_value_origin_choices_and_meaning(command):
     given = (f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config")
-    code, out, _ = command(*given)
+    code, out, _ = command("run", *given)
     lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
     told = "communication rounds; a whole number, at least 1 and below 2**31"
-    assert code == 0 and lines["rounds = 7  (command line)"] == f"    {told}"
+    assert not code and lines["rounds = 7  (command line)"] == f"    {told}"
     regularizers = lines["method.reg = l2_of_means  (reading paper)"]
     assert regularizers.endswith("; l2_of_means | mse_mean | sq_l2_mean")
     assert {
@@ -224,13 +191,13 @@ jaxproto.METHODS["of_a_file"] = lambda spec, *, share: fedavg(spec)
 """
 
 
-def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, capsys):
+def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, command):
     file, broken = tmp_path / "mine_of_a_test.py", tmp_path / "broken_of_a_test.py"
     file.write_text(MINE)
     broken.write_text("x = 1\ny = x / 0\n")
     name = "of_a_file"
     try:
-        code, out = door(capsys, "list", "methods", f"--import={file}")
+        code, out, _ = command("list", "methods", f"--import={file}")
         assert not code and name in out.split()
         made = config.experiment(name, "digits")
         made.imports = str(file)
@@ -248,11 +215,11 @@ def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, capsys):
 
 
 def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, command
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    assert door(capsys, "new", "written_here")[0] is None
+    assert command("new", "written_here")[0] is None
     try:
         module = importlib.import_module("written_here")
         c = module.get_config()
@@ -270,9 +237,9 @@ def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
         assert re.search(words, called("new", name))
 
 
-def test_version_and_completion(capsys):
-    assert door(capsys, "--version")[1] == f"jaxproto {jaxproto.__version__}\n"
-    code, script = door(capsys, "completion", "bash")
+def test_version_and_completion(command):
+    assert command("--version")[1] == f"jaxproto {jaxproto.__version__}\n"
+    code, script, _ = command("completion", "bash")
     assert not code and " compare " in script and " protonorm " in script
     ask = 'COMP_WORDS=(jaxproto com); COMP_CWORD=1; _jaxproto; echo "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
@@ -280,7 +247,10 @@ def test_version_and_completion(capsys):
 
 
 def test_a_platform_that_is_not_here_is_explained_without_a_traceback():
-    done = process(PROTONORM, JAX_PLATFORMS="cuda")
+    env = {**os.environ, "JAX_PLATFORMS": "cuda", "JAXPROTO_CACHE": "off"}
+    command = [sys.executable, "main.py", PROTONORM]
+    options = {"cwd": ROOT, "env": env, "capture_output": True, "text": True}
+    done = subprocess.run(command, **options)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: ") and "jaxproto[cuda12]" in last

@@ -13,6 +13,7 @@ from support.refusal import refused
 
 import jaxproto
 from jaxproto import config, federation
+from jaxproto.config.fields import nested
 from jaxproto.errors import UserError
 from jaxproto.experiment import shape_checks
 from jaxproto.methods.fedproto import fedproto
@@ -21,14 +22,9 @@ from jaxproto.types import Spec
 
 def changed(**fields):
     """A configuration with flat fields, even of a wrong type; __ for a dot."""
-    tree = config.experiment("protonorm", "digits").to_dict()
-    for path, value in fields.items():
-        *parents, key = path.split("__")
-        node = tree
-        for parent in parents:
-            node = node[parent]
-        node[key] = value
-    return ml_collections.ConfigDict(tree)
+    flat = config.flatten(config.experiment("protonorm", "digits"))
+    flat |= {path.replace("__", "."): value for path, value in fields.items()}
+    return ml_collections.ConfigDict(nested(flat))
 
 
 def test_missing_fields_and_those_of_another_method_are_named(tmp_path):
@@ -68,10 +64,10 @@ def test_an_impossible_value_is_named_with_what_it_must_be():
 def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
     x, method = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32), fedproto(toys.SPEC)
     for spec, words in (
-        (Spec(5, 12), r"'wide' has feature dimension 12, .* has 8"),
-        (Spec(7, 8), r"'wide' has number of classes 7, .* has 5"),
+        (Spec(5, 12), ("'wide' has feature dimension 12, ", " has 8")),
+        (Spec(7, 8), ("'wide' has number of classes 7, ", " has 5")),
     ):
         cohorts = [federation.Cohort("narrow", toys.net(8), (0, 1))]
         cohorts.append(federation.Cohort("wide", toys.net(8, spec), (2,)))
-        with pytest.raises(UserError, match=words):
+        with refused(*words):
             shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)

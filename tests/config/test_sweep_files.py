@@ -27,12 +27,6 @@ def cells(file):
     return made
 
 
-def commands(name):
-    """The configurations that a file's docstring names."""
-    text = (ROOT / "configs" / f"{name}.py").read_text()
-    return re.findall(r"jaxproto sweep --config=(\S+)", text)
-
-
 def axes_of(file):
     every = parse_axes(config.load(file), files.sweep_axes(file))
     return {field for axis in every for field in axis[0]}
@@ -40,9 +34,9 @@ def axes_of(file):
 
 def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture():
     def check(name):
-        said = commands(name)
-        assert said[0] == name and f"{name}:digits" in said
         text = (ROOT / "configs" / f"{name}.py").read_text()
+        said = re.findall(r"jaxproto sweep --config=(\S+)", text)
+        assert said[0] == name and f"{name}:digits" in said
         drawn = {*re.findall(r"`accuracy_against_(\S+)\.png`", text)}
         assert drawn == {k for file in said for k in axes_of(file)} - {"seed"}
         assert builtin.docstring_line(name).endswith(".")

@@ -24,12 +24,11 @@ def labels(examples):
 
 
 def pixels(example):
-    """What a reader sees that does not convert, as TFDS's does not."""
+    """Pixels as a reader sees them that does not convert, as TFDS's does not."""
     return np.asarray(Image.open(io.BytesIO(example["image"])))
 
 
 def unpacked(path):
-    """The folder that a zip archive is unpacked to."""
     folder = path.parent / "unpacked"
     with zipfile.ZipFile(path) as archive:
         archive.extractall(folder)
@@ -37,7 +36,7 @@ def unpacked(path):
 
 
 def test_tiny_imagenet_numbers_classes_in_the_order_of_their_wordnet_ids(tmp_path):
-    """Those of validation are the annotations': in one folder, all would be 0."""
+    """Validation labels come from the annotations: by folder, all would be 0."""
     path = toy.save_tiny_imagenet(tmp_path)
     assert tiny_imagenet.names(path) == ["n01 goldfish", "n02 wall", "n03"]
     train = [*tiny_imagenet.train(path)]

@@ -1,7 +1,6 @@
 """Texts and labels from one's own csv files. Broken ones: `support/bad_files.py`."""
 
 import numpy as np
-import pytest
 from support.refusal import refused
 
 from jaxproto.data import registry
@@ -14,16 +13,11 @@ PLAIN = [
 ]
 
 
-@pytest.fixture
-def load(tmp_path):
+def test_columns_are_text_and_label_or_what_the_header_names(tmp_path):
     def load(content, **options):
         (tmp_path / "a.csv").write_bytes(content.encode())
         return registry.load(f"csv:{tmp_path / 'a.csv'}", **options)
 
-    return load
-
-
-def test_columns_are_text_and_label_or_what_the_header_names(load):
     for content in PLAIN:
         data = load(content)
         assert data.x.tolist() == ["a dog", 'a cat, "it"', "no"]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
+from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.data import registry
-from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.summary import run_summary
 
@@ -40,10 +40,6 @@ def classes(root, names=("cat", "dog"), each=3, shape=(6, 6, 3)):
 
 def load(root, **options):
     return registry.load(f"folder:{root}", **options)
-
-
-def refused(*words):
-    return pytest.raises(UserError, match=".*".join(map(re.escape, map(str, words))))
 
 
 def test_class_folders_are_one_training_part_in_order_of_their_names(tmp_path):

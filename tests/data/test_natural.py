@@ -85,7 +85,7 @@ def test_people_of_uci_har_are_clients_and_channels_come_last(tmp_path, capsys):
 
 
 def test_pamap2_has_windows_of_one_activity_without_gaps(tmp_path, capsys):
-    """Of 768 samples, windows start at 0, 128, ...; that at 256 has two activities."""
+    """Windows start at 0, 128, ... of 768 samples; that at 256 has two activities."""
     data, said = prepared("pamap2", pamap2(), tmp_path, capsys)
     assert data.x.shape == (4, 256, 27, 1) and np.isfinite(data.x).all()
     assert {data.classes[c] for c in data.y} == {"walking", "running"}

@@ -5,11 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 from support.every import check_every
-from support.labels import SCHEMES
+from support.labels import SCHEMES, shuffled
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import from_file as partition_file
 from jaxproto.data.partitions import public_examples, registry
 from jaxproto.experiment import build
@@ -17,25 +16,16 @@ from jaxproto.summary import run_summary
 
 HEAD = "client,index,part"
 PAIR = ("0,1,train", "0,2,test")
-
-
-def toy(size=60, test=12):
-    y = (np.arange(size) % 4).astype(np.int32)
-    x = np.zeros((size, 1), np.float32)
-    domain = (np.arange(size) % 10).astype(np.int32)
-    return Dataset("toy", x, y, 4, size - test, domain=domain)
+TOY = shuffled([15] * 4, test=12, sources=10)
+BOTH = public_examples.append_public(TOY, shuffled([2] * 4))
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "who.csv"
+def load(tmp_path):
+    path = tmp_path / "who.csv"
 
-
-@pytest.fixture
-def load(path):
-    def load(lines, dataset=None, **options):
+    def load(lines, dataset=TOY, **options):
         path.write_text("\n".join([*lines, ""]))
-        dataset = toy() if dataset is None else dataset
         return partition_file.load(path, dataset, **{"clients": 1, **options})
 
     return load
@@ -52,34 +42,33 @@ def listed(partition):
     return [[rows.tolist() for rows in part] for part in partition[:2]]
 
 
-def test_a_saved_partition_loads_as_it_was(load, path):
+def test_a_saved_partition_loads_as_it_was(load, tmp_path):
     def check(name, pooled, shared):
-        dataset, options = toy(), {"clients": 5, "pooled": pooled}
+        dataset, options = TOY, {"clients": 5, "pooled": pooled}
         if shared:
-            some = {"share": 0.1, "classes": 0.5, "seed": 1}
+            some = {"share": 0.1, "classes": 0.5, "seed": 2}
             dataset = public_examples.make_some_public(dataset, pooled=pooled, **some)
         made = public_examples.divide(dataset, SCHEMES[name], **options)
         text = partition_file.partition_lines(dataset, made)
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
         assert partition_file.partition_lines(dataset, again) == text
-        assert path.read_text() == text
+        assert (tmp_path / "who.csv").read_text() == text
 
     check_every(product(SCHEMES, (False, True), (False, True)), check)
 
 
 def test_an_official_test_part_and_public_rows_of_another_set_are_not_written(load):
-    dataset = public_examples.append_public(toy(), toy(8, 0))
-    made = public_examples.divide(dataset, registry.iid(), clients=3, pooled=False)
-    text = partition_file.partition_lines(dataset, made)
+    made = public_examples.divide(BOTH, registry.iid(), clients=3, pooled=False)
+    text = partition_file.partition_lines(BOTH, made)
     assert text.count("train") == 48 and "test" not in text
-    same(made, load(text.splitlines(), dataset, clients=3, pooled=False))
+    same(made, load(text.splitlines(), BOTH, clients=3, pooled=False))
 
 
 def test_public_examples_are_taken_from_those_who_have_them_in_the_file(load):
     lines = HEAD, "0,1,train", "0,9,train", "0,2,test", "0,3,test"
     assert listed(load(lines)) == [[[1, 9]], [[2, 3]]]
-    dataset = toy()._replace(public=np.array([3, 9, 40], np.int32))
+    dataset = TOY._replace(public=np.array([3, 9, 40], np.int32))
     assert listed(load(lines, dataset)) == [[[1]], [[2]]]
 
 
@@ -106,11 +95,10 @@ def test_without_the_column_part_the_order_of_lines_does_not_matter(load):
 
 def test_lines_that_cannot_be_used_are_named_with_the_way_out(load):
     """More: `support/bad_files.py`."""
-    both = public_examples.append_public(toy(), toy(8, 0))
     part = {"pooled": False}
     for lines, options, message in (
         ([*PAIR, "7,3,test"], {"clients": 2}, "0 to 1. Set data.clients to 8."),
-        ([*PAIR, "0,60,train"], {"dataset": both}, "index is 60, but data set 'toy'"),
+        ([*PAIR, "0,60,train"], {"dataset": BOTH}, "index is 60, but data set 'toy'"),
         (["0,1,train", "0,50,train"], part, "example 50 is of the official test"),
         (PAIR, part, "line 3: part is test, but data.pool=False tests"),
     ):

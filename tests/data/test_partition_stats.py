@@ -1,4 +1,4 @@
-"""What is said of a partition: work, tables, partition.csv."""
+"""Statistics of a partition: work, tables, partition.csv."""
 
 import io
 
@@ -42,7 +42,7 @@ def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
 
 
 def test_the_share_of_the_commonest_class_by_hand():
-    """Class 1 for the first, 0 for the second, whose tests it is one of four of."""
+    """The commonest class is 1 for the first client, and 0 for the second."""
     train, test = np.array([[1, 5, 0], [4, 0, 4]]), np.array([[1, 3, 0], [1, 3, 0]])
     share = partition_stats.majority_share(Counts(train, test))
     assert share == MajorityShare(pooled=0.5, client_mean=0.5, examples=8)
@@ -51,17 +51,13 @@ def test_the_share_of_the_commonest_class_by_hand():
     assert share == MajorityShare(31 / 34, (1 + 0.25) / 2, 34)
 
 
-def shown(table):
-    console = rich.console.Console(file=io.StringIO(), width=120)
-    console.print(table)
-    return " ".join(console.file.getvalue().split())
-
-
 def test_the_table_shows_sizes_classes_counts_and_waste_and_stays_short():
     counts = Counts(np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2))
     options = {"batch_size": 4, "epochs": 1, "per_epoch": wrap}
     work = partition_stats.work([12, 2], [[0, 1]], **options)
-    text = shown(partition_stats.table(counts, work))
+    console = rich.console.Console(file=io.StringIO(), width=120)
+    console.print(partition_stats.table(counts, work))
+    text = " ".join(console.file.getvalue().split())
     assert "0 │ 12 │ 2 │ 2 │ 3 │ 0:3 2:9" in text
     assert "1 │ 2 │ 2 │ 1 │ 1 │ 1:2" in text
     assert "2 test examples of classes unseen in training" in text

@@ -11,8 +11,6 @@ from support.refusal import refused
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions import registry
 from jaxproto.data.partitions.label_skew import Scheme
-from jaxproto.methods.fedproto import fedproto
-from jaxproto.types import Spec
 
 # CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1: shipped with N's and FedTGP's code.
 CIFAR10_KC = np.array(
@@ -83,13 +81,10 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 
 
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
-    """T Table 1: 690 to 710 pairs are implied, 1.37 million is printed."""
+    """T Table 1 implies 690 to 710 pairs; its cost: `summary/test_nominal_cost.py`."""
     scheme, y = registry.pfllib_dirichlet(0.1), labels_only(FLOWERS).y
     held_KC = count(y, scheme.assign(y, len(FLOWERS), 20, scheme.make_rng(1)))
-    held_K = (held_KC > 0).sum(axis=1)
-    assert len(y) == 8_189 and held_K.sum() == 691
-    cost = fedproto(Spec(102, 500)).nominal(held_K, {})
-    assert f"{cost / 1e6:.2f}" == "1.37"
+    assert len(y) == 8_189 and (held_KC > 0).sum() == 691
 
 
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():

@@ -3,7 +3,6 @@
 from itertools import product
 
 import numpy as np
-import pytest
 from support.every import every
 from support.refusal import refused
 
@@ -13,7 +12,6 @@ from jaxproto.data.partitions import public_examples, registry
 from jaxproto.data.partitions.label_skew import dirichlet
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet
 from jaxproto.data.partitions.public_examples import sample_public_rows
-from jaxproto.errors import UserError
 from jaxproto.experiment import build
 
 
@@ -65,12 +63,12 @@ def test_clients_lack_nothing_but_public_examples(pooled, scheme):
 
 def test_a_client_with_public_examples_alone_is_named():
     dataset = made()._replace(public=np.array([3, 5, 9], np.int32))
-    parts = [np.array(rows) for rows in ([3, 9], [1, 2])], [np.array([4])] * 2
-    with pytest.raises(UserError, match="all 2 training examples of client 0 are pub"):
-        public_examples.remove_public(dataset, registry.make_partition(*parts))
-    parts = [np.array([1])] * 2, [np.array([4]), np.array([5])]
-    with pytest.raises(UserError, match="all 1 test examples of client 1 are public"):
-        public_examples.remove_public(dataset, registry.make_partition(*parts))
+    parts = registry.make_partition([[3, 9], [1, 2]], [[4], [4]])
+    with refused("all 2 training examples of client 0 are public"):
+        public_examples.remove_public(dataset, parts)
+    parts = registry.make_partition([[1], [1]], [[4], [5]])
+    with refused("all 1 test examples of client 1 are public"):
+        public_examples.remove_public(dataset, parts)
 
 
 def test_a_file_can_be_the_public_source(tmp_path):
@@ -93,13 +91,13 @@ def of_another_form(shape=(2, 2, 1), kind=np.uint8):
 
 @every(
     [
-        (made(classes=3, name="other"), "number of classes 3, .* 'made' has 4"),
-        (of_another_form((3, 3, 1)), r"shape \(3, 3, 1\), .* \(2, 2, 1\)"),
-        (of_another_form(kind=np.float32), "type float32, .* uint8"),
+        (made(classes=3, name="other"), "number of classes 3, ", " 'made' has 4"),
+        (of_another_form((3, 3, 1)), "shape (3, 3, 1), ", " (2, 2, 1)"),
+        (of_another_form(kind=np.float32), "type float32, ", " uint8"),
     ]
 )
-def test_another_set_must_be_of_the_same_form(extra, words):
-    with pytest.raises(UserError, match=f"'other'.* {words}"):
+def test_another_set_must_be_of_the_same_form(extra, theirs, ours):
+    with refused("'other'", f" {theirs}", ours):
         public_examples.append_public(made(), extra)
 
 

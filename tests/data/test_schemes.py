@@ -249,6 +249,7 @@ def test_partitions_follow_from_the_seed_and_training_rows_are_shuffled():
 
 
 IID = registry.iid()
+APART = {"pooled": False}
 IMPOSSIBLE = [  # of two classes of five examples
     (IID, 11, "need 11 examples, but there are 10. Use at most 10 cli"),
     (IID, 0, "clients is 0. Give an integer of at least 1."),
@@ -264,13 +265,17 @@ IMPOSSIBLE = [  # of two classes of five examples
     (registry.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
     (registry.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),
     (registry.pfllib_pathological(2), 6, "class 0 has 5 examples for 6 clients, t"),
+    (IID, 2, "train_share is 1.0. Give a number between 0 and 1", {"train_share": 1.0}),
+    (IID, 2, "the data seed is -1. Use one from 0 to 2**32 - 1.", {"seed": -1}),
+    (IID, 2, "'toy' has no official test part (all 10 examples are for", APART),
 ]
 
 
 @every(IMPOSSIBLE)
-def test_an_impossible_partition_is_refused_with_both_numbers(scheme, clients, message):
+def test_an_impossible_partition_is_named(scheme, clients, message, arguments=None):
     with refused(message):
-        registry.partition_dataset(labels_only([5, 5]), scheme, clients=clients)
+        more = arguments or {}
+        registry.partition_dataset(labels_only([5, 5]), scheme, clients=clients, **more)
 
 
 @every([0, float("nan"), 1e9])
@@ -278,15 +283,3 @@ def test_alpha_must_be_positive_and_finite(alpha):
     for make in (registry.dirichlet, registry.pfllib_dirichlet):
         with refused(f"alpha is {alpha}, but must be above 0 and at most 1e6."):
             make(alpha)
-
-
-@every(
-    [
-        ({"train_share": 1.0}, "train_share is 1.0. Give a number between 0 and 1"),
-        ({"seed": -1}, "the data seed is -1. Use one from 0 to 2**32 - 1."),
-        ({"pooled": False}, "'toy' has no official test part (all 10 examples are for"),
-    ]
-)
-def test_arguments_of_divide_that_cannot_work_are_named(arguments, message):
-    with refused(message):
-        registry.partition_dataset(labels_only([5, 5]), IID, clients=2, **arguments)

@@ -106,7 +106,7 @@ def test_an_input_that_is_right_comes_to_training(monkeypatch, tmp_path):
 
 
 PROCESSES = (  # places of rows in the table
-    *(("words", 0), ("words", 9), ("words", 20), ("names", 14), ("ranges", 0)),
+    *(("words", 0), ("words", 9), ("words", 20), ("names", 12), ("ranges", 0)),
     *(("workdirs", 0), ("workdirs", 8), ("files", 0), ("files", -3), ("files", -1)),
 )
 

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from support import fast_jit
 from support.every import check_every
+from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.config import optimizers
-from jaxproto.errors import UserError
 from jaxproto.execution import ClientStages
 from jaxproto.experiment import build, cohorts
 
@@ -48,7 +47,7 @@ def test_a_schedule_is_a_factor_for_each_round_and_an_unused_decay_is_refused():
     ):
         found = schedule(**fields)
         assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
-    with pytest.raises(UserError, match=r"decay is 0.9, but .* 'constant' does not"):
+    with refused("decay is 0.9, but ", " 'constant' does not"):
         schedule(decay=0.9)
 
 

@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 from support import runs
 from support.refusal import refused
 
@@ -48,19 +47,16 @@ def test_the_operations_of_a_step_are_those_of_its_products():
     assert wanted < found < 1.1 * wanted
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
+def test_files_without_a_device_for_each_client_are_refused(tmp_path):
+    for lines, message in (
         (["0,1,1", "1,1,1"], "2 lines are not one for each client from 0 to 2"),
         (["0,1,1", "1,1,1", "1,1,1"], "not one for each client"),
         (["0,1,1", "1,0,1", "2,1,1"], "client 1 has a speed or a bandwidth"),
         (["0,1,1", "1,fast,1", "2,1,1"], "cannot be read (could not convert"),
-    ],
-)
-def test_files_without_a_device_for_each_client_are_refused(tmp_path, lines, message):
-    c = small(time__devices=runs.devices(tmp_path / "d.csv", *lines))
-    with refused(message):
-        devices_of(c)
+    ):
+        file = runs.devices(tmp_path / "d.csv", *lines)
+        with refused(message):
+            devices_of(small(time__devices=file))
 
 
 def test_unknown_laws_two_exchanges_and_nodes_are_refused():

@@ -212,7 +212,6 @@ MANY_HEADS = {name: RNG.random((100, 100)) for name in WORDY}
 
 
 def run_of(seed=0):
-    """Records of a run."""
     row = {"pooled": 0.8 + seed / 100, "client_mean": 0.7, "client_std": 0.1}
     return [
         {

@@ -1,4 +1,4 @@
-"""What methods move: the papers' printed costs, and costs from labels alone."""
+"""Communication of methods: the papers' printed costs, and costs from labels alone."""
 
 import csv
 import dataclasses
@@ -6,7 +6,6 @@ import io
 import json
 import re
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from jaxproto.summary import nominal_cost, table_formats
 from jaxproto.types import Spec
 from jaxproto.wire import Wire
 
-ROOT = Path(__file__).parents[2]
 SIZES = {  # examples per class, official parts together
     "cifar10": [6_000] * 10,
     "cifar100": [600] * 100,
@@ -119,31 +117,24 @@ def test_the_cost_of_fedproto_by_hand():
     assert (found.scalars[1], found.bytes[1]) == (3 * 8, header_and_bits + 3 * 32)
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs a command in this process; returns what it prints."""
-    monkeypatch.chdir(ROOT)
+@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
+def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
+    """The partition of spiral; nominal by hand from what the caption says."""
+    config_file = "--config=configs/protonorm.py:spiral"
     monkeypatch.setenv("COLUMNS", "120")
 
-    def run(*arguments):
+    def printed(*arguments):
         assert not called(*arguments)
         return capsys.readouterr().out
 
-    return run
+    def rows(command):
+        text = printed(command, config_file, "--format=csv")
+        return list(csv.DictReader(io.StringIO(text, newline="")))
 
-
-def rows_of(text):
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-def test_the_calculator_prints_what_a_run_would_count(command):
-    """The partition of spiral; nominal by hand from what the caption says."""
-    config_file = "--config=configs/protonorm.py:spiral"
-    text = command("cost", config_file)
+    text = printed("cost", config_file)
     found = re.search(r"(\d+) clients hold (\d+) client-class pairs \((\d+) in", text)
     clients, held, trained = map(int, found.groups())
-    (row,) = rows_of(command("cost", config_file, "--format=csv"))
+    (row,) = rows("cost")
     assert row.pop("method") == "protonorm"
     got = {name: int(value) for name, value in row.items()}
     classes, dim = 6, 2  # of spiral
@@ -157,7 +148,7 @@ def test_the_calculator_prints_what_a_run_would_count(command):
         "once": 0,
     }
     assert f"{got['bytes up']:,}" in text
-    fields = rows_of(command("fields", config_file, "--format=csv"))
+    fields = rows("fields")
     assert all(row["bytes"].isdigit() for row in fields)
     assert [(row["way"], row["name"], row["reveals"]) for row in fields] == [
         (way, *field)

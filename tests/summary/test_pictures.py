@@ -1,4 +1,4 @@
-"""What a finished run has drawn of it."""
+"""Pictures of a finished run."""
 
 import functools
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ DRAWN += ["features_grid"]
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What was drawn, {function: arguments}, in place of files.
+    """Calls of plots, {function: arguments}, in place of files.
 
     Arguments by name are a mapping at the end.
     """
@@ -74,7 +74,7 @@ def synthetic(count, dim, seed):
 
 
 def by_id(trained, pick):
-    """What `pick` takes from the stacked clients, in the order of their ids."""
+    """Parts that `pick` takes from the stacked clients, in the order of their ids."""
     rows = zip(toys.cohorts(*toys.HET), map(pick, trained.clients), strict=True)
     each = {i: row[k] for group, row in rows for k, i in enumerate(group.ids)}
     return np.stack([each[i] for i in range(6)])

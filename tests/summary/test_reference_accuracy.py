@@ -1,4 +1,4 @@
-"""What accuracies are read against, and runs that fell to it."""
+"""Reference of accuracies, and runs that collapsed to it."""
 
 from support.every import every
 

@@ -222,7 +222,6 @@ def more(root: Path):
     objects = np.array([{}, []], object)
     np.savez(root / "npz" / "objects.npz", x_train=objects, y_train=np.arange(2))
     np.savez(root / "npz" / "keyless.npz", images=np.zeros(3))
-    np.save(root / "npz" / "array.npz.npy", np.zeros(3))
     for kind, name in (("npz", "npz"), ("csv", "csv"), ("partition", "csv")):
         os.mkfifo(root / kind / f"pipe.{name}")
         (root / kind / f"folder.{name}").mkdir()

@@ -36,7 +36,7 @@ def client(params, norm, count_C):
 
 
 def output():
-    """What the network of the client of `on_batch` makes of the examples X."""
+    """Output of the network of `on_batch`'s client on the examples X."""
     net = toys.net(8)
     return jax.device_get(net.apply(*net.init(KEY), jnp.asarray(X), True))
 

@@ -118,28 +118,27 @@ def _ended(call) -> str:
     return ""
 
 
-def command(name, arguments, out):
+def command(name, arguments):
     """A command of the command line."""
-    del out
     cli.call(name, name, [str(a) for a in arguments])
 
 
 def report(c, runs, out):
-    command("report", [*runs, "--prototypes=none", "--out", out / "r.html"], out)
+    command("report", [*runs, "--prototypes=none", "--out", out / "r.html"])
 
 
 def pages(c, runs, out):
-    command("report", [*runs, "--prototypes=all", "--out", out / "r.html"], out)
+    command("report", [*runs, "--prototypes=all", "--out", out / "r.html"])
 
 
 def compared(c, runs, out):
-    command("compare", [*runs, "--target=50", "--format=markdown"], out)
+    command("compare", [*runs, "--target=50", "--format=markdown"])
 
 
 def plotted(kind, *more):
     def plot(c, runs, out):
         (out / "a.png").unlink(missing_ok=True)
-        command("plot", [kind, out / "a.png", *runs, *more], out)
+        command("plot", [kind, out / "a.png", *runs, *more])
 
     plot.__name__ = f"plot_{kind}"
     return plot
@@ -157,7 +156,7 @@ def opened(c, runs, out):
 
 
 def leaked(c, runs, out):
-    command("leak", ["classes", *runs, "--clients=0"], out)
+    command("leak", ["classes", *runs, "--clients=0"])
 
 
 def resumed(c, runs, out):

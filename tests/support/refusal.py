@@ -1,4 +1,4 @@
-"""That something is refused, with the words of the message."""
+"""Refusals, with the words of their messages."""
 
 import re
 
@@ -7,6 +7,7 @@ import pytest
 from jaxproto.errors import UserError
 
 
-def refused(message: str):
-    """A block that ends in a UserError whose message holds these words."""
-    return pytest.raises(UserError, match=re.escape(message))
+def refused(*words):
+    """A block that ends in a UserError with these words in its message, in order."""
+    escaped = (re.escape(str(part)) for part in words)
+    return pytest.raises(UserError, match="(?s:.*)".join(escaped))

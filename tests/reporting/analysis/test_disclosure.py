@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.privacy import accounting
 from jaxproto.reporting.analysis import disclosure
@@ -80,9 +80,9 @@ def private(method, unit):
 SPENT = {"epsilon": 4.983, "delta": 1e-5}
 
 
-def test_under_privacy_an_upload_of_means_has_noise(monkeypatch):
+def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch):
     monkeypatch.setattr(accounting, "check_installed", lambda: None)
-    for unit in ("client", "example"):
+    for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
         c = private("fedproto", unit)
         found = disclosure.view(c, False, lambda config, exp: SPENT)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
@@ -91,13 +91,8 @@ def test_under_privacy_an_upload_of_means_has_noise(monkeypatch):
         assert f"(epsilon 4.98, delta 1e-05) after {c.rounds} rounds" in said
         assert disclosure.GUARANTEE[unit] in said
         assert not any("class means, measured" in note for note in found.notes)
-
-
-def test_under_privacy_of_clients_everyone_weighs_the_same(monkeypatch):
-    monkeypatch.setattr(accounting, "check_installed", lambda: None)
-    for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
         found = disclosure.view(private("fedavg", unit), False)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
         assert up == {"trained values with noise", size}
-    with pytest.raises(UserError, match="leave out --all"):
+    with refused("leave out --all"):
         disclosure.view(private("fedavg", "client"), True)

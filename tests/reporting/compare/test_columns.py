@@ -80,7 +80,7 @@ def p_of(table, *methods):
 
 
 def test_p_is_that_of_a_paired_t_test_with_holm_correction(three, tmp_path):
-    """Of differences 2, 3, 4: t = 3 sqrt(3), whose p with 2 degrees of freedom is
+    """Differences 2, 3, 4: t = 3 sqrt(3), whose p with 2 degrees of freedom is
     1 - t / sqrt(2 + t^2); two tests, so it counts twice.
     """
     table = made(*three, against="fedproto", **FINAL)

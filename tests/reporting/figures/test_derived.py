@@ -72,15 +72,11 @@ def test_the_prototypes_before_the_last_alignment_are_reconstructed(path, run):
         assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
 
 
-def test_runs_without_alignment_or_checkpoints_are_named(path, run, tmp_path):
+def test_a_run_without_alignment_is_named(run):
     other = run._replace(config=run.config.copy_and_resolve_references())
     other.config.method.alignment = "none"
     with pytest.raises(UserError, match="has no alignment to trace"):
         derived.before_alignment(other)
-    copy = shutil.copytree(path, tmp_path / "copy")
-    shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(UserError, match="holds no checkpoint"):
-        restore.load(copy)
 
 
 def test_the_first_alignment_is_that_of_the_first_round(drawn, path, run):

@@ -39,10 +39,6 @@ def texts(html):
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
-def rules(shown):
-    return {trace["meta"]["when"][0]["rule"] for trace in shown}
-
-
 def test_runs_of_one_setting_are_a_line_with_its_mean_over_seeds(tmp_path):
     for seed, best in ((0, 0.6), (1, 0.8)):
         run(tmp_path / f"a-seed{seed}", seed=seed, best=best)
@@ -60,7 +56,8 @@ def test_runs_of_one_setting_are_a_line_with_its_mean_over_seeds(tmp_path):
     assert x["round"] == [1, 2, 3, 4] and x["bytes"] == [2000, 4000, 6000, 8000]
     assert x["seconds"] == [0.5, 1.0, 1.5, 2.0]
     method = by_name["Local (reference)"]["meta"]["when"][0]["method"]
-    assert rules(traces(html, "plot-curves", method=method)) == {"head"}
+    of_local = traces(html, "plot-curves", method=method)
+    assert {trace["meta"]["when"][0]["rule"] for trace in of_local} == {"head"}
     assert "fedproto, local on digits: 3 runs" in texts(html)
     assert "FedProto (2 seeds)" in texts(html)
 

@@ -81,7 +81,7 @@ def opened(chromium, file):
 
 
 def curves(page) -> dict[str, list]:
-    """What the figure of accuracies draws: the last values by name of the line."""
+    """Values that the figure of accuracies draws, by name of the line."""
     data = "document.getElementById('plot-curves').data"
     named = ".filter((t) => t.name && t.visible).map((t) => [t.name, t.y])"
     return dict(page.evaluate(data + named))
