@@ -94,8 +94,8 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
     "training/lifecycle.py": [
         (
             "the last record outlives its checkpoint",
-            "/ METRICS, start)",
-            "/ METRICS, start + 1)",
+            "/ METRICS, int(start))",
+            "/ METRICS, int(start) + 1)",
         ),
     ],
     "transforms.py": [("forgotten classes", ", kept.mean)", ", 0 * kept.mean)")],
