@@ -184,7 +184,6 @@ def foreign_node(fed: Federation, client: int):
 
 def server_killed(fed: Federation, client: int):
     """Kills SuperLink and ServerApp, and restarts both."""
-    del client
     terminate_tree(fed.deployment.superlink, signal.SIGKILL)
     terminate_tree(fed.submitted)
     before = len(fed.resumed())

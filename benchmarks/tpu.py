@@ -42,7 +42,6 @@ def read(stage, compiled, chips: int) -> dict:
     The roofline takes float32 at the rate of bfloat16, because the TPU rounds operands
     of products to bfloat16 by default.
     """
-    del stage, chips
     cost, text = compiled.cost_analysis(), compiled.as_text()
     moved, flops = hlo.traffic(text), cost.get("flops", 0.0)  # absent for integers
     count = cost.get("bytes accessed", 0.0)

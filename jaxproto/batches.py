@@ -47,7 +47,6 @@ def shuffled(key: Array, shard: Shard) -> Array:
 
 def fixed(key: Array, shard: Shard) -> Array:
     """Returns positions [M] in the order of the partition, in every epoch."""
-    del key
     return jnp.arange(len(shard.index))
 
 

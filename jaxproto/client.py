@@ -19,7 +19,6 @@ def reset_opt_state(
     opt: optax.GradientTransformation, params: Tree, state: Tree
 ) -> Tree:
     """Returns a fresh optimiser state in each round, as in the papers' code."""
-    del state
     return opt.init(params)
 
 
@@ -27,19 +26,16 @@ def keep_opt_state(
     opt: optax.GradientTransformation, params: Tree, state: Tree
 ) -> Tree:
     """Returns the optimiser state of the client's last round."""
-    del opt, params
     return state
 
 
 def constant_schedule(r: Array) -> float:
     """Returns a factor of 1 of the learning rate in every round."""
-    del r
     return 1.0
 
 
 def all_steps(id: Array, steps: Array) -> Array:
     """Returns the steps of all epochs: no client stops earlier."""
-    del id
     return steps
 
 
@@ -189,7 +185,6 @@ def finish_local_training(
     task: LocalTask, state: LocalState, client: Client, shard: Shard
 ):
     """Returns the client after training, its upload and its mean loss."""
-    del client
     before, _, params, norm, opt, sums, loss = state
     after = before.replace(params=params, norm=norm, opt=opt)
     data, down = Data(task.examples, shard), wire.for_client(task.down, before.id)

@@ -56,7 +56,6 @@ def coordinates_per_class(s: int, feat_dim: int) -> int:
 
 def full_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     """Keeps all coordinates of all classes."""
-    del s, seed
     return np.tile(np.arange(feat_dim, dtype=np.int32), (num_classes, 1))
 
 

@@ -39,12 +39,10 @@ class OneDevice:
 
     def shard_ids(self, id_K: ArrayLike, unused_id: int) -> Array:
         """Puts ids of clients [K] on the device."""
-        del unused_id
         return jnp.asarray(id_K, jnp.int32)
 
     def put(self, tree: Tree, spec: PartitionSpec = REPLICATED) -> Tree:
         """Puts arrays of the host on the device."""
-        del spec
         return jax.device_put(tree)
 
 

@@ -17,7 +17,6 @@ def own_network(net: Net, key: Array):
 
 def predict_by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
     """Returns the rule `head`: the logits of the client's own network."""
-    del down
     out = net.apply(client.params["net"], client.norm["net"], x, False)
     return {"head": out.logits}
 
@@ -29,7 +28,6 @@ def own_features(net: Net, client: Client, x: Array) -> Array:
 
 def no_pre_upload(net: Net, client: Client, data, down: Tree):
     """Sends nothing before training, as most methods have one exchange a round."""
-    del net, client, data, down
     return ()
 
 

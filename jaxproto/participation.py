@@ -76,7 +76,6 @@ def all_clients() -> Sampler:
     """Returns a sampler of all clients in every round (the four papers)."""
 
     def sampler(key, num_clients, r):
-        del key, r
         return all_report(jnp.ones(num_clients, bool))
 
     return sampler
@@ -106,7 +105,6 @@ def uniform(fraction: float | Array) -> Sampler:
     """Returns a sampler of a uniformly drawn share of the clients, at least one."""
 
     def sampler(key, num_clients, r):
-        del r
         score_K = -jax.random.uniform(key, (num_clients,))
         return all_report(top_k_mask(score_K, count_of_fraction(fraction, num_clients)))
 
@@ -117,7 +115,6 @@ def random_count() -> Sampler:
     """Returns a sampler that draws a number of clients, then the clients, uniformly."""
 
     def sampler(key, num_clients, r):
-        del r
         count_key, which_key = jax.random.split(key)
         count = jax.random.randint(count_key, (), 1, num_clients + 1)
         score_K = jax.random.uniform(which_key, (num_clients,))
@@ -144,7 +141,6 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
         )
 
     def sampler(key, num_clients, r):
-        del r
         edge = jnp.arange(num_clients + 1) / num_clients
         mass_K = jnp.maximum(jnp.diff(cdf(edge)), 1e-30)  # every client can be drawn
         score_K = jnp.log(mass_K) + jax.random.gumbel(key, (num_clients,))

@@ -121,7 +121,6 @@ def align(max_steps: int = 500) -> Transform:
         return Diagnostics(dict(zip(names, map(jnp.float32, values), strict=True)))
 
     def update(p, state):
-        del state
         present_C = p.count > 0
         before = kernels.spacing(kernels.normalise_rows(p.mean), present_C)
         mean_CD, steps = kernels.align(p.mean, present_C, max_steps=max_steps)

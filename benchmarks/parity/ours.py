@@ -248,7 +248,6 @@ def without_dropout(cohort: CohortPlan) -> CohortPlan:
     net = cohort.net
 
     def apply(params, norm, x, train, key=None):
-        del key
         return net.apply(params, norm, x, train)
 
     return dataclasses.replace(cohort, net=Net(net.init, apply, net.head))

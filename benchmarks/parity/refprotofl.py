@@ -53,7 +53,6 @@ class RefProtoFL(Theirs):
     @torch.no_grad()
     def serve(self, every: list[Trained], order: np.ndarray | None) -> Record:
         """Averages the entries that clients sent."""
-        del every, order
         old = torch.cat([v.flatten() for v in self.adapter.values()])
         each = [net.adapter.state_dict() for net in self.nets]
         value = torch.stack(
@@ -78,7 +77,6 @@ class RefProtoFL(Theirs):
 
     def scores(self, i: int, net: nn.Module, x) -> dict[str, torch.Tensor]:
         """Returns scores by the own adapter, the broadcast one, and anchors."""
-        del i
         z, logits = self.outputs(net, x)
         layer = {k.replace(".", "_"): v for k, v in self.adapter.items()}
         seen = F.relu(F.linear(net(x)[0], layer["map_weight"], layer["map_bias"]))

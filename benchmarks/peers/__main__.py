@@ -160,7 +160,6 @@ def row(name: str, r: dict, first: dict) -> list:
 
 def summary_by_round(work: dict, rows: list[tuple[list[float], dict]]) -> dict:
     """Summarises all processes of a contender of the workload htfe8."""
-    del work
     last = [entry for _, entry in rows]
     lines = [line for entry in last for line in entry["rounds"][1:]]
     times = {k: [line[k] for line in lines] for k in ("seconds", "evaluation")}

@@ -91,7 +91,6 @@ class Listed(FedAvg):
 
 def train(message, context):
     """Trains the network of a message on the images of its client."""
-    del context
     torch.set_num_threads(1)
     task = message.content["config"]
     fed, client = torch_side.federation(task["path"]), task["client"]

@@ -145,7 +145,6 @@ class BatchedEngine(Engine):
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
-        del r
         sums = run_evaluation.evaluate_model(self._work, model)
         return [
             Evaluated(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)

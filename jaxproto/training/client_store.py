@@ -67,7 +67,6 @@ class ClientStore:
 
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
         """Returns some clients of a cohort, [n, ...], on the host."""
-        del cohort
         return jax.tree.map(lambda a: np.asarray(a)[place], clients)
 
     def gather_state(self, state: State) -> State:
@@ -122,7 +121,6 @@ class DeviceStore(ClientStore):
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns rows of the state, or all if all clients train in one call."""
-        del upcoming
         each = zip(self._programs.gather, clients, self._shards, strict=True)
         return [
             f(who, rows, shards) if f else [ParticipantRows(None, rows, shards)]

@@ -98,7 +98,6 @@ class HostedStore(ClientStore):
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, and starts to read those of the next."""
-        del clients
         places, ahead = self._places(who), self._next
         self._now, self._next = places, None
         if ahead is not None and all(map(np.array_equal, ahead[0], places)):
@@ -160,7 +159,6 @@ class HostedStore(ClientStore):
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "HostedStore":
         """Returns a store of these clients for another test split."""
-        del programs
         other = copy.copy(self)
         other.exp = exp
         return other

@@ -68,7 +68,6 @@ class Engine:
 
     def member(self, model: Model, i: int) -> Model:
         """Returns the model of one run."""
-        del i
         return model
 
 
@@ -87,7 +86,6 @@ class LocalEngine(Engine):
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates on the devices of this process."""
-        del r
         return [Evaluated(self.work.exp, evaluate_model(self.work, model))]
 
 

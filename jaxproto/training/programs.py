@@ -252,19 +252,16 @@ def build_programs(exp: Experiment) -> Programs:
 
 def _gather(cohort: CohortPlan, floats, who, clients, shards):
     """Gathers the participants of a cohort."""
-    del floats
     return gather.gather(who, clients, shards, cohort.num_rows, cohort.num_lanes)
 
 
 def _scatter(cohort: CohortPlan, floats, clients, places, trained):
     """Returns all clients of a cohort with the trained participants."""
-    del cohort, floats
     return gather.scatter(clients, places, trained)
 
 
 def _tested(cohort: CohortPlan, floats, clients):
     """Returns the clients that each call evaluates."""
-    del floats
     places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
     places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
     return [gather.take_rows(clients, jnp.asarray(place)) for place in places]

@@ -155,7 +155,6 @@ def _gather_uploads(cohort: Cohort, uploads: Uploads) -> Uploads:
 
 def _tested(cohort: CohortPlan, floats, clients: Client) -> list[Client]:
     """Moves the evaluated clients to the devices that have their test examples."""
-    del floats
     evaluated, devices = cohort.evaluated, lax.axis_size(AXIS)
     padding = (0, -len(evaluated) % devices)
     row_R = np.pad(evaluated, padding, constant_values=-1)
@@ -166,7 +165,6 @@ def _gather(
     cohort: Cohort, floats, participants: Participation, clients: Client, shards: Shard
 ) -> list[gather.ParticipantRows]:
     """Distributes the participants of a cohort over the devices."""
-    del floats
     devices = lax.axis_size(AXIS)
     id_K = mesh.all_gather_rows(clients.id)[: len(cohort.ids)]
     ((place, id_R),) = gather.participant_places(participants, id_K, cohort.num_rows)
@@ -181,5 +179,4 @@ def _gather(
 
 def _scatter(cohort: Cohort, floats, clients: Client, places, trained) -> Client:
     """Returns all clients of a cohort with the trained participants."""
-    del cohort, floats
     return mesh.scatter_back(clients, places[0], trained[0])

@@ -63,11 +63,9 @@ def constant_network(net: Net, spec: Spec) -> Net:
     shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
 
     def init(key):
-        del key
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
     def apply(params, norm, x, train, key=None):
-        del train, key
         feat_BD = jax.random.normal(jax.random.key(0), (len(x), spec.feat_dim))
         return NetOutput(feat_BD, net.head(params["head"], feat_BD), norm)
 

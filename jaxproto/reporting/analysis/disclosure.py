@@ -223,7 +223,6 @@ def message_fields(
 
 def no_privacy_note(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
     """Returns an empty account of privacy."""
-    del config, exp
     return {}
 
 
