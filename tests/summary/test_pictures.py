@@ -65,7 +65,7 @@ def finished(tmp_path, method):
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
-    return pictures.TrainedFederation(exp, examples, server, tuple(clients)), path
+    return pictures.TrainedFederation(exp, server, tuple(clients)), path
 
 
 def synthetic(count, dim, seed):
