@@ -113,16 +113,17 @@ def experiment(
     cohorts = build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
     privacy.check_networks(config.privacy.unit, cohorts)
-    parts = partial(build_parts, config, spec, num_examples, network, dataset)
+    shown = public_inputs(dataset), two_examples(dataset)
+    parts = partial(build_parts, config, spec, num_examples, network, *shown)
     built = parts({})
     method, sampler = built.method, built.sampler
     plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     external = is_external(METHODS[config.method.name])
     if external and not plain:  # which shows its own errors
-        net, examples = cohorts[0].net, two_examples(dataset)
+        net = cohorts[0].net
 
         def trace(values):
-            check_method(parts(values).method, net, local, spec, examples)
+            check_method(parts(values).method, net, local, spec, shown[1])
 
         jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
     max_participants = max_rows_of(
@@ -142,11 +143,13 @@ def experiment(
     )
     # for counts that are equal on all platforms
     plain = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
-    plain_parts = partial(build_parts, config, spec, num_examples, plain, dataset)
+    plain_parts = partial(build_parts, config, spec, num_examples, plain, *shown)
     seconds = simulated_devices.floats_of(
         config, cohorts, plain_parts, plain, spec, dataset
     )
-    floats, built = traced_floats(config) | seconds, parts(seconds)
+    floats = traced_floats(config) | seconds
+    if seconds:
+        built = parts(seconds)  # with simulated time
     size = memory.client_state_bytes(cohorts, method, local, spec)
     store = choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
@@ -202,14 +205,15 @@ def build_parts(
     spec: Spec,
     num_examples: int,
     network: Callable[..., Net],
-    dataset: Dataset,
+    public: np.ndarray | None,
+    examples: Examples,
     values: Floats,
 ) -> Parts:
     """Builds method, local training and sampler, with some floats replaced.
 
     Args:
-      num_examples, network: as in `build_method`.
-      dataset: whose public examples and shapes of inputs are used.
+      num_examples, network, public: as in `build_method`.
+      examples: two of them, for the shapes of uploads.
       values: dotted path -> float or traced scalar that replaces the configuration's.
 
     Raises:
@@ -217,7 +221,7 @@ def build_parts(
     """
     config = replace_floats(config, values)
     try:
-        given = num_examples, config, network, public_inputs(dataset)
+        given = num_examples, config, network, public
         method = build_method(config.method, spec, *given)
         parts = Parts(
             method=robustness.with_robustness(method, config),
@@ -225,7 +229,7 @@ def build_parts(
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
         )
-        parts = simulated_devices.with_time(parts, config, values, spec, dataset)
+        parts = simulated_devices.with_time(parts, config, values, spec, examples)
         return parts.collecting() if config.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
         raise UserError(

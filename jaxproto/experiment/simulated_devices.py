@@ -31,7 +31,7 @@ from jaxproto.io import atomic
 from jaxproto.method import no_pre_upload
 from jaxproto.privacy import OFF
 from jaxproto.simulated_time import Timing, steps_within
-from jaxproto.types import Net, Spec, Tree
+from jaxproto.types import Examples, Net, Spec, Tree
 
 STREAM = 22  # of the seed of the partition
 GIGA, MEGABIT = 1e9, 1e6 / 8  # operations, and bytes
@@ -52,7 +52,7 @@ def with_time(
     config: ml_collections.ConfigDict,
     floats: Mapping[str, Any],
     spec: Spec,
-    dataset: Dataset,
+    examples: Examples,
 ) -> Parts:
     """Adds the seconds of the clients' work, and what follows from them.
 
@@ -60,6 +60,7 @@ def with_time(
       parts: Parts of the federation without simulated time.
       config: Configuration, with its traced floats replaced.
       floats: Those of `floats_of`; without them time is not simulated.
+      examples: Two of them, for the shapes of uploads.
     """
     if STEP not in floats:
         return parts
@@ -72,7 +73,7 @@ def with_time(
         local = dataclasses.replace(parts.local, limit_steps=limit)
         parts = parts._replace(local=local)
     if time.buffer:
-        shape = partial(upload_shape, parts, spec, dataset)
+        shape = partial(upload_shape, parts, spec, examples)
         up = config.wire.up
         method = asynchronous(parts.method, time.buffer, timing, up, clients, shape)
         parts = parts._replace(method=method)
@@ -136,12 +137,11 @@ def step_operations(parts: Parts, net: Net, spec: Spec, dataset: Dataset) -> flo
     return counts["flops"]
 
 
-def upload_shape(parts: Parts, spec: Spec, dataset: Dataset, net: Net) -> Tree:
+def upload_shape(parts: Parts, spec: Spec, examples: Examples, net: Net) -> Tree:
     """Returns the shapes of a client's upload."""
     method, local = parts.method, parts.local
-    shapes = statelessness.client_shapes(
-        method, net, local, spec.num_classes, two_examples(dataset)
-    )
+    classes = spec.num_classes
+    shapes = statelessness.client_shapes(method, net, local, classes, examples)
 
     def upload(client, down, examples, shard):
         task = LocalTask(method, net, local, jax.random.key(0), down, examples)
