@@ -75,6 +75,7 @@ def test_an_upload_after_the_deadline_is_lost(tmp_path):
     assert late.steps.tolist() == on_time.steps.tolist()
 
 
+@pytest.mark.long
 def test_records_and_the_summary_of_a_run_have_its_seconds(tmp_path):
     fields = {"time__devices": "lognormal", "rounds": 3, "eval_every": 2}
     c = runs.small("fedproto", "digits", model__group="mlp", **fields)
