@@ -130,7 +130,7 @@ def trained(own, path: Path, ready):
             return there[-1], ready
     with workdir.lock_workdir(path) as claimed:
         start = runner.Start(own, path, quiet, grace=0.0, claimed=claimed)
-        ready = ready or runner.prepare(start, program_cache.no_cache)
+        ready = ready or runner.prepare(start, program_cache.uncached)
         ready = ready._replace(exp=ready.exp._replace(floats=traced.traced_floats(own)))
         if runner.train(start, ready)["status"] == "diverged":
             return None, ready

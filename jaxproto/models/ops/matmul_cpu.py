@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from jaxproto.types import Array
 
@@ -117,9 +118,27 @@ def grad_matrix(x: Array, grad: Array) -> Array:
     narrower one comes first, unless the result is too large to be turned.
     """
     (rows, inputs), outputs = x.shape, grad.shape[1]
+    if x.dtype == jnp.bfloat16:
+        small = rows * inputs < (rows + inputs) * outputs  # elements that are copied
+        return matmul_turned(x, grad) if small else matmul_turned(grad, x).T
     if rows >= 4 * outputs and 2 * inputs >= 3 * outputs:
         return lax.optimization_barrier(contract(grad, x, 0)).T
     return contract(x, grad, 0)
+
+
+def matmul_turned(a: Array, b: Array) -> Array:
+    """Multiplies the transpose of a [..., R, N] by b [..., R, N'].
+
+    Of bfloat16 the transpose is copied: XLA's library has no such product with a
+    transposed first operand, and XLA would convert both to float32. The constraint
+    makes the copy, where XLA would only rename the axes.
+    """
+    a = a.swapaxes(-1, -2)
+    if a.dtype == jnp.bfloat16:
+        rows = Layout(tuple(range(a.ndim)))
+        a = with_layout_constraint(lax.optimization_barrier(a), rows)
+        a = lax.optimization_barrier(a)
+    return matmul(a, b)
 
 
 def contract(a: Array, b: Array, axis: int) -> Array:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto.models.ops import channel_sums
-from jaxproto.models.ops.matmul_cpu import matmul, rounded
+from jaxproto.models.ops.matmul_cpu import matmul, matmul_turned, rounded
 from jaxproto.types import Array
 
 POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
@@ -134,9 +134,7 @@ def backward(padding, operands, kept, grad):
     grad = grad.swapaxes(0, 1).reshape(p.rows, -1)
     grad = over_rows(transforms(p)[1].T, grad).reshape(p.n, -1, outputs)
     grad = rounded(grad, operands)
-    matrix = jax.lax.optimization_barrier(
-        matmul(grad.swapaxes(1, 2), wide)
-    )  # models/ops/matmul_cpu.py
+    matrix = jax.lax.optimization_barrier(matmul_turned(grad, wide))  # matmul_cpu.py
     back = minimal(p.m, p.k).kernel.T.astype(np.float32)
     grad_kernel = over_rows(back, matrix).swapaxes(1, 2).reshape(kernel.shape)
     weights = rounded(transformed(kernel, p), operands)

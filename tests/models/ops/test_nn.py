@@ -15,6 +15,7 @@ from jaxproto.models.ops import (
     channel_shuffle,
     channel_sums,
     conv,
+    norm,
     ops,
     pool,
     trim_padding,
@@ -184,7 +185,7 @@ FORMS = {
     "max_pool_disjoint": (lambda x, _: pool.max_pool_chain(x, 2, 2), ()),
     "product": (lambda x, w: product(x.reshape(-1, 4), w), (4, 2)),
     "channel_pool": (lambda x, _: nn.channel_pool(x[:, 0, 0], 5), ()),
-    "batch_norm": (lambda x, w: nn.batch_norm(x, w[0], w[1])[0], (2, 4)),
+    "batch_norm": (lambda x, w: norm.batch_norm(x, w[0], w[1])[0], (2, 4)),
 }
 
 
@@ -228,8 +229,8 @@ def test_channel_pool_is_the_mean_of_the_papers_windows(c, d):
 
 @jit
 def normed(x, scale, bias, mean, var):
-    out, *batch = nn.batch_norm(x, scale, bias)
-    return out, *nn.update_stats(mean, var, *batch, x.size // x.shape[-1])
+    out, *batch = norm.batch_norm(x, scale, bias)
+    return out, *norm.update_stats(mean, var, *batch, x.size // x.shape[-1])
 
 
 @every([(8, 3, 2, 5), (32, 5)])
@@ -253,7 +254,7 @@ def test_batch_norm_gradient_is_that_of_its_definition_and_of_one_element_finite
 
     scale, bias = normal(2, 6) + 1.0
     x = 3.0 * image(4) + 1.0
-    assert_same(plain, (x, scale, bias), lambda *a: nn.batch_norm(*a)[0])
+    assert_same(plain, (x, scale, bias), lambda *a: norm.batch_norm(*a)[0])
     ones, zeros = jnp.ones(4), jnp.zeros(4)
     got = normed(ones[None], ones, zeros, zeros, ones)
     for one, expected in zip(got, (0.0, 0.1, 0.9), strict=True):
@@ -267,7 +268,7 @@ def test_batch_norm_of_one_pass_equals_that_of_two(mean, near):
     x, near_C = image(4) + np.float32(mean), jnp.full(6, near)
 
     def form(sums):
-        return lambda x, scale: nn.batch_norm(x, scale, bias, near_C, sums)[0]
+        return lambda x, scale: norm.batch_norm(x, scale, bias, near_C, sums)[0]
 
     assert_same(form(channel_sums.PLAIN), (x, scale), form(channel_sums.ONE_PASS))
     with_batch = jit(nn.with_batch, static_argnums=5)
