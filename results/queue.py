@@ -126,34 +126,78 @@ MISSING = {  # in refprotofl_protocol
     or name in ("fedprox_100", "fednova_100", "vhl_100", "fedgh_100")
 }
 
+SHORT_TABLE = {  # as in the tables, of the methods and ablations that they print
+    name: cell
+    for name, cell in REFPROTOFL.items()
+    if not name.startswith("local") and "frozen" not in name
+}
+
 # Other data sets, d = 500 where the series has TinyProto's and S's setting
-HT0 = {  # name -> configuration without the data set
-    "local": "local.py:{}",
-    "lg_fedavg": "lg_fedavg.py:{}",
-    "fedproto": "fedproto.py:{}",
-    "fedtgp": "fedtgp.py:{}",
-    "protonorm": "protonorm.py:{}",
-    "tinyproto": "tinyproto.py:{}",
-    "tinyproto_ft": "tinyproto.py:{},ft",
-    "cps_ppa_cpkd": "cps_ppa_cpkd.py:{}",
-    "cps_ppa_cpkd_ft": "cps_ppa_cpkd.py:{},fedtgp",
+S_50 = method(s=50)
+HT0 = {  # name -> configuration without the data set, flags
+    "local": ("local.py:{}", []),
+    "lg_fedavg": ("lg_fedavg.py:{}", []),
+    "fedproto": ("fedproto.py:{}", []),
+    "fedtgp": ("fedtgp.py:{}", []),
+    "protonorm": ("protonorm.py:{}", []),
+    "tinyproto": ("tinyproto.py:{}", S_50),
+    "tinyproto_ft": ("tinyproto.py:{},ft", S_50),
+    "cps_ppa_cpkd": ("cps_ppa_cpkd.py:{}", S_50),
+    "cps_ppa_cpkd_ft": ("cps_ppa_cpkd.py:{},fedtgp", S_50),
 }
-FLOWERS = {name: (config.format("flowers102"), []) for name, config in HT0.items()}
-FLOWERS_MORE = {
-    f"{name}_{what}": (FLOWERS[name][0], method(**fields))
-    for name, what, fields in (
-        ("protonorm", "gamma1", {"upscale": 1.0}),
-        ("protonorm", "gamma400", {"upscale": 400.0}),
-        ("fedproto", "scaled1.2", {"upscale": 1.2}),  # N Table 5
-        ("fedtgp", "scaled1.2", {"upscale": 1.2}),
-        ("fedproto", "scaled1.4", {"upscale": 1.4}),
-        ("fedtgp", "scaled1.4", {"upscale": 1.4}),
-        ("tinyproto_ft", "no_aps", NO_PPA),  # T Table 4
-        ("tinyproto_ft", "no_cps", NO_CPS),
+OTHERS = {name: (f"{name}.py:{{}}", []) for name in ("fml", "fedkd", "feddistill")}
+
+
+def varied(name: str, suffix: str, *flags: str, **fields) -> Cells:
+    """Returns a cell of HT0 with other flags and fields of its method."""
+    config, own = HT0[name]
+    kept = [] if "s" in fields else own
+    return {f"{name}_{suffix}": (config, [*kept, *flags, *method(**fields)])}
+
+
+def on(dataset: str, *cells: Cells) -> Cells:
+    """Returns cells of configurations without a data set, on a data set."""
+    return {
+        name: (config.format(dataset), flags)
+        for some in cells
+        for name, (config, flags) in some.items()
+    }
+
+
+SCALES = [  # N Table 5; gamma 1 of N Table 4
+    varied(name, f"scaled{scale}", upscale=scale)
+    for name, scale in product(("fedproto", "fedtgp"), (1.1, 1.2, 1.3, 1.4))
+]
+GAMMAS = [varied("protonorm", f"gamma{g:g}", upscale=g) for g in (1.0, 400.0)]
+WITH_CPS = {"all": {}, "cps": OFF["cps"]}
+COMPONENTS = [  # S Table 1 and 5.2, with s = 50 and 250
+    varied(f"cps_ppa_cpkd{base}", name, **off)
+    for base, (name, off) in product(("", "_ft"), OFF.items())
+] + [
+    varied(f"cps_ppa_cpkd{base}", f"{name}250", **off, s=250)
+    for base, (name, off) in product(("", "_ft"), WITH_CPS.items())
+]
+ABLATION = [  # T Table 4
+    varied("tinyproto_ft", "no_aps", **NO_PPA),
+    varied("tinyproto_ft", "no_cps", **NO_CPS),
+]
+WIDTHS = [  # T Figures 4, 5, S Table 2
+    varied("fedproto", f"d{d}", f"--config.model.feat_dim={d}")
+    for d in (50, 150, 250, 350, 450)
+] + [
+    varied(name, f"s{s}", **off, s=s)
+    for s, (name, off) in product(
+        (150, 250, 350, 450),
+        (("cps_ppa_cpkd", OFF["cps"]), ("tinyproto", {}), ("tinyproto_ft", {})),
     )
-}
+    if (name, s) != ("cps_ppa_cpkd", 250)
+]
+FLOWERS = on("flowers102", HT0)
+FLOWERS_MORE = on("flowers102", *GAMMAS, *SCALES, *ABLATION)
+SMALLER = on("flowers102", HT0, OTHERS)
+SMALLER_MORE = on("flowers102", *SCALES, GAMMAS[0], *COMPONENTS, *ABLATION, *WIDTHS)
 SHORT = ("local", "fedproto", "fedtgp", "protonorm", "tinyproto_ft", "cps_ppa_cpkd")
-CIFAR10 = {name: (HT0[name].format("cifar10"), []) for name in SHORT}
+CIFAR10 = on("cifar10", {name: HT0[name] for name in SHORT})
 CLIP = "--config.optimizer.clip_norm=100"
 SPARSE_50 = [*cifar100.OTHER, *method(s=50)]
 CIFAR100 = {
@@ -168,6 +212,17 @@ CIFAR100 = {
 TABLE_3 = {name: CIFAR100[name] for name in ("local", "protonorm", "feduv", "fednh")}
 
 FLAGS = {  # series -> its flags; what is evaluated when
+    "refprotofl_20": [
+        "--config.model.group=cnn4_d",
+        "--config.eval_every=1",
+        "--config.rounds=20",
+    ],
+    "flowers102_cnn4": [
+        "--config.model.group=cnn4_d",
+        "--config.eval_every=2",
+        "--config.rounds=50",
+        "--config.data.pixels=0",
+    ],
     "refprotofl": ["--config.model.group=cnn4_d"],
     "fashion_mnist_50": ["--config.eval_every=1"],
     "fashion_mnist_sweeps": ["--config.eval_every=1", "--config.rounds=20"],
@@ -187,6 +242,9 @@ COMMON = [
     "--config.checkpoint_every=2",  # a kill costs two rounds
 ]
 QUEUE = (
+    Part("refprotofl_20", SHORT_TABLE, (0, 2)),
+    Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
+    Part("flowers102_cnn4", SMALLER_MORE, (FIRST, 0)),
     Part("refprotofl", MISSING),
     Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
     Part("fashion_mnist_50", {**PARTS, **DISTANCE}),
