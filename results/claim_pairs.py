@@ -30,6 +30,9 @@ TUNED = {"mu", "num_examples", "s", "server_batch"}  # no claim depends on them 
 BY_READING = ("", "paper")  # in the order in which they are asked
 
 
+ORDERS = ("order", "chain", "equal")  # kinds of claims about pairs
+
+
 class Claim(NamedTuple):
     """A row of `claims.csv`."""
 
@@ -44,6 +47,12 @@ class Claim(NamedTuple):
     parameters: str
     elsewhere: str
     printed: str
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """The kind of a claim about pairs, and the angle compared ("": accuracy)."""
+        kind, _, angle = self.kind.partition(" by ")
+        return kind, angle
 
     @property
     def sides(self) -> list["Side"]:
@@ -157,8 +166,7 @@ def differences(
                 continue
             fields = {k: str(v) for k, v in group.config.items() if k not in named}
             key = tuple(sorted(f for f in fields.items() if f[0][:7] != "method."))
-            rule = side.rule(claim.paper)
-            for seed, accuracy in values(group, rule, *STATISTICS[statistic]).items():
+            for seed, accuracy in compared(claim, side, group, statistic).items():
                 if (key, seed) in accuracies:
                     raise UserError(f"{claim.claim} Two runs of {side} in a pair.")
                 accuracies[key, seed] = accuracy
@@ -167,10 +175,21 @@ def differences(
     pairs = defaultdict(list)
     for place in set.intersection(*map(set, found)):
         row = [accuracies[place] for accuracies in found]
-        uppers = row if claim.kind == "chain" else row[:1] * len(row)
+        uppers = row if claim.order[0] == "chain" else row[:1] * len(row)
         smallest = min(a - b for a, b in zip(uppers, row[1:], strict=False))
         pairs[units[place]].append(smallest)
     return {unit: stats.fmean(pairs[unit]) for unit in sorted(pairs)}
+
+
+def compared(
+    claim: Claim, side: Side, group: SeedGroup, statistic: str
+) -> dict[int, float]:
+    """Returns {seed: accuracy in %, or angle of the last global prototypes}."""
+    _, angle = claim.order
+    if not angle:
+        return values(group, side.rule(claim.paper), *STATISTICS[statistic])
+    last = {run.config["seed"]: run.evaluations()[-1] for run in group.finished}
+    return {seed: record[angle] for seed, record in last.items() if angle in record}
 
 
 def unit_of(group: SeedGroup, fields: Mapping[str, str], seed: int) -> Unit:
@@ -236,7 +255,7 @@ def of_records(claim: Claim, groups: Sequence[SeedGroup], statistic: str) -> Tes
         reason = by_unit and f"one seed only: {count(by_unit)}{note}"
         return Tested(NOT_RUN, where=reason or missing(claim, groups))
     verdict = decide(by_unit)
-    if claim.kind == "equal":
+    if claim.order[0] == "equal":
         verdict = {LEVEL: SHOWN}.get(verdict, CONTRADICTED)
     effect = f"{stats.fmean(by_unit.values()):+.2f} ± {spread(by_unit):.2f}"
     return Tested(verdict, effect, count(by_unit) + note)

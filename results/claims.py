@@ -6,7 +6,9 @@ RECORDS are folders of runs, or folders that hold such; by default those of
 `results/*/records`. The page explains the rule. Columns of `claims.csv`:
 
 - kind: `order`, left above each of right; `chain`, left above right and each of right
-  above the next; `equal`, left level with right; `cost`, millions of scalars per round;
+  above the next; `equal`, left level with right; these three ` by smallest_angle` or
+  ` by mean_angle` compare angles between global prototypes after the last round, in
+  degrees, else accuracies; `cost`, millions of scalars per round;
   `ratio`, cost of right over cost of left; `iterations`, `nearer`, `optimal` and
   `short of optimal` of the alignment; `open`, no command tests it yet.
 - left, right: a method and its fields, `tinyproto base=fedtgp s=50`; right may hold
@@ -59,7 +61,7 @@ def of_formulas(claim: Claim) -> Tested:
 
 def test(claim: Claim, groups: Sequence[SeedGroup]) -> dict[str, Tested]:
     """Returns the verdict under every statistic."""
-    if claim.kind in ("order", "chain", "equal"):
+    if claim.order[0] in pairs.ORDERS:
         return {s: pairs.of_records(claim, groups, s) for s in STATISTICS}
     if claim.kind == "open":
         one = Tested(NOT_RUN, where=claim.printed)
@@ -151,7 +153,7 @@ def line(claim: Claim, tested: Mapping[str, Tested]) -> list[str]:
     """Returns the cells of a claim."""
     cells = [f"{t.verdict} {t.effect}".strip() for t in tested.values()]
     where = dict.fromkeys(t.where for t in tested.values())
-    printed = claim.printed if claim.kind in ("order", "equal") else ""
+    printed = claim.printed if claim.order[0] in ("order", "equal") else ""
     return [claim.claim, claim.place, printed, *cells, "; ".join(where)]
 
 

@@ -211,6 +211,12 @@ CIFAR100 = {
 }
 TABLE_3 = {name: CIFAR100[name] for name in ("local", "protonorm", "feduv", "fednh")}
 
+SPIRAL = {  # N 3.2; N Figure 2
+    "fedproto_iid": ("fedproto.py:spiral", ["--config.data.partition=iid"]),
+    "fedproto": ("fedproto.py:spiral", []),
+    "protonorm": ("protonorm.py:spiral", []),
+}
+
 FLAGS = {  # series -> its flags; what is evaluated when
     "refprotofl_20": [
         "--config.model.group=cnn4_d",
@@ -224,6 +230,7 @@ FLAGS = {  # series -> its flags; what is evaluated when
         "--config.data.pixels=0",
     ],
     "refprotofl": ["--config.model.group=cnn4_d"],
+    "spiral": [],
     "fashion_mnist_50": ["--config.eval_every=1"],
     "fashion_mnist_sweeps": ["--config.eval_every=1", "--config.rounds=20"],
     "flowers102": ["--config.eval_every=2", "--config.data.pixels=0"],
@@ -242,6 +249,7 @@ COMMON = [
     "--config.checkpoint_every=2",  # a kill costs two rounds
 ]
 QUEUE = (
+    Part("spiral", SPIRAL, (FIRST, 0, 2)),
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
     Part("flowers102_cnn4", SMALLER_MORE, (FIRST, 0)),

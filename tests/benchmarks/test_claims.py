@@ -134,7 +134,8 @@ def test_every_claim_cites_its_place_and_names_settings_that_exist():
     def check(*row):
         about = pairs.Claim(*row)
         assert re.search(r"Table|Figure|Section|Abstract|Appendix", about.place)
-        assert about.kind in kinds | {"iterations", "open"}
+        assert about.order[0] in kinds | {"iterations", "open"}
+        assert about.order[1] in ("", "mean_angle", "smallest_angle")
         assert about.claim.endswith(".") and about.data and about.networks
         for side in about.sides if about.kind not in formula_claims.ALIGNED else ():
             assert side.method in METHODS
