@@ -14,19 +14,9 @@ from jaxproto import config
 from jaxproto.config import presets
 
 PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
-DIGITS = {  # 1,797 images of 8 x 8 pixels
-    "data.clients": 20,
-    "data.partition": "dirichlet",
-    "data.alpha": 0.1,
-    "data.train_share": 0.75,
+DIGITS = {
+    **presets.FIRST,
     "model.group": "cnn4_d",
-    "model.feat_dim": 64,
-    "rounds": 50,
-    "local.epochs": 1,
-    "local.batch_size": 10,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.05,
-    "optimizer.momentum": 0.0,
     "data.public_share": 0.05,
     "data.public_classes": 1.0,
     "method.server_batch": 0,

@@ -10,20 +10,10 @@ logits, set --config.method.guide=logits --config.method.server_rate=0.1.
 """
 
 from jaxproto import config
+from jaxproto.config import presets
 
-DIGITS = {  # 1,797 images of 8 x 8 pixels
-    "data.clients": 20,
-    "data.partition": "dirichlet",
-    "data.alpha": 0.1,
-    "data.train_share": 0.75,
-    "model.group": "digits",
-    "model.feat_dim": 64,
-    "rounds": 50,
-    "local.epochs": 1,
-    "local.batch_size": 10,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.05,
-    "optimizer.momentum": 0.0,
+DIGITS = {
+    **presets.FIRST,
     "method.guide": "features",
     "method.quiz": 10,
     "method.server_rate": 100.0,

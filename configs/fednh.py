@@ -23,19 +23,9 @@ not stated. Its fork of the released code starts every network at scale 1, so us
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {  # 1,797 images of 8 x 8 pixels
-    "data.clients": 20,
-    "data.partition": "dirichlet",
-    "data.alpha": 0.1,
-    "data.train_share": 0.75,
+DIGITS = {
+    **presets.FIRST,
     "model.group": "cnn4_d",
-    "model.feat_dim": 64,
-    "rounds": 50,
-    "local.epochs": 1,
-    "local.batch_size": 10,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.05,
-    "optimizer.momentum": 0.0,
     "optimizer.clip_norm": 10.0,
     "method.rho": 0.9,
     "method.scale": 10.0,  # our choice: 60 rounds are too few for scale 1

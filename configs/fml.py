@@ -19,19 +19,8 @@ Published accuracies for alpha 0.1, 20 clients, d = 500, best of 300 rounds, rul
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {  # 1,797 images of 8 x 8 pixels
-    "data.clients": 20,
-    "data.partition": "dirichlet",
-    "data.alpha": 0.1,
-    "data.train_share": 0.75,
-    "model.group": "digits",
-    "model.feat_dim": 64,
-    "rounds": 50,
-    "local.epochs": 1,
-    "local.batch_size": 10,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.05,
-    "optimizer.momentum": 0.0,
+DIGITS = {
+    **presets.FIRST,
     "method.alpha": 0.5,
     "method.aux": "cnn4_d",
     "method.beta": 0.5,

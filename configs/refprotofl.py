@@ -26,19 +26,8 @@ from jaxproto import config
 from jaxproto.config import presets
 
 PUBLIC = {"data.public_share": 0.01}  # the paper states neither this nor the adapter
-DIGITS = {  # 1,797 images of 8 x 8 pixels
-    "data.clients": 20,
-    "data.partition": "dirichlet",
-    "data.alpha": 0.1,
-    "data.train_share": 0.75,
-    "model.group": "digits",
-    "model.feat_dim": 64,
-    "rounds": 50,
-    "local.epochs": 1,
-    "local.batch_size": 10,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.05,
-    "optimizer.momentum": 0.0,
+DIGITS = {
+    **presets.FIRST,
     "data.public_share": 0.01,
     "method.adapter_dim": 32,  # our choice: features have 64 dimensions
     "method.anchors": "external",

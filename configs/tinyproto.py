@@ -29,19 +29,8 @@ CIFAR-10 and 40.39 % on CIFAR-100, -FT 89.06 % and 47.85 %.
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {  # 1,797 images of 8 x 8 pixels
-    "data.clients": 20,
-    "data.partition": "dirichlet",
-    "data.alpha": 0.1,
-    "data.train_share": 0.75,
-    "model.group": "digits",
-    "model.feat_dim": 64,
-    "rounds": 50,
-    "local.epochs": 1,
-    "local.batch_size": 10,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.05,
-    "optimizer.momentum": 0.0,
+DIGITS = {
+    **presets.FIRST,
     "method.base": "fedproto",
     "method.collect": "after_training",
     "method.compare": "dense",

@@ -107,7 +107,7 @@ FIXED_SKIP = LocalTraining(STILL, EPOCHS, 4, batches.fixed, WHOLE)
 
 
 def seen_by(options, size, key=0):
-    """How often each of the client's examples was seen in a round, [size]."""
+    """Counts how often a round sees each of the client's examples, [size]."""
     one = data(size)
     train = trainer(WITNESS, options)
     state, seen_N, _ = train(jax.random.key(key), new(WITNESS, options), one)

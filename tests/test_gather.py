@@ -197,7 +197,7 @@ def test_a_sample_of_the_clients_is_evaluated_always_that_of_the_record(tmp_path
 
 
 def asks(name, stateful=True, opt=clients_.reset_opt_state):
-    """Whether uploads follow from what clients had, and the rules that do not."""
+    """Returns whether uploads depend on clients' state, and the rules that do not."""
     method, net = METHODS[name](toys.SPEC), toys.net(8)
     norm = net.init(jax.random.key(0))[1]
     plain = Net(  # a network without statistics

@@ -293,7 +293,7 @@ FEAT, PROTOS = normal(9, 4, seed=2), normal(3, 4, seed=3)
 
 @jit
 def pulled(feat, protos, count, y, mask):
-    """Of every pull, the value and its gradients by features and by prototypes."""
+    """Returns each pull's value and its gradients by features and by prototypes."""
 
     def slopes(pull):
         def value(f, p):

@@ -29,7 +29,7 @@ def distances(mask_CD):
 
 @every([*FREE, (7, 10, 9), (5, 8, 8), (5, 8, 1), (10, 500, 250)])
 def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly(k, d, s):
-    """Where K s <= d they are disjoint: the distance is the largest possible, 2 s."""
+    """Masks with K s <= d are disjoint: their distance is the largest possible, 2 s."""
     mask_CD = bitmaps(free(k, d, s, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
     use_D = mask_CD.sum(0)

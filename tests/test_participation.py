@@ -1,4 +1,4 @@
-"""Who takes part: as many as asked, by identity, and never an empty round."""
+"""Participation: the requested number, by identity, and never an empty round."""
 
 import inspect
 

@@ -31,7 +31,7 @@ def test_alignment_leaves_absent_classes_absent_and_hidden_counts_tell_presence_
 
 
 def test_carry_over_keeps_the_last_prototype_in_the_shape_of_what_reaches_it():
-    """Of two coordinates one is left before the last prototypes are kept."""
+    """Compresses two coordinates to one before the last prototypes are kept."""
     keep = transforms.CARRY_OVER
     first, state = keep.update(P, keep.init(P))
     gone = Protos(jnp.zeros((3, 2)), jnp.asarray([0.0, 0.0, 1.0]))

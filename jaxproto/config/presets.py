@@ -85,6 +85,20 @@ DATASETS: dict[str, dict[str, Any]] = {
         "checkpoint_every": 5,
     },
 }
+FIRST = {  # first experiment of the files in configs/: 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 50,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+}
 LAM = {  # for every method with a pull, where features have few dimensions d: lam / d
     # is 10 / 500, as with d = 500; with lam 10 ProtoNorm diverges there
     "digits": 1.28,

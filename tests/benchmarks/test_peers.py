@@ -73,7 +73,7 @@ def pytorch(fed, x):
 @pytest.mark.parametrize("logits", [fedjax, pytorch])
 @pytest.mark.parametrize("workload", ["cifar", "logistic"])
 def test_other_frameworks_start_with_our_network(tmp_path, workload, logits):
-    """That of before round 1; the CNN has the parameters of the paper."""
+    """Checks logits before round 1; the CNN has the parameters of the paper."""
     fed, work = shared.load(made(tmp_path, workload)), prepare.WORKLOADS[workload]
     net = models.build(
         work.network,

@@ -49,7 +49,7 @@ def test_tensorboard_itself_reads_every_number_once(here):
 
 
 def entries(data):
-    """What a .wandb file holds: a log as of LevelDB, in blocks of 32 KiB."""
+    """Yields the entries of a .wandb file, a log like LevelDB's in blocks of 32 KiB."""
     at, entry = 7, b""
     while at < len(data):
         if (left := -at % 2**15) and left < 7:

@@ -43,7 +43,7 @@ def typed(row, root, work) -> list[str]:
 
 
 def answer(arguments) -> str:
-    """What main.py says of them, in this process."""
+    """Returns the answer of main.py to arguments, in this process."""
     known = {*flags.FLAGS}
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
@@ -62,7 +62,7 @@ def answer(arguments) -> str:
 
 
 def fault(said: str, row, root, work) -> str:
-    """What is wrong with an answer, or ""."""
+    """Returns the fault of an answer, or ""."""
     words = row.words.replace("{}", str(root))
     left = {p.name for p in work.rglob("*")} if work.exists() else set()
     if not re.fullmatch(r"error: [^\n]+", said):

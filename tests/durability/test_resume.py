@@ -117,7 +117,7 @@ def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_pa
 def test_divergence_names_round_cohort_and_client_and_keeps_the_checkpoint(
     finished, tmp_path
 ):
-    """Of a run after round 4 in which the weights of client 2 are infinite."""
+    """Resumes a run after round 4 in which the weights of client 2 are infinite."""
     copy_of(finished, tmp_path)
     shutil.rmtree(tmp_path / "checkpoints" / str(ROUNDS))
     state = jax.tree.map(np.array, last_state(tmp_path, finished.state)[1])

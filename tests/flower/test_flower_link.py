@@ -31,7 +31,7 @@ def of_a_run(monkeypatch):
 
 
 class Grid:
-    """Of Flower, with nodes of this process: functions of what they are told."""
+    """Flower's grid with nodes of this process: functions of the messages they get."""
 
     def __init__(self, nodes):
         self.nodes, self.sent, self.messages = nodes, [], {}
@@ -139,7 +139,7 @@ def test_a_second_node_of_a_client_waits_until_the_first_has_left():
 
 
 def asked(c, path, number):
-    """What a client's process says when it is asked who it is, and its number."""
+    """Returns the reply of a client's process to a query of its identity."""
     told = {"stage": "who", "federation": config_hash(c)}
     content = RecordDict({RECORD: ConfigRecord(told)})
     message = Message(content, message_type="query", dst_node_id=7)
@@ -188,7 +188,7 @@ def test_a_clients_process_ends_with_its_node(tmp_path, monkeypatch):
 
 
 def alive(pid):
-    """Whether a process runs; as its parent, this one takes note of its end."""
+    """Returns whether a child process runs; collects its exit status."""
     try:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:

@@ -15,7 +15,7 @@ from jaxproto.wire import codec
 
 
 def write_schemas(c, folder):
-    """What a client knows of the fields of its messages, in a file for each stage."""
+    """Writes the fields of a client's messages to a file for each stage."""
     folder.mkdir()
     exp = experiment(c)
     messages = Messages(exp, exp.cohorts)

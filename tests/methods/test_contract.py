@@ -1,4 +1,4 @@
-"""What every method must keep; a line in the registry buys all of these tests."""
+"""Contract of every method; a line in the registry adds a method to all tests."""
 
 import dataclasses
 import functools
@@ -163,7 +163,7 @@ PADDED = execution.one_by_one()  # its programs apart from those of the other te
 
 @every_method
 def test_padding_changes_nothing(name):
-    """Which examples it names not a bit, how long it is no more than order does."""
+    """The filler's examples change no bit; their number changes sums like order."""
     run = functools.partial(toys.run, make(name), extra=23, mode=PADDED)
     a, b, none = run(), run(filler=40), toys.run(make(name))
     assert toys.gap(a.params, b.params) == 0

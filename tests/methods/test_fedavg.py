@@ -94,7 +94,7 @@ def test_fedprox_is_fedavg_and_a_gradient_of_mu_times_the_way_gone():
 
 
 def uploads(method, down, after, steps_K, size_K):
-    """What clients with these parameters afterwards send."""
+    """Returns the uploads of clients with parameters `after` after training."""
 
     def one(params, steps, size):
         zero = jnp.zeros(())
@@ -165,7 +165,7 @@ def test_fednova_with_equal_steps_is_fedavg_or_fedprox():
 
 
 def test_a_proximal_term_does_not_shorten_the_servers_step():
-    """Where clients go a_i one way, it goes their mean: no jump at mu > 0."""
+    """The server moves by the mean of the clients' a_i: no jump at mu > 0."""
     start = {"w": jnp.zeros(3)}
     state = fednova.FedNovaState(start, start)
     for mu in (1e-9, 0.5):

@@ -17,7 +17,7 @@ KEY = jax.random.key(2)
 
 
 def golden_network():
-    """Of a PyTorch Linear, which keeps the transposed kernel."""
+    """Returns the golden network; a PyTorch Linear keeps the transposed kernel."""
     g = GOLDEN
     return {
         "embedding": g["embedding"],
@@ -38,7 +38,7 @@ def golden_margin(data):
 
 
 def padded(data, order_EN, extra):
-    """The same pairs between rows that were not uploaded."""
+    """Surrounds the examples with `extra` rows that were not uploaded."""
     n, edges = len(data.label), (extra, extra)
     proto = np.pad(data.proto, (edges, (0, 0)), constant_values=9.0)
     flat = (np.pad(a, edges) for a in (data.label, data.here))

@@ -21,7 +21,7 @@ AUX = toys.net(12)
 
 @cache
 def outputs():
-    """What both networks of `on_batch` make of its examples: p, q and parameters."""
+    """Returns the outputs p and q of both networks on `X`, and their parameters."""
     method, net = fml(toys.SPEC, aux=AUX), toys.net(8)
 
     @fast_jit.jit

@@ -79,7 +79,7 @@ def their_ece(scores, y):
 
 
 def their_areas(scores, y):
-    """Of every class that has examples, and is not alone."""
+    """Returns scikit-learn's area of every class that has examples and is not alone."""
     score = scores.astype(np.float64)
     found = []
     for c in np.unique(y):

@@ -110,7 +110,7 @@ def values(module, rng):
 
 
 def conv(x, layer):
-    """Of [B, H, W, C], 1x1 or depthwise."""
+    """Convolves [B, H, W, C] with numpy, 1x1 or depthwise."""
     kernel, k = np.asarray(layer.kernel[...]), layer.kernel.shape[0]
     if k == 1:
         return x @ kernel[0, 0]

@@ -97,7 +97,7 @@ def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name, *image):
 
 
 def test_statistics_move_in_training_only_and_init_maps_over_clients():
-    """What init gives depends on the key alone."""
+    """Initial values depend on the key alone."""
     net = build("resnet4", (8, 8, 1), dim=8)
     keys, init = jax.random.split(jax.random.key(3), 2), jit(net.init)
     stacked = jit(jax.vmap(net.init))(keys)

@@ -93,7 +93,7 @@ def test_every_decision_that_is_cited_is_there_once():
     [("method", 7), pytest.param("sweeps.sweep", 6, marks=pytest.mark.long)],
 )
 def test_the_example_of_a_docstring_runs(elsewhere, module, examples):
-    """Of `Method` and `sweep`; `quiet` is a console that shows nothing."""
+    """Runs those of `Method` and `sweep`; `quiet` is a console that shows nothing."""
     given = {"quiet": Console(quiet=True)}
     there = importlib.import_module(f"jaxproto.{module}")
     found = doctest.testmod(there, extraglobs=given)

@@ -118,7 +118,7 @@ def named(tree: ast.AST) -> Iterator[str]:
 
 
 def of_method(node: ast.AST) -> bool:
-    """Whether an expression ends in `.method`, as `config.method` does."""
+    """Returns whether an expression ends in `.method`, as `config.method` does."""
     return isinstance(node, ast.Attribute) and node.attr == "method"
 
 

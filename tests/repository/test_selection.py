@@ -1,4 +1,4 @@
-"""What a landing runs of the long tests, and the mutants of the package."""
+"""Selection of a landing's long tests, and the mutants of the package."""
 
 from support import mutants, seconds, selection
 

@@ -80,12 +80,12 @@ PLAIN = toys.method(METHODS["fednova"])  # sends a change, a number and n_i
 
 
 def uploads(method):
-    """Of the toy's six clients, none of whom has trained before."""
+    """Returns the uploads of round 1 of the toy's six clients."""
     return toys.run(method, rounds=1).report.up
 
 
 def test_only_hostile_clients_send_something_else(monkeypatch):
-    """What is scaled, or trained on flipped labels."""
+    """Hostile uploads are scaled, or come from flipped labels."""
     honest = uploads(PLAIN)
     found = uploads(attacked(PLAIN, Attack("scale", lambda id: id == 2, 0.5)))
     factor = np.where(np.arange(6) == 2, 5.0, 1.0)

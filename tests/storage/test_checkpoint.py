@@ -253,7 +253,7 @@ class Seen(NamedTuple):
 
 
 class Other(NamedTuple):
-    """What a run needs."""
+    """State with the field that a run needs."""
 
     seen: dict
 

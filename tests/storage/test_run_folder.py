@@ -38,7 +38,7 @@ def make(request, tmp_path):
 
 
 def said(path):
-    """What load, a sweep and the page say of a run, and whether it is compared."""
+    """Returns a run's status by load, sweep and page, and its count in a comparison."""
     run = RunFolder.read(path)
     cell = Cell({}, restore.configuration(run), path)
     (group,) = compare.group_by_seed([run])

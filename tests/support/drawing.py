@@ -62,7 +62,7 @@ def pixels(axes):
 
 
 def boxes(axes) -> list:
-    """Where the ticks of the horizontal axis stand."""
+    """Returns the boxes of the horizontal axis's tick labels."""
     renderer = FigureCanvasAgg(axes.figure).get_renderer()
     labels = axes.get_xticklabels()
     return [t.get_window_extent(renderer) for t in labels if t.get_text()]

@@ -41,6 +41,6 @@ def shuffled(sizes, test=0, sources=0):
 
 
 def count(ids, rows_of_clients):
-    """How many rows of each id a client has [K, ids]."""
+    """Counts the rows of each id per client [K, ids]."""
     each = (np.bincount(ids[rows], minlength=ids.max() + 1) for rows in rows_of_clients)
     return np.stack([*each])

@@ -1,4 +1,4 @@
-"""Which long tests a landing runs, and in which order files run.
+"""Selection of a landing's long tests, and the order of test files.
 
 A *group* is a file, or one method's part of the contract: its tests share fixtures and
 compiled programs, so a group stays whole. `tests/seconds.json` has the seconds that

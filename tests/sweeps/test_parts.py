@@ -67,7 +67,7 @@ def check_alone(there, tmp_path):
 
 
 def seen(process, look):
-    """What `look` finds at last, while a process runs."""
+    """Waits until `look` finds something while a process runs, and returns it."""
     until = time.monotonic() + LIMIT
     while time.monotonic() < until and process.poll() is None:
         if found := look():

@@ -1,4 +1,4 @@
-"""What is made of the cells of a sweep: table, comparison, pictures, lines."""
+"""Outputs of a sweep's cells: table, comparison, pictures, lines."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from jaxproto.sweeps.plan import select_part
 
 
 def digest(best):
-    """Of a best test accuracy, or of test and validation accuracy in one round."""
+    """Makes a digest from a best test accuracy, or test and validation accuracy."""
     if best is None:
         return {"best": None, "final": None, "mean_last": None, "last_n": 0}
     if isinstance(best, tuple):
@@ -152,7 +152,7 @@ def test_the_heatmap_has_means_over_seeds_and_gaps(sweep, monkeypatch):
 
 
 def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
-    """Of cells that are the same but for a name the comparison has one."""
+    """The comparison has one of the cells that differ only in a name."""
     texts = ["method.lam=1,2", "checkpoint_every=3,4"]
     whole, summaries = sweep(texts, (HEAD,), (HEAD,), LOST, (HEAD,))
     with mock.patch.object(outputs, "compare") as compare:

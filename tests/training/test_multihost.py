@@ -44,7 +44,7 @@ def begin(folder, number, rounds, *more):
 
 
 def ended(processes):
-    """What each of them printed, when all have ended."""
+    """Returns the output of each process after all have ended."""
     return [p.communicate(timeout=LIMIT)[0] for p in processes]
 
 
@@ -64,7 +64,7 @@ def state(folder):
 
 
 def same(a, b):
-    """Whether arrays by name are equal; some have no elements, and are not written."""
+    """Returns whether arrays by name are equal; those without elements do not count."""
     a, b = ({k: v for k, v in x.items() if v.size} for x in (a, b))
     return a.keys() == b.keys() and all(
         np.array_equal(a[k], b[k], equal_nan=True) for k in a

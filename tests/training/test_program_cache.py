@@ -1,4 +1,4 @@
-"""What was traced is kept, found again, and never taken for something else."""
+"""Cache of traced programs: kept, found again, and never confused."""
 
 import importlib.resources
 import os
@@ -40,7 +40,7 @@ def small(method="fedproto", **fields):
 
 
 def refuse():
-    """What must not be traced: called with arguments, it fails."""
+    """Fails when it is traced, as a trace calls it with arguments."""
 
 
 def double(x, y):
@@ -95,7 +95,7 @@ def said(monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    """That of a program that is kept."""
+    """Returns the file of a cached program."""
     cache(tmp_path)
     (file,) = tmp_path.iterdir()
     return file

@@ -1,4 +1,4 @@
-"""What a person sees: on a terminal, in a log file, at the end."""
+"""Progress of a run: on a terminal, in a log file, at the end."""
 
 import io
 import time

@@ -92,7 +92,7 @@ def test_the_summary_has_every_field_and_digests_the_records(finished):
 
 
 def test_a_record_has_the_correct_predictions_of_every_client(finished):
-    """Of them are both averages, and the accuracy of each client at its best."""
+    """They determine both averages, and the best accuracy of each client."""
     rows = metrics.read(finished.path / "metrics.jsonl")
     counts = partition_stats.read_csv(finished.path / "partition.csv")
     size_K = counts.test.sum(1)

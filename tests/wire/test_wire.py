@@ -253,7 +253,7 @@ def messages(draw, least=0):
 
 
 def shapes(packed):
-    """What the receiver knows beforehand."""
+    """Returns the shapes and types that the receiver knows beforehand."""
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), packed)
 
 

@@ -1,4 +1,4 @@
-"""Which runs, clients and classes a command names."""
+"""Runs, clients and classes that a command names."""
 
 import argparse
 import re

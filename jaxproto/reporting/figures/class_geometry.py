@@ -1,4 +1,4 @@
-"""How far apart global prototypes are, and the classes of clients' heads."""
+"""Distances between global prototypes, and between classes of clients' heads."""
 
 import numpy as np
 

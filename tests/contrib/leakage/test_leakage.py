@@ -165,7 +165,7 @@ def test_scores_of_members_and_images():
 
 
 def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
-    """Of a run that goes on, to the last bit that compilers agree on."""
+    """Compares with a run that continues, to the last bit that compilers agree on."""
     next = next_upload.next_round(run("fedproto", tmp_path / "run", rounds=1))
     made = next_upload.upload(next, 1)
     longer = run("fedproto", tmp_path / "run", rounds=2)
@@ -245,7 +245,7 @@ def quiet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loud(tmp_path_factory):
-    """The same of which nothing is left."""
+    """Trains FedProto with noise that drowns the uploads."""
     path = tmp_path_factory.mktemp("runs") / "loud"
     return run("fedproto", path, **PRIVATE, privacy__noise=1e4, privacy__clip=1e-3)
 

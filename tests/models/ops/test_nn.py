@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 
 def normal(*shape):
-    """The same values each time; of numpy, as JAX would compile for each shape."""
+    """Draws equal values each time with numpy; JAX would compile for each shape."""
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
