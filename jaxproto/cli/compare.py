@@ -77,7 +77,7 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     text = compare.render(table, args.format, **options)
     if args.tidy is not None:
         rows = compare.rows(groups, **measure)
-        seeds = tidy.to_csv(rows.pairs, rows.rules, rows.measures[0])
+        seeds = tidy.to_csv(rows.groups, rows.rules, rows.measures[0])
         atomic.write(args.tidy, seeds.encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = table.notes if args.format == "csv" else ()

@@ -1,6 +1,5 @@
 """Columns of a comparison: measured numbers, costs and the numbers of papers."""
 
-import operator
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -8,7 +7,7 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.reporting.compare import measures, paper_cells, targets
-from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure, mean_and_std
+from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure
 from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST, PAPERS
 from jaxproto.reporting.compare.paper_rules import PublishedRule, published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
@@ -146,18 +145,21 @@ def measured(
     )
 
 
-def _over_seeds(values: Mapping[int, float], form: str, ddof: int) -> CellValue:
-    if not values:
+def _over_seeds(by_seed: Mapping[int, float], form: str, ddof: int) -> CellValue:
+    if not by_seed:
         return CellValue()
-    return CellValue((Part(*mean_and_std([*values.values()], form, ddof)),), values)
+    values, deviation = [*by_seed.values()], (statistics.pstdev, statistics.stdev)[ddof]
+    std = format(deviation(values), form) if len(values) > 1 else ""
+    return CellValue((Part(format(statistics.fmean(values), form), std),), by_seed)
 
 
 def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     """Returns rounds and bytes until the target."""
     if asked.target is None:
         return {}
+    goal = f"{asked.target:g}"
     return {
-        targets.column_title(rule, name, asked.target, measure): (
+        f"{rule}{measure.name} {name} to {goal}{measure.unit}{measure.word}": (
             -1,
             partial(
                 _until, reach=(rule, measure, asked.target), count=count, form=form
@@ -230,38 +232,36 @@ def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     scalars: Titled = {}
     if any(_printed(g, COST).parts for g in groups):
         scalars = {
-            "M/round": (0, partial(_mean, of=_millions, form=".3f")),
+            "M/round": _mean(".3f", lambda s: s["scalars_per_round"]["nominal"], 1e6),
             "published M/round": (0, partial(_printed, metrics=COST)),
         }
-    return scalars | {"kB/round": (0, partial(_mean, of=_kilobytes, form=",.1f"))}
+    sent = _mean(",.1f", lambda summary: sum(summary["bytes_per_round"].values()), 1e3)
+    return scalars | {"kB/round": sent}
 
 
 def _seconds(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    of = operator.itemgetter("seconds_per_round")
-    return {"s/round": (0, partial(_mean, of=of, form=".2f"))}
-
-
-def _kilobytes(summary: Mapping) -> float:
-    return sum(summary["bytes_per_round"].values()) / 1e3
-
-
-def _millions(summary: Mapping) -> float | None:
-    """Returns scalars by the papers' formula."""
-    nominal = summary["scalars_per_round"]["nominal"]
-    return nominal and nominal / 1e6
+    return {"s/round": _mean(".2f", lambda summary: summary["seconds_per_round"])}
 
 
 def _mean(
-    group: SeedGroup, of: Callable[[Mapping], float | None], form: str
-) -> CellValue:
-    values = [_number(run, of) for run in group.finished]
-    known = [value for value in values if value is not None]
-    return entry(format(statistics.fmean(known), form)) if known else CellValue()
+    form: str, of: Callable[[Mapping], float | None], unit: float = 1
+) -> tuple[int, Fill]:
+    """Returns a column of means over seeds of a number of summaries, in a unit."""
+
+    def fill(group: SeedGroup) -> CellValue:
+        values = [_number(run, of, unit) for run in group.finished]
+        known = [value for value in values if value is not None]
+        return entry(format(statistics.fmean(known), form)) if known else CellValue()
+
+    return 0, fill
 
 
-def _number(run: RunFolder, of: Callable[[Mapping], float | None]) -> float | None:
+def _number(
+    run: RunFolder, of: Callable[[Mapping], float | None], unit: float
+) -> float | None:
     try:
-        return of(run.results)
+        value = of(run.results)
+        return None if value is None else value / unit
     except (KeyError, TypeError, AttributeError) as e:
         raise UserError(
             f"{run.path / SUMMARY} lacks a number of the table ({e}). Leave "

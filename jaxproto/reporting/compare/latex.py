@@ -5,7 +5,8 @@ It needs booktabs. With siunitx numbers are in S columns, aligned at their point
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from jaxproto.reporting.compare import paper_tables
@@ -61,7 +62,7 @@ def render(
     groups = [] if transpose else _groups(made.columns)
     grid = _grid(made, marks, bool(groups))
     columns = grid if transpose else [*zip(*grid, strict=True)]
-    draw = (_per_cell if transpose else _aligned) if siunitx else _plain
+    draw = _aligned if siunitx and not transpose else partial(_plain, siunitx=siunitx)
     kinds, cells = zip(*map(draw, columns), strict=True)
     top, *body = (" & ".join(row) + " \\\\" for row in zip(*cells, strict=True))
     caption = [*made.notes[: made.caption], *([marked] if any(map(any, marks)) else [])]
@@ -129,16 +130,13 @@ def _grid(
 Set = tuple[str, list[str]]  # the kind of a column, and its cells
 
 
-def _plain(column: Sequence[Piece], write: Callable[[Piece], str] | None = None) -> Set:
+def _plain(column: Sequence[Piece], siunitx: bool = False) -> Set:
+    """Returns a column whose numbers are not aligned, as in several units."""
     texts = [p for p in column if not p.bare and p.text != MISSING]
     numbers = all(_number(p) or TINY.fullmatch(p.text) for p in texts)
     kind = "r" if numbers and not all(p.bare for p in column) else "l"
-    return kind, [LOOKS[p.mark] % (write or _text)(p) for p in column]
-
-
-def _per_cell(column: Sequence[Piece]) -> Set:
-    """Returns a column of numbers in several units, which are not aligned."""
-    return _plain(column, lambda p: _num(p) if _number(p) else _text(p))
+    written = [_num(p) if siunitx and _number(p) else _text(p) for p in column]
+    return kind, [LOOKS[p.mark] % text for p, text in zip(column, written, strict=True)]
 
 
 def _aligned(column: Sequence[Piece]) -> Set:

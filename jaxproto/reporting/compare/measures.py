@@ -1,7 +1,7 @@
 """Metrics of runs by rule, average over clients and statistic over rounds."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from jaxproto.errors import UserError
@@ -61,13 +61,6 @@ class Measure(NamedTuple):
     def name(self) -> str:
         """The metric as titles have it after the rule; "" for accuracy."""
         return "" if self.metric == ACCURACY else f" {self.metric}"
-
-
-def mean_and_std(values: Sequence[float], form: str, ddof: int = 0) -> tuple[str, str]:
-    """Returns mean and, of several values, standard deviation as texts."""
-    deviation = (statistics.pstdev, statistics.stdev)[ddof]
-    std = format(deviation(values), form) if len(values) > 1 else ""
-    return format(statistics.fmean(values), form), std
 
 
 def values(

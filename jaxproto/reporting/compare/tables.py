@@ -20,7 +20,8 @@ from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS, Measure
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
-    differing_fields,
+    fields_apart,
+    with_details,
     with_lengths,
 )
 
@@ -36,26 +37,20 @@ class Table(NamedTuple):
 
 
 class TableRows(NamedTuple):
-    """The groups with a finished run, their labels, and what is shown of them."""
+    """The groups with a finished run, and what is shown of them."""
 
-    groups: tuple[SeedGroup, ...]  # local first
-    labels: tuple[str, ...]  # of each group
+    groups: tuple[SeedGroup, ...]  # with labels, local first
     rules: tuple[str, ...]  # shown
     measures: tuple[Measure, ...]  # one per average
 
     @property
     def names(self) -> list[str]:
         """The labels of the rows; a row has a group per block."""
-        return list(dict.fromkeys(self.labels))
-
-    @property
-    def pairs(self) -> list[tuple[str, SeedGroup]]:
-        """Labels and groups."""
-        return [*zip(self.labels, self.groups, strict=True)]
+        return list(dict.fromkeys(g.label for g in self.groups))
 
     def of(self, block: str) -> list[SeedGroup | None]:
         """Returns the group of every row in a block, or None."""
-        by_label = {n: g for n, g in self.pairs if g.block == block}
+        by_label = {g.label: g for g in self.groups if g.block == block}
         return [by_label.get(name) for name in self.names]
 
 
@@ -84,7 +79,9 @@ def rows(
         if rule not in known:
             raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
     shown = tuple(dict.fromkeys(rules)) or tuple(known)
-    return TableRows(tuple(finished), tuple(row_labels(finished)), shown, tuple(each))
+    labels = row_labels(finished)
+    labelled = (g._replace(label=k) for g, k in zip(finished, labels, strict=True))
+    return TableRows(tuple(labelled), shown, tuple(each))
 
 
 def table(
@@ -134,7 +131,7 @@ def table(
     if target is not None:
         captions.append(targets.caption(target, measure))
         lacking += targets.runs_below_target(
-            methods.pairs, methods.rules, methods.measures, target
+            methods.groups, methods.rules, methods.measures, target
         )
     if against:
         choose_from("test", test, significance.TESTS)
@@ -143,7 +140,7 @@ def table(
     if rank:
         cols = ranks.with_ranks(cols, choose_from("ranks", rank, ranks.SHOWN))
         captions.append(ranks.caption(cols, methods.names))
-    first, *notes = footnotes(groups, methods.pairs, asked)
+    first, *notes = footnotes(groups, methods.groups, asked)
     head = ("method", *(column.name for column in cols))
     texts = ([entry.text for entry in column.entries] for column in cols)
     return Table(
@@ -194,8 +191,8 @@ def _against(
 ) -> tuple[list[Column], str]:
     """Returns the columns with those of p, and the note that explains p."""
     aliases: dict[str, set[str]] = {}
-    for label, g in methods.pairs:
-        aliases.setdefault(label, set()).update((g.method, display_name(g.config)))
+    for g in methods.groups:
+        aliases.setdefault(g.label, set()).update((g.method, display_name(g.config)))
     reference = significance.reference_row(
         against, [(n, *other) for n, other in aliases.items()]
     )
@@ -211,18 +208,11 @@ def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
     Local is marked as the reference.
     """
-    printed = [display_name(g.config) for g in groups]
+    names = [(display_name(g.config), g.block) for g in groups]
+    apart = fields_apart(names, [g.config for g in groups])
     result = []
-    for g, name in zip(groups, printed, strict=True):
-        alike = [
-            h.config
-            for h, other in zip(groups, printed, strict=True)
-            if (other, h.block) == (name, g.block)
-        ]
+    for g, (name, _), fields in zip(groups, names, apart, strict=True):
         details = ["reference"] * (g.method == REFERENCE)
-        details += [
-            f"{k.removeprefix('method.')}={g.config.get(k)}"
-            for k in differing_fields(alike)
-        ]
-        result.append(f"{name} ({', '.join(details)})" if details else name)
+        details += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in fields]
+        result.append(with_details(name, details))
     return result

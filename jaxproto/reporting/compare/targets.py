@@ -22,11 +22,6 @@ COUNTS = (  # title, format of the number, number of a record
 )
 
 
-def column_title(rule: str, count: str, target: float, measure: Measure) -> str:
-    """Returns such as `head rounds to 90 % pooled`."""
-    return f"{rule}{measure.name} {count} to {target:g}{measure.unit}{measure.word}"
-
-
 def check(target: float, measure: Measure):
     """Raises UserError for a share in % that is not above 0 and at most 100."""
     if measure.unit and not 0 < target <= 100:
@@ -58,14 +53,14 @@ def caption(target: float, measure: Measure) -> str:
 
 
 def runs_below_target(
-    rows: Sequence[tuple[str, SeedGroup]],
+    rows: Sequence[SeedGroup],
     rules: Sequence[str],
     measures_: Sequence[Measure],
     target: float,
 ) -> list[str]:
     """Returns a sentence per row, rule and average on the seeds below the target."""
     notes = []
-    for name, group in rows:
+    for group in rows:
         for rule, measure in itertools.product(rules, measures_):
             metric = measure.metric
             runs = [r for r in group.finished if rule in measures.rules(r, metric)]
@@ -75,7 +70,7 @@ def runs_below_target(
             if below:
                 seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
                 notes.append(
-                    f"{group.block}: {name}, {rule}{measure.word}: "
+                    f"{group.block}: {group.label}, {rule}{measure.word}: "
                     f"{target:g}{measure.unit} not reached by {len(below)} "
                     f"of {len(runs)} (seed{'s' * (len(below) > 1)} {seeds})."
                 )

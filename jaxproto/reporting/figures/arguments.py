@@ -12,8 +12,9 @@ from jaxproto.reporting import leave_out
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
     dataset,
-    differing_fields,
+    fields_apart,
     group_by_seed,
+    with_details,
 )
 from jaxproto.storage.run_folder import RunFolder
 
@@ -91,11 +92,13 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
       folders: names of the folders.
     """
     names, result = [display_name(s) for s in settings], []
-    for name, setting, folder in zip(names, settings, folders, strict=True):
-        alike = [s for n, s in zip(names, settings, strict=True) if n == name]
-        details = ", ".join(_told(k, setting.get(k)) for k in differing_fields(alike))
-        details = details if len(details) <= _LONG else folder
-        result.append(f"{name} ({details})" if details else name)
+    apart = fields_apart(names, settings)
+    for name, setting, folder, fields in zip(
+        names, settings, folders, apart, strict=True
+    ):
+        details = [_told(k, setting.get(k)) for k in fields]
+        details = details if len(", ".join(details)) <= _LONG else [folder]
+        result.append(with_details(name, details))
     repeated = {label for label in result if result.count(label) > 1}
     return [
         f"{name} ({folder})" if label in repeated else label
