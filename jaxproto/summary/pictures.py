@@ -19,10 +19,8 @@ from jaxproto.summary import progress_lines
 from jaxproto.summary.host_prototypes import (
     HostProtos,
     LearntPrototypes,
-    class_title,
     head_norms,
     learnt_prototypes,
-    mask_of,
     mean_or_zero,
     note_of,
 )
@@ -191,9 +189,11 @@ def local_values(
         value_KD = np.concatenate([value_KD, mean_or_zero(viewed)[[c]]])
         as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
         rows.append("global" if as_sent else "global, as used")
-    mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, class_title(local, c))
+    mask_CD, holders = learnt.mask_CD, np.count_nonzero(local.count[:, c] > 0)
+    mask_D = None if mask_CD is None or mask_CD.shape[1] != dim else mask_CD[c]
+    title = f"local prototypes of class {c}, held by {holders} of {len(local.count)}"
     more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
-    plots.prototype_heatmap(path, value_KD, title, **more)
+    plots.prototype_heatmap(path, value_KD, _title(name, f"{title} clients"), **more)
 
 
 def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
