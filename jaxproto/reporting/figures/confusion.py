@@ -21,9 +21,7 @@ def confusion(args):
     """Draws confusion matrices over the test examples of all clients."""
     shown, missing = {}, 0
     for name, one in selected_runs.selected_runs(args).items():
-        matrices = of_clients(
-            one.run, one.clients, selected_runs.restored_federation(one)
-        )
+        matrices = of_clients(one.run, one.clients, one.trained)
         rules = list(matrices)
         rule = rules[0] if args.rule is None else choose_from("rule", args.rule, rules)
         shown[f"{name}, rule {rule}"], without = matrices[rule]

@@ -46,7 +46,7 @@ def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
 
 def _points(one: SelectedRun, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns features, local and global prototypes, with their classes."""
-    trained = selected_runs.restored_federation(one)
+    trained = one.trained
     classes, feat, label = one.classes, [], []
     for i in one.clients:
         net, client, data = pictures.one_client(trained, i)
@@ -65,9 +65,7 @@ def _points(one: SelectedRun, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     known = []
     if learnt is not None and learnt.mean.shape[1] == dim:
         known = [c for c in classes if learnt.count[c] > 0]
-    server = (
-        selected_runs.scaled_prototypes(one)[known] if known else np.zeros((0, dim))
-    )
+    server = one.viewed.mean[known] if known else np.zeros((0, dim))
     return [samples, remembered, (server, np.array(known, int))]
 
 
