@@ -3,7 +3,7 @@
 from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.rendering import render
 from jaxproto.reporting.compare.run_groups import SeedGroup, group_by_seed
-from jaxproto.reporting.compare.tables import Table, rows, table
+from jaxproto.reporting.compare.tables import Table, table
 from jaxproto.storage.run_folder import RunFolder, is_run
 
 load = RunFolder.read
@@ -17,6 +17,5 @@ __all__ = [
     "is_run",
     "load",
     "render",
-    "rows",
     "table",
 ]

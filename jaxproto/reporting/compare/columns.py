@@ -71,31 +71,27 @@ class Column(NamedTuple):
 
 
 class TableRequest(NamedTuple):
-    """The options of a table."""
+    """The runs and the options of a table."""
 
+    groups: Sequence[SeedGroup]  # with a finished run and labels, local first
     rules: Sequence[str]
     statistics: Sequence[str]
     measures: Sequence[Measure]  # one per average
     kinds: Sequence[str] = KINDS
     target: float | None = None  # in the unit of the measures
 
+    @property
+    def names(self) -> list[str]:
+        """The labels of the rows; a row has a group per block."""
+        return list(dict.fromkeys(g.label for g in self.groups))
+
 
 Fill = Callable[[SeedGroup], CellValue]
 Titled = dict[str, tuple[int, Fill]]  # title -> `Column.better`, entry of a row
 
 
-def dataset_columns(
-    dataset: str, rows: Sequence[SeedGroup | None], asked: TableRequest, several: bool
-) -> list[Column]:
-    """Returns the columns of one data set.
-
-    Args:
-      dataset: its name.
-      rows: the group of every row, None where a row has none on this data set.
-      asked: the options of the table.
-      several: whether the table has other data sets.
-    """
-    groups = [g for g in rows if g is not None]
+def columns_of_blocks(asked: TableRequest) -> list[Column]:
+    """Returns the columns of each data set, or of runs of one length on it."""
     makers: dict[str, Callable[[Sequence[SeedGroup], TableRequest], Titled]] = {
         METRIC: _metric,
         TARGET: _target,
@@ -104,15 +100,18 @@ def dataset_columns(
         BYTES: _bytes,
         SECONDS: _seconds,
     }
-    label = dataset if several else ""
-    return [
-        Column(
-            title, label, kind, tuple(fill(g) if g else CellValue() for g in rows), sign
-        )
-        for kind, maker in makers.items()
-        if kind in (*asked.kinds, TARGET, PRIVACY)
-        for title, (sign, fill) in maker(groups, asked).items()
-    ]
+    blocks: dict[str, dict[str, SeedGroup]] = {}
+    for g in asked.groups:
+        blocks.setdefault(g.block, {})[g.label] = g
+    columns = []
+    for block, by_label in blocks.items():
+        shown = block if len(blocks) > 1 else ""
+        rows, groups = [by_label.get(n) for n in asked.names], [*by_label.values()]
+        for kind in (k for k in makers if k in (*asked.kinds, TARGET, PRIVACY)):
+            for title, (sign, fill) in makers[kind](groups, asked).items():
+                cells = tuple(fill(g) if g else CellValue() for g in rows)
+                columns.append(Column(title, shown, kind, cells, sign))
+    return columns
 
 
 def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:

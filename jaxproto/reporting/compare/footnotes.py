@@ -24,17 +24,14 @@ WORDING = {  # statistic, but "best", or average -> wording
 Rows = Sequence[SeedGroup]  # with labels, which are one per data set
 
 
-def footnotes(
-    groups: Sequence[SeedGroup], rows: Rows, asked: TableRequest
-) -> list[str]:
+def footnotes(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
     """Returns the notes, one sentence each.
 
     Args:
       groups: all groups, finished or not.
-      rows: groups with a finished run.
-      asked: the options of the table.
+      asked: the rows and options of the table.
     """
-    measure, published = asked.measures[0], PUBLISHED in asked.kinds
+    rows, measure, published = asked.groups, asked.measures[0], PUBLISHED in asked.kinds
     averages = " and ".join(WORDING[one.average] for one in asked.measures)
     number = sorted({len(g.seeds) for g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)

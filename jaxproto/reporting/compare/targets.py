@@ -55,23 +55,20 @@ def caption(target: float, measure: Measure) -> str:
 def runs_below_target(
     rows: Sequence[SeedGroup],
     rules: Sequence[str],
-    measures_: Sequence[Measure],
+    by_average: Sequence[Measure],
     target: float,
 ) -> list[str]:
     """Returns a sentence per row, rule and average on the seeds below the target."""
     notes = []
-    for group in rows:
-        for rule, measure in itertools.product(rules, measures_):
-            metric = measure.metric
-            runs = [r for r in group.finished if rule in measures.rules(r, metric)]
-            below = [
-                r for r in runs if first_reaching(r, rule, measure, target) is None
-            ]
-            if below:
-                seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
-                notes.append(
-                    f"{group.block}: {group.label}, {rule}{measure.word}: "
-                    f"{target:g}{measure.unit} not reached by {len(below)} "
-                    f"of {len(runs)} (seed{'s' * (len(below) > 1)} {seeds})."
-                )
+    for group, rule, measure in itertools.product(rows, rules, by_average):
+        metric = measure.metric
+        runs = [r for r in group.finished if rule in measures.rules(r, metric)]
+        below = [r for r in runs if first_reaching(r, rule, measure, target) is None]
+        if below:
+            seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
+            notes.append(
+                f"{group.block}: {group.label}, {rule}{measure.word}: "
+                f"{target:g}{measure.unit} not reached by {len(below)} "
+                f"of {len(runs)} (seed{'s' * (len(below) > 1)} {seeds})."
+            )
     return notes

@@ -28,10 +28,12 @@ def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean, least and largest cosine [C] to other classes; nan without any."""
     pair_CC = pairs(protos.count > 0)
     value_CC = np.where(pair_CC, plots.cosines(protos.mean), np.nan)
-    some_C, result = pair_CC.any(1), np.full((3, len(value_CC)), np.nan)
-    for values_C, f in zip(result, (np.nanmean, np.nanmin, np.nanmax), strict=True):
-        values_C[some_C] = f(value_CC[some_C], axis=1)
-    return result[0], result[1], result[2]
+    some_C = pair_CC.any(1)
+    mean_C, least_C, most_C = np.full((3, len(some_C)), np.nan)
+    mean_C[some_C] = np.nanmean(value_CC[some_C], axis=1)
+    least_C[some_C] = np.nanmin(value_CC[some_C], axis=1)
+    most_C[some_C] = np.nanmax(value_CC[some_C], axis=1)
+    return mean_C, least_C, most_C
 
 
 def pairs(here_C: np.ndarray) -> np.ndarray:

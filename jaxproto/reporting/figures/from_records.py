@@ -21,7 +21,6 @@ from jaxproto.reporting.compare.run_groups import (
     with_details,
 )
 from jaxproto.reporting.figures import arguments
-from jaxproto.reporting.leave_out import read_finished_run
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder, has_begun
 from jaxproto.summary import pictures
@@ -56,7 +55,7 @@ def accuracy(args):
         plots.accuracy_over_rounds(args.out, group.runs[0].evaluations(), name)
         return
     measure = Measure(average=args.average)
-    shown: dict[str, list[plots.Band]] = {f"rule {rule}": [] for rule in rules}
+    shown = {f"rule {rule}": [] for rule in rules}
     for name, group in groups.items():
         for rule in (k for k in rules if k in last[name]):
             rows = [_accuracies(run, rule, measure) for run in group.runs]
@@ -103,13 +102,13 @@ def accuracy_against_field(args):
     any are a dashed line across. Runs that differ in more are lines of their own.
     """
     fields = args.field.split(",")
-    groups = list(arguments.group_seeds(args.workdirs, read_finished_run).values())
+    groups = list(arguments.group_seeds(args.workdirs, "results").values())
     known = sorted({name for group in groups for name in group.config})
     for field in fields:
         choose_from("field", field, known)
     measure = Measure(average=args.average)
     known = [k for g in groups for k in g.runs[0].results["rules"]]
-    shown: dict[str, list[plots.Band]] = {}
+    shown = {}
     for rule in arguments.rules(args.rule, known):
         series = shown[f"rule {rule}"] = []
         for label, members in _series(groups, fields).items():
