@@ -29,7 +29,7 @@ def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     pair_CC = pairs(protos.count > 0)
     value_CC = np.where(pair_CC, plots.cosines(protos.mean), np.nan)
     some_C = pair_CC.any(1)
-    mean_C, least_C, most_C = np.full((3, len(some_C)), np.nan)
+    mean_C, least_C, most_C = np.full((3, len(pair_CC)), np.nan)
     mean_C[some_C] = np.nanmean(value_CC[some_C], axis=1)
     least_C[some_C] = np.nanmin(value_CC[some_C], axis=1)
     most_C[some_C] = np.nanmax(value_CC[some_C], axis=1)
