@@ -1,6 +1,5 @@
 """Metrics of runs by rule, average over clients and statistic over rounds."""
 
-import statistics
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -85,15 +84,8 @@ def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | 
     summary = run.results.get("metrics", {}).get(rule, {}).get(measure.metric)
     if summary is not None:
         return summary[OF_METRICS[measure.average]]
-    row = [number for number, _ in history(run, rule, measure)]
-    known = [number for number in row if number is not None]
-    last = [number for number in row[-records.LAST :] if number is not None]
-    return {
-        "best": max(known, key=lambda x: measure.better * x, default=None),
-        "final": row[-1] if row else None,
-        "mean_last": statistics.fmean(last) if last else None,
-        "last_n": len(last),
-    }
+    rows = [(record["round"], x) for x, record in history(run, rule, measure)]
+    return records.summarize_series(rows, measure.least)
 
 
 def history(
