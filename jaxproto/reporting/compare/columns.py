@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jaxproto.errors import UserError
 from jaxproto.reporting.compare import measures, paper_cells, targets
 from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure
-from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST, PAPERS
+from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST
 from jaxproto.reporting.compare.paper_rules import PublishedRule, published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
@@ -287,8 +287,5 @@ def _best(group: SeedGroup, ddof: int) -> CellValue:
 def _printed(group: SeedGroup, metrics: Sequence[str] = ACCURACY) -> CellValue:
     """Returns the papers' numbers of the same cell."""
     rows = paper_cells.published_for(group.config, group.dataset, metrics)
-    parts = (
-        Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
-        for row in rows
-    )
-    return CellValue(tuple(dict.fromkeys(parts)))
+    parts = dict.fromkeys(Part(row.mean, row.std, row.place) for row in rows)
+    return CellValue(tuple(parts))

@@ -42,7 +42,7 @@ def footnotes(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
         f"{metric}, {' and '.join(wording[s] for s in asked.statistics)}, "
         f"{averages}; mean ± standard deviation "
         f"(ddof {measure.ddof}) of {count}.",
-        *(_last(rows) if "last10" in asked.statistics else []),
+        *(_last(rows) if "last10" in asked.statistics else ()),
         *_seeds(rows),
         *_partitions(rows),
         *baselines.footnotes(rows),
@@ -68,44 +68,42 @@ def _best(rows: Rows) -> str:
     return shared if len({text for text, _ in chosen}) > 1 else chosen[0][0]
 
 
-def _seeds(rows: Rows) -> list[str]:
-    """Returns the seeds of each row, unless all rows have the same."""
-    seeds = _shared((", ".join(map(str, g.seeds)), g.label) for g in rows)
-    return [f"Seeds: {seeds}."] if len({g.seeds for g in rows}) > 1 else []
+def _seeds(rows: Rows) -> Iterable[str]:
+    """Yields the seeds of each row, unless all rows have the same."""
+    if len({g.seeds for g in rows}) > 1:
+        seeds = _shared((", ".join(map(str, g.seeds)), g.label) for g in rows)
+        yield f"Seeds: {seeds}."
 
 
-def _partitions(rows: Rows) -> list[str]:
-    """Returns a warning where seeds share a partition."""
+def _partitions(rows: Rows) -> Iterable[str]:
+    """Yields a warning where seeds share a partition."""
     several = [g for g in rows if len(g.seeds) > 1]
     shared = [g for g in several if g.config["data.seed"] != FOLLOW]
-    if not shared:
-        return []
     drawn = _shared((g.config["data.seed"], g.label) for g in shared)
     only = "" if len(shared) == len(several) else f" ({drawn})"
-    return [
-        f"All seeds of a row share one partition, that of data.seed{only}: the "
-        "deviation is that of weights and batches. --config.data.seed=follow draws a "
-        "partition for each seed."
-    ]
+    if shared:
+        yield (
+            f"All seeds of a row share one partition, that of data.seed{only}: the "
+            "deviation is that of weights and batches. --config.data.seed=follow draws "
+            "a partition for each seed."
+        )
 
 
-def _nodes(rows: Rows) -> list[str]:
-    """Returns the rows whose clients were separate processes."""
-    names = [g.label for g in rows if g.config[CLIENTS] == ON_NODES]
-    if not names:
-        return []
-    return [
-        f"The clients of {', '.join(dict.fromkeys(names))} were nodes, with processes "
-        "of their own: the seconds there include the way of every message."
-    ]
+def _nodes(rows: Rows) -> Iterable[str]:
+    """Yields the rows whose clients were separate processes."""
+    names = dict.fromkeys(g.label for g in rows if g.config[CLIENTS] == ON_NODES)
+    if names:
+        yield (
+            f"The clients of {', '.join(names)} were nodes, with processes of their "
+            "own: the seconds there include the way of every message."
+        )
 
 
-def _last(rows: Rows) -> list[str]:
-    """Returns the number of last evaluations, unless it is 10 everywhere."""
+def _last(rows: Rows) -> Iterable[str]:
+    """Yields the number of last evaluations, unless it is 10 everywhere."""
     numbers = [(number, g.label) for g in rows for number in _numbers(g)]
-    if {number for number, _ in numbers} <= {records.LAST}:
-        return []
-    return [f"Last evaluations: {_shared(numbers)}."]
+    if not {number for number, _ in numbers} <= {records.LAST}:
+        yield f"Last evaluations: {_shared(numbers)}."
 
 
 def _numbers(group: SeedGroup) -> set:
