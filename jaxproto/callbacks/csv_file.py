@@ -2,13 +2,11 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from jaxproto.callbacks.base import Callback, RunInfo
 from jaxproto.callbacks.scalars import scalar_points
 from jaxproto.io import atomic
-
-HEAD = ("round", "name", "value")
 
 
 class CsvWriter(Callback):
@@ -20,23 +18,19 @@ class CsvWriter(Callback):
     def on_start(self, run_info: RunInfo):
         """Writes the records from before the first round."""
         self._path = run_info.path / "metrics.csv"
-        rows = [HEAD, *(row for record in run_info.records for row in rows_of(record))]
-        atomic.write(self._path, to_csv(rows).encode())
+        text = "round,name,value\n" + to_csv(run_info.records)
+        atomic.write(self._path, text.encode())
 
     def on_evaluation(self, record: Mapping):
         """Adds the rows of a record."""
         with self._path.open("a", newline="") as file:
-            file.write(to_csv(rows_of(record)))
+            file.write(to_csv([record]))
 
 
-def rows_of(record: Mapping) -> list[tuple]:
-    """Returns a row for every number of a record."""
-    points = scalar_points(record)
-    return [(r, *entry) for r, values in points for entry in values.items()]
-
-
-def to_csv(rows: Sequence[tuple]) -> str:
-    """Returns rows as CSV."""
+def to_csv(records: Iterable[Mapping]) -> str:
+    """Returns a line of CSV for every number of the records."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    for point in (point for record in records for point in scalar_points(record)):
+        rows = ((point.round, *pair) for pair in point.values.items())
+        csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

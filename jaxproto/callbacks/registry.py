@@ -1,8 +1,7 @@
-"""Registry of writers by name, with the extras that install their libraries."""
+"""Registry of writers by name."""
 
-import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from jaxproto.callbacks.base import EVENTS, Callback
 from jaxproto.errors import UserError, choose_from
@@ -10,22 +9,13 @@ from jaxproto.errors import UserError, choose_from
 ALWAYS = "jsonl"  # name of `metrics.jsonl`, which every run writes
 
 
-class Writer(NamedTuple):
-    """Import path of a writer, and the extra that installs its library."""
-
-    module: str
-    name: str
-    extra: str = ""
-
-
-WRITERS: dict[str, Writer | Callable[[], Callback]] = {
-    "csv": Writer("jaxproto.callbacks.csv_file", "CsvWriter"),
-    "tensorboard": Writer(
-        "jaxproto.callbacks.tensorboard", "TensorBoard", "tensorboard"
-    ),
-    "wandb": Writer("jaxproto.callbacks.wandb", "Wandb", "wandb"),
-    "mlflow": Writer("jaxproto.contrib.callbacks.mlflow", "Mlflow", "mlflow"),
-    "aim": Writer("jaxproto.contrib.callbacks.aim", "Aim", "aim"),
+# A factory, or its import path; an extra of the writer's name installs its library.
+WRITERS: dict[str, str | Callable[[], Callback]] = {
+    "csv": "jaxproto.callbacks.csv_file:CsvWriter",
+    "tensorboard": "jaxproto.callbacks.tensorboard:TensorBoard",
+    "wandb": "jaxproto.callbacks.wandb:Wandb",
+    "mlflow": "jaxproto.contrib.callbacks.mlflow:Mlflow",
+    "aim": "jaxproto.contrib.callbacks.aim:Aim",
 }
 CallbackSpec = str | Callable[[], Callback]  # writer's name or factory
 
@@ -71,12 +61,12 @@ def _factory(spec: CallbackSpec) -> Callable[[], Callback]:
             )
         return spec
     writer = WRITERS[choose_from("writer", spec, [ALWAYS, *WRITERS])]
-    if not isinstance(writer, Writer):
+    if not isinstance(writer, str):
         return writer
     try:
-        return getattr(importlib.import_module(writer.module), writer.name)
+        return pkgutil.resolve_name(writer)
     except ImportError as e:
         raise UserError(
             f"the writer {spec} cannot be used: {' '.join(str(e).split())}. "
-            f"pip install 'jaxproto[{writer.extra}]' installs what it needs."
+            f"pip install 'jaxproto[{spec}]' installs what it needs."
         ) from e

@@ -37,21 +37,13 @@ def scalar_points(record: Mapping) -> list[Point]:
         for r, value in enumerate(values, last - len(values) + 1):
             if _is_number(value):
                 points.setdefault(r, {})[f"server/{name}"] = value
-    points.setdefault(last, {}).update(flatten_scalars(record))
-    return [Point(r, points[r]) for r in sorted(points)]
-
-
-def flatten_scalars(record: Mapping) -> dict[str, float]:
-    """Returns the scalars of the evaluation alone."""
-    scalars: dict[str, float] = {}
+    scalars = points.setdefault(last, {})
     for name, value in record.items():
-        if name in SKIPPED:
-            continue
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name not in SKIPPED:
             scalars.update(_nested(NAMES.get(name, name), value))
-        elif _is_number(value):
+        elif _is_number(value) and name not in SKIPPED:
             scalars[f"{'round' if name in OF_ROUND else 'server'}/{name}"] = value
-    return scalars
+    return [Point(r, points[r]) for r in sorted(points)]
 
 
 def _nested(prefix: str, entries: Mapping) -> Iterator[tuple[str, float]]:

@@ -4,6 +4,7 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from jaxproto.cli import table_output
 from jaxproto.cli.argparse_types import Parser, new_file
@@ -30,7 +31,7 @@ def main(prog: str, arguments: Sequence[str]):
     """
     args = parse_args(prog, arguments)
     by_round = args.target is not None or args.rounds is not None
-    read = leave_out.read_evaluated_run if by_round else leave_out.read_run
+    read = partial(leave_out.read_run, needs="evaluations" if by_round else "")
     runs = leave_out.read_all(leave_out.find_runs(args.workdirs), read)
     if args.rounds is not None:
         runs = [run_groups.until(run, args.rounds) for run in runs]
@@ -56,28 +57,25 @@ def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     """Prints or writes the table of these groups, and the values of each seed."""
-    measure = {
-        "averages": args.average or tuple(measures.AVERAGES),
-        "rules": args.rule,
-        "metric": args.metric,
-        "ddof": args.ddof,
-    }
     table = compare.table(
         groups,
         statistics=args.statistic or ("best", "final"),
+        averages=args.average or tuple(measures.AVERAGES),
+        rules=args.rule,
+        metric=args.metric,
+        ddof=args.ddof,
         columns=args.columns,
         target=args.target,
         against=args.against,
         test=args.test or "t",
         rank=args.ranks or "",
-        **measure,
     )
     width = table_output.terminal_width() if args.out is None else 0
     options = {"transpose": args.transpose, "siunitx": args.siunitx, "width": width}
     text = compare.render(table, args.format, **options)
     if args.tidy is not None:
-        rows = compare.rows(groups, **measure)
-        seeds = tidy.to_csv(rows.pairs, rows.rules, rows.measures[0])
+        asked = table.asked
+        seeds = tidy.to_csv(asked.groups, asked.rules, asked.measures[0])
         atomic.write(args.tidy, seeds.encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = table.notes if args.format == "csv" else ()

@@ -54,7 +54,8 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
             place = {"xycoords": distance.get_yaxis_transform(), "color": "0.4"}
             offset = {"xytext": (0, -2 if below else 2), "textcoords": "offset points"}
             distance.annotate(name, (0.99, level), **text, **place, **offset)
-        if _far_apart([line.get_ydata() for line in force.lines]):
+        values = np.concatenate([line.get_ydata() for line in force.lines])
+        if 0 < 10 * values.min() <= values.max():
             force.set_yscale("log")
             force.yaxis.set_major_formatter("{x:g}")
         figure.supxlabel(
@@ -62,9 +63,3 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
             "distance: mean, least to largest; angle: mean, thin the smallest"
         )
         layout.legend(figure, distance.lines[: len(runs)], list(runs))
-
-
-def _far_apart(values) -> bool:
-    """Returns whether all values are positive and span a factor of ten or more."""
-    low, high = min(map(np.min, values)), max(map(np.max, values))
-    return low > 0 and high >= 10 * low

@@ -42,7 +42,8 @@ def rounds_to_target_bars(path: str | Path, bars: Sequence[Bar], title: str):
         shape = {"nrows": 2} if stacked else {"ncols": 2}
         left, right = figure.subplots(**shape, sharey=True)
         _bars(left, bars, [np.array(b.rounds, float) for b in bars], _rounds)
-        _bars(right, bars, [np.array(b.sent, float) / size for b in bars], _bytes(size))
+        sent = [np.array(b.sent, float) / size for b in bars]
+        _bars(right, bars, sent, lambda value: _bytes(value * size))
         left.set_xlabel("rounds")
         right.set_xlabel(f"sent until then, both ways ({unit})")
         left.set_yticks(range(len(bars)), lines)
@@ -54,15 +55,10 @@ def _rounds(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def _bytes(size: float) -> Callable[[float], str]:
-    """Returns a function that prints a multiple of `size` bytes in a fitting unit."""
-
-    def form(value: float) -> str:
-        sent = value * size
-        unit, one = next((u for u in UNITS.items() if sent >= u[1]), ("B", 1.0))
-        return f"{sent / one:.3g} {unit}"
-
-    return form
+def _bytes(sent: float) -> str:
+    """Returns a number of bytes in a fitting unit."""
+    unit, one = next((u for u in UNITS.items() if sent >= u[1]), ("B", 1.0))
+    return f"{sent / one:.3g} {unit}"
 
 
 def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):

@@ -43,18 +43,14 @@ def prototype_angles(
             return
         below_CC = np.tril(np.ones((num - 1, num - 1), bool))
         value = angle_CC[1:, :-1]
-        low, high = _limits(value[below_CC])
+        low, high = value[below_CC].min(), value[below_CC].max()
+        more = max(0.0, _SPAN - (high - low)) / 2
+        low, high = max(0.0, low - more), min(180.0, high + more)
         shown = np.ma.masked_where(~below_CC, value)
         image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, aspect="auto")
         figure.colorbar(image, label="angle (degrees)", pad=0.02)
         matrix_axes.ticks(axes, value, (names[:-1], names[1:]))
         matrix_axes.cells(axes, value, below_CC, value < (low + high) / 2, "{:.0f}")
-
-
-def _limits(value) -> tuple[float, float]:
-    low, high = float(value.min()), float(value.max())
-    more = max(0.0, _SPAN - (high - low)) / 2
-    return max(0.0, low - more), min(180.0, high + more)
 
 
 def _title_lines(angle_CC, names, mean_CD) -> list[str]:

@@ -33,8 +33,7 @@ def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> 
       values_SN: A row for each run.
       kind: Kind of line, as in `Band`.
     """
-    mean, low, high = around(values_SN)
-    return Band(label, x, mean, low, high, kind)
+    return Band(label, x, *around(values_SN), kind)
 
 
 def around(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -161,8 +160,7 @@ def communication_cost(
         row = layout.panels(figure, [title for title, *_ in parts], share=False)
         for axes, (_, xlabel, shown) in zip(row, parts, strict=True):
             for index, b in enumerate(shown):
-                style = {**line_style(index), **marker_style(index, len(b.x))}
-                axes.plot(b.x, b.mean, label=b.label, **style)
+                _draw(axes, b, index)
             axes.set(xlabel=xlabel, xscale="log", yscale="log")
             axes.set_xticks(shown[0].x, [f"{x:g}" for x in shown[0].x])
             axes.minorticks_off()

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.plots import layout
-from jaxproto.plots.curve_bands import Band, around, bands
+from jaxproto.plots.curve_bands import Band, band, bands
 from jaxproto.plots.style import COLOURS, new_figure
 from jaxproto.simulated_time import ELAPSED
 
@@ -53,7 +53,8 @@ def accuracy_against_bytes(path: str | Path, runs: Runs, rule: str | None = None
     Raises:
       UserError: a run has no records, or none with bytes; no run has the rule.
     """
-    _accuracy_against(path, curves(runs, rule, _sent), "sent so far, both ways", UNITS)
+    panels = curves(runs, rule, lambda r: float(sum(r["bytes_total"].values())))
+    _accuracy_against(path, panels, "sent so far, both ways", UNITS)
 
 
 def accuracy_against_seconds(path: str | Path, runs: Runs, rule: str | None = None):
@@ -100,8 +101,8 @@ def curves(
         for kind in (k for k in rules if k in last[name]):
             alone = len(runs) == 1
             panel, label = (name, kind) if alone else (f"rule {kind}", name)
-            spread = around([_series(rows, kind, "pooled") for rows in common])
-            line = Band(label, at, *spread)
+            values = np.array([_series(rows, kind, "pooled") for rows in common])
+            line = band(label, at, values)
             line = line if at[-1] > 0 else _silent(line)
             panels.setdefault(panel, []).append(line)
     return panels
@@ -128,10 +129,6 @@ def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
             "drawn. Give runs with the same eval_every."
         )
     return [[r for r in records if r["round"] in common] for records in seeds]
-
-
-def _sent(record) -> float:
-    return float(sum(record["bytes_total"].values()))
 
 
 def _elapsed(record) -> float:
@@ -174,11 +171,11 @@ def _one_rule(panel, records, rules, rule):
     kind = {"color": colour, "mfc": "white", "marker": "o" if len(rounds) == 1 else ""}
     mean, spread = (_series(records, rule, f"client_{k}") for k in ("mean", "std"))
     low, high = np.clip([mean - spread, mean + spread], 0, 100)
-    band = {"color": colour, "alpha": 0.15, "lw": 0}
+    shade = {"color": colour, "alpha": 0.15, "lw": 0}
     solid = {**kind, "mfc": colour, "label": "pooled over samples"}
     panel.plot(rounds, _series(records, rule, "pooled"), **solid)
     panel.plot(rounds, mean, "--", label="mean over clients", **kind)
-    panel.fill_between(rounds, low, high, label="its ± std over clients", **band)
+    panel.fill_between(rounds, low, high, label="its ± std over clients", **shade)
     for other in rules:
         label = "pooled, other rules" if other == rules[-1] != rule else None
         row = {"color": "0.8", "lw": 0.8, "zorder": 1, "label": label}

@@ -54,15 +54,10 @@ def _rooms(figure):
 def _break(text, room: float, upright: bool):
     """Breaks a text into lines that fit into `room` pixels."""
     lines = text.get_text().split("\n")
-    most = max(map(len, lines))
-    while most > _SHORTEST and _length(text, upright) > room:
+    most, length = max(map(len, lines)), "height" if upright else "width"
+    while most > _SHORTEST and getattr(text.get_window_extent(), length) > room:
         most -= 1
         text.set_text("\n".join(textwrap.fill(line, most) for line in lines))
-
-
-def _length(text, upright: bool) -> float:
-    box = text.get_window_extent()
-    return box.height if upright else box.width
 
 
 def _thin(axis):

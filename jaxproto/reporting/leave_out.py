@@ -46,34 +46,23 @@ def find_runs(workdirs: Iterable[str | Path]) -> list[Path]:
     return runs or [path for path, _ in found]
 
 
-def read_run(path, name: str = "") -> RunFolder:
+def read_run(path, name: str = "", needs: str = "") -> RunFolder:
     """Reads configuration, summary and records of a run.
 
+    Args:
+      path: Work directory.
+      name: Name of the run; "" is that of its folder.
+      needs: "results", a summary of a finished run; "evaluations", at least one
+        record; "" neither.
+
     Raises:
-      UserError: one of these files is damaged, or the folder is not that of a run.
+      UserError: one of these files is damaged or lacks what is needed, or the folder is
+        not that of a run.
     """
     run = RunFolder.read(path, name)
     _ = run.records
-    return run
-
-
-def read_finished_run(path, name: str = "") -> RunFolder:
-    """Reads a run as `read_run` does, with a summary of its results.
-
-    Raises:
-      UserError: it is not finished, or `read_run` raises it.
-    """
-    run = read_run(path, name)
-    _ = run.results
-    return run
-
-
-def read_evaluated_run(path, name: str = "") -> RunFolder:
-    """Reads a run as `read_run` does, with at least one record.
-
-    Raises:
-      UserError: it has none, or `read_run` raises it.
-    """
-    run = read_run(path, name)
-    run.evaluations()
+    if needs == "results":
+        _ = run.results
+    if needs == "evaluations":
+        run.evaluations()
     return run

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -54,8 +54,12 @@ def learnt_prototypes(
 
 def find_prototypes(tree: Tree) -> Protos | None:
     """Returns the first prototypes in a tree; None if there are none."""
-    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
-    return next((node for node in leaves if isinstance(node, Protos)), None)
+    return _first(tree, Protos)
+
+
+def _first(tree: Tree, kind: type) -> Any:
+    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, kind))
+    return next((node for node in leaves if isinstance(node, kind)), None)
 
 
 def on_host(protos: Protos | None) -> HostProtos | None:
@@ -67,15 +71,10 @@ def on_host(protos: Protos | None) -> HostProtos | None:
 
 def masks(method: Method, feat_dim: int) -> np.ndarray | None:
     """Returns the CPS masks [C, D], bool; None if the method sends none at setup."""
-    leaves = jax.tree.leaves(method.setup, is_leaf=_is_masks)
-    sent = next((node.masks for node in leaves if _is_masks(node)), None)
-    if sent is None or sent.dtype == bool:
-        return sent if sent is None else np.asarray(sent)
-    return bitmap(np.asarray(sent, np.int64), feat_dim)
-
-
-def _is_masks(node):
-    return isinstance(node, SentMasks)
+    node = _first(method.setup, SentMasks)
+    if node is None or node.masks.dtype == bool:
+        return None if node is None else np.asarray(node.masks)
+    return bitmap(np.asarray(node.masks, np.int64), feat_dim)
 
 
 def expand_masked(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
@@ -117,17 +116,3 @@ def note_of(learnt: HostProtos, feat_dim: int) -> str:
 def mean_or_zero(protos: HostProtos) -> np.ndarray:
     """Returns the means [..., C, D]; zeros where there is no prototype."""
     return np.where(protos.count[..., None] > 0, protos.mean, 0)
-
-
-def class_title(local: HostProtos, c: int) -> str:
-    """Returns the title of the local prototypes of a class."""
-    holders = int((local.count[:, c] > 0).sum())
-    clients = len(local.count)
-    return f"local prototypes of class {c}, held by {holders} of {clients} clients"
-
-
-def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
-    """Returns the mask of a class; None if prototypes of `dim` values have none."""
-    if mask_CD is None or mask_CD.shape[1] != dim:
-        return None
-    return mask_CD[c]

@@ -91,7 +91,7 @@ def metric_summary(
 
     def one(rule, name, average):
         path = ("metrics", rule, name, average)
-        rows = [(r["round"], _at(r, path)) for r in records]
+        rows = [(r["round"], value_at(r, *path)) for r in records]
         if isinstance(rows[-1][1], Mapping):
             return {"final": rows[-1][1]}
         chosen_by = validation_accuracies(records, rule, AVERAGES[average])
@@ -103,7 +103,7 @@ def metric_summary(
     }
 
 
-def _at(record: Mapping, path: Sequence[str]):
+def value_at(record: Mapping | None, *path: str) -> Any:
     """Returns the value at the end of a path; None if the path ends before."""
     value: Any = record
     for key in path:

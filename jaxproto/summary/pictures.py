@@ -10,23 +10,19 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto import batches, plots
-from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
-from jaxproto.method import Method
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import progress_lines
 from jaxproto.summary.host_prototypes import (
     HostProtos,
     LearntPrototypes,
-    class_title,
     head_norms,
     learnt_prototypes,
-    mask_of,
     mean_or_zero,
     note_of,
 )
-from jaxproto.types import Client, Data, Net, Shard, Tree
+from jaxproto.types import Client, Tree
 
 Picture = Callable[[Path], None]  # draws it into a file
 
@@ -191,9 +187,11 @@ def local_values(
         value_KD = np.concatenate([value_KD, mean_or_zero(viewed)[[c]]])
         as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
         rows.append("global" if as_sent else "global, as used")
-    mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, class_title(local, c))
+    mask_CD, holders = learnt.mask_CD, np.count_nonzero(local.count[:, c] > 0)
+    mask_D = None if mask_CD is None or mask_CD.shape[1] != dim else mask_CD[c]
+    title = f"local prototypes of class {c}, held by {holders} of {len(local.count)}"
     more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
-    plots.prototype_heatmap(path, value_KD, title, **more)
+    plots.prototype_heatmap(path, value_KD, _title(name, f"{title} clients"), **more)
 
 
 def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
@@ -218,35 +216,27 @@ def feature_plane(
     trained: TrainedFederation, local: HostProtos, i: int, name: str
 ) -> plots.FeaturePlane:
     """Returns the test features and the prototypes of a client."""
-    feat_MD, y_M = features(trained.exp.method, *one_client(trained, i))
+    feat_MD, y_M = features(trained, i, trained.exp.partition.test[i])
     title = f"{name}, client {i}"
     return plots.FeaturePlane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
-def one_client(trained: TrainedFederation, i: int, part: str = "test"):
-    """Returns the network, state and data of a client.
+def features(
+    trained: TrainedFederation, i: int, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns features [M, D] by the network of a client, and labels [M].
 
     Args:
       trained: Federation after a round.
       i: Id of the client.
-      part: "test" or "train".
+      rows: Examples of the data set [M].
     """
-    exp, rows = trained.exp, getattr(trained.exp.partition, part)[i]
-    x, y = exp.dataset.x[rows], exp.dataset.y[rows]
-    examples = build.examples(exp.dataset._replace(x=x, y=y, public=None))
-    shard = Shard(jnp.arange(len(rows)), jnp.int32(len(rows)))
+    exp = trained.exp
     for cohort, clients in zip(exp.cohorts, trained.clients, strict=True):
         if i in cohort.ids:
             k = cohort.ids.index(i)
             client = jax.tree.map(lambda a, k=k: a[k], clients)
-            return cohort.net, client, Data(examples, shard)
+            x = batches.normalise_inputs(jnp.asarray(exp.dataset.x[rows]))
+            feat_MD = exp.method.features(cohort.net, client, x)
+            return np.asarray(feat_MD), exp.dataset.y[rows]
     raise ValueError(f"no client {i}")
-
-
-def features(
-    method: Method, net: Net, client: Client, data: Data, at_M: np.ndarray | None = None
-):
-    """Returns features [M, D] and labels [M] of examples of a client; default all."""
-    chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
-    batch = batches.gather_examples(data, chosen_M, jnp.ones(len(chosen_M)))
-    return np.asarray(method.features(net, client, batch.x)), np.asarray(batch.y)

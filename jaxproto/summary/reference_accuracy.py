@@ -54,9 +54,8 @@ ENTRIES = ("commonest_class", "collapsed")  # of a `summary.json`
 
 def reference_fields(records: Sequence[Mapping], alone: MajorityShare) -> dict:
     """Returns the `ENTRIES` of a `summary.json`."""
-    return dict(
-        zip(ENTRIES, (alone._asdict(), collapsed_rules(records, alone)), strict=True)
-    )
+    entries = alone._asdict(), collapsed_rules(records, alone)
+    return dict(zip(ENTRIES, entries, strict=True))
 
 
 def reference_lines(summary: Mapping) -> list[str]:

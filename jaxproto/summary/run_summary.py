@@ -51,23 +51,17 @@ def _print_partition(exp: Experiment, console: Console):
         line = f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}"
         say(console, line)
     if any(c.sampled for c in exp.cohorts):
-        say(console, _store_line(exp))
+        room, where = sum(c.num_rows for c in exp.cohorts), STORE_SENTENCES[exp.store]
+        say(console, f"a round has room for {room} of {len(size_K)} clients; {where}")
 
 
-STORE_SENTENCES = {
+STORE_SENTENCES = {  # store -> where clients are between rounds
     "none": "they keep nothing",
     "device": "they are on the device",
     "host": "they are in the memory of the host",
     "disk": "they are in files",
     "nodes": "they are on their nodes",
 }
-
-
-def _store_line(exp: Experiment) -> str:
-    """Returns how many clients fit into a round, and where they are between rounds."""
-    room, clients = sum(c.num_rows for c in exp.cohorts), len(exp.counts.train)
-    where = STORE_SENTENCES[exp.store]
-    return f"a round has room for {room} of {clients} clients; {where}"
 
 
 def check_same(exp: Experiment, path: Path):
@@ -159,14 +153,18 @@ def run_summary(
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
     more = metric_record.metric_summary(records, exp.metrics)
-    privacy = status.get("privacy") or (records[-1].get("privacy") if records else None)
-    warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
+    last: Mapping = records[-1] if records else {}
+    rounds, privacy = last.get("round", 0), status.get("privacy") or last.get("privacy")
+    warm = [r["seconds"] for r in records[1:] or records]
+    elapsed: dict[str, float] = {}  # simulated seconds
+    if history := last.get("every_round", {}).get(ELAPSED):
+        elapsed = {"total": history[-1], "per_round": history[-1] / rounds}
     return {
         **status,
         "method": config.method.name,
         "dataset": config.data.name,
         "seed": config.seed,
-        "rounds": records[-1]["round"] if records else 0,
+        "rounds": rounds,
         "rules": rule_summary(records),
         **({"metrics": more} if more else {}),
         **({"privacy": privacy} if privacy else {}),
@@ -182,9 +180,9 @@ def run_summary(
             "up": _mean(records, "bytes_up"),
             "down": _mean(records, "bytes_down"),
         },
-        "bytes_total": records[-1]["bytes_total"] if records else None,
-        **_simulated_seconds(records),
-        "smallest_angle": records[-1].get("smallest_angle") if records else None,
+        "bytes_total": last.get("bytes_total"),
+        **({ELAPSED: elapsed} if elapsed else {}),
+        "smallest_angle": last.get("smallest_angle"),
         "seconds_per_round": float(np.median(warm)) if warm else None,
         "compile_seconds": compiled.seconds,
         "padding_waste": {
@@ -196,15 +194,6 @@ def run_summary(
         "peak_memory_bytes": peak_memory_bytes(),
         "versions": versions(),
     }
-
-
-def _simulated_seconds(records: Sequence[Mapping]) -> dict[str, dict]:
-    """Returns the simulated seconds of a run and of a round, if time is simulated."""
-    history = records[-1].get("every_round", {}).get(ELAPSED) if records else None
-    if not history:
-        return {}
-    total, rounds = history[-1], records[-1]["round"]
-    return {ELAPSED: {"total": total, "per_round": total / rounds}}
 
 
 def _mean(records, key):

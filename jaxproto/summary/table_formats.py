@@ -39,9 +39,13 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
     """
     choose_from("format", form, [*DRAWN, *DATA])
     if form == "csv":
-        return _csv(view)
+        out = io.StringIO(newline="")
+        csv.writer(out).writerows([view.head, *view.rows])  # None is an empty field
+        return out.getvalue()
     if form == "json":
-        return _json(view)
+        rows = [dict(zip(view.head, row, strict=True)) for row in view.rows]
+        table = {"title": view.title, "rows": rows, "notes": list(view.notes)}
+        return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
     if form == "text" and width:
         return "\n".join(_draw(part, form) for part in fit(view, width))
     return _draw(view, form)
@@ -104,15 +108,3 @@ def format_value(value: Value) -> str:
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _csv(view: TableView) -> str:
-    out = io.StringIO(newline="")
-    csv.writer(out).writerows([view.head, *view.rows])  # None is an empty field
-    return out.getvalue()
-
-
-def _json(view: TableView) -> str:
-    rows = [dict(zip(view.head, row, strict=True)) for row in view.rows]
-    table = {"title": view.title, "rows": rows, "notes": list(view.notes)}
-    return json.dumps(table, indent=1, ensure_ascii=False) + "\n"

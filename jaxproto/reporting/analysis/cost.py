@@ -96,8 +96,8 @@ def round_messages(
         jax.random.key(0),
         method.collecting(),
     )
-    everyone = tuple(range(len(count_KC)))
-    cohort = Cohort("hollow", net, everyone, execution.all_at_once())
+    ids = tuple(range(len(count_KC)))
+    cohort = Cohort("hollow", net, ids, execution.all_at_once())
     local = LocalTraining(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
     data = (*one_example_per_class(count_KC, public_C, like),)
     participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)
@@ -241,15 +241,10 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
     )
     nothing = (None,) * len(Cost._fields)
     reasons = {name: why for name, why in costs.items() if isinstance(why, str)}
-    return TableView(
-        "Cost of a round, all clients",
-        ("method", *(name.replace("_", " ") for name in Cost._fields)),
-        tuple(
-            (name, *(cost if isinstance(cost, Cost) else nothing))
-            for name, cost in costs.items()
-        ),
-        (about, *group_by_reason(reasons)),
-    )
+    rows = ((k, *(nothing if k in reasons else cost)) for k, cost in costs.items())
+    head = ("method", *(name.replace("_", " ") for name in Cost._fields))
+    notes = (about, *group_by_reason(reasons))
+    return TableView("Cost of a round, all clients", head, tuple(rows), notes)
 
 
 def view(config: ml_collections.ConfigDict, every: bool) -> TableView:

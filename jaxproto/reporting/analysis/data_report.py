@@ -23,6 +23,7 @@ from jaxproto.methods import METHODS
 from jaxproto.reporting.analysis import cost, data_samples
 from jaxproto.storage import default_workdir
 from jaxproto.summary import nominal_cost, run_summary
+from jaxproto.summary.table_formats import format_value
 
 SHOWN = 20  # clients in the table; the files have all
 HELD = "validation examples"
@@ -116,10 +117,9 @@ def over_clients(exp: Experiment) -> rich.table.Table:
         view.add_column(name, justify="right")
     for name, value_K in rows.items():
         whole = value_K.dtype.kind in "iu"
-        form = "{:,.10g}" if whole else "{:.2f}"
-        cells = [form.format(f(value_K)) for f in (np.min, np.median)]
-        mean = f"{value_K.mean():,.{1 if whole else 2}f}"
-        cells += [mean, form.format(value_K.max())]
+        form, mean = ("{:,.10g}", "{:,.1f}") if whole else ("{:.2f}", "{:,.2f}")
+        reductions = (np.min, form), (np.median, form), (np.mean, mean), (np.max, form)
+        cells = [text.format(f(value_K)) for f, text in reductions]
         view.add_row(name, *cells, f"{value_K.sum():,}" if whole else "")
     return view
 
@@ -193,10 +193,9 @@ def costs(
     for name, method in cost.build_methods(config, exp, names).items():
         if isinstance(method, str):
             texts[name] = method
-            continue
-        scalars = nominal_cost.nominal(method, net, classes_K)
-        number = "-" if scalars is None else f"{scalars:,}"
-        texts[name] = number + " (as configured)" * (name == config.method.name)
+        else:
+            number = format_value(nominal_cost.nominal(method, net, classes_K))
+            texts[name] = number + " (as configured)" * (name == config.method.name)
     return texts
 
 

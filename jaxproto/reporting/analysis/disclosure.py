@@ -129,6 +129,15 @@ BESIDE = (  # what nodes send beside uploads; a simulation sends nothing
     "evaluation, evaluation sums: every metric over the test examples, exactly.{spent}"
 )
 LOSS = "loss: the mean training loss, an exact function of the training examples"
+BESIDE_BY_UNIT = {  # `privacy.unit` -> loss and spent of BESIDE
+    OFF: (LOSS, ""),
+    CLIENT: (LOSS, " Epsilon counts none of this, as the server is trusted."),
+    EXAMPLE: (
+        "no training loss",
+        " Epsilon counts none of this: steps follow from public sizes, and test "
+        "examples are not protected.",
+    ),
+}
 
 
 class Field(NamedTuple):
@@ -145,17 +154,17 @@ class Field(NamedTuple):
 def fields(way: str, packed: Tree) -> list[Field]:
     """Returns the fields of a packed message (shapes suffice)."""
     listed: list[Field] = []
-    for path, part in jax.tree.leaves_with_path(packed, is_leaf=_is_one):
+
+    def is_part(node):
+        return wire.is_message_node(node) or isinstance(node, Statistics)
+
+    for path, part in jax.tree.leaves_with_path(packed, is_leaf=is_part):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         for inner, *rest in _inside(part):
             full_name = ".".join(filter(None, (name, inner))) or "value"
             field = Field(way, full_name, *rest)
             listed.append(field._replace(reveals=NOTHING) if way == "once" else field)
     return listed
-
-
-def _is_one(node):
-    return wire.is_message_node(node) or isinstance(node, Statistics)
 
 
 def _inside(part):
@@ -221,15 +230,10 @@ def message_fields(
     return [field for pair in pairs for field in fields(*pair)]
 
 
-def no_privacy_note(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
-    """Returns an empty account of privacy."""
-    return {}
-
-
 def view(
     config: ml_collections.ConfigDict,
     every: bool,
-    account: Callable = no_privacy_note,
+    account: Callable = lambda config, exp: {},
     made: NodeSchema | None = None,
 ) -> TableView:
     """Returns the fields of a configured method, or of every method.
@@ -270,7 +274,8 @@ def _of_messages(
 ) -> TableView:
     unit = config.privacy.unit
     exp = build.experiment(config, jax.default_backend(), given=given)
-    beside = _beside(unit)
+    loss, spent = BESIDE_BY_UNIT[unit]
+    beside = BESIDE.format(loss=loss, spent=spent)
     if every:
         exps = cost.experiment_of_each_method(config, exp)
         each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in exps.items()}
@@ -278,26 +283,10 @@ def _of_messages(
         return shown._replace(notes=(*shown.notes, beside))
     build.check_experiment(exp)
     hidden = [_hidden(unit, field) for field in _fields_of(exp)]
-    shown = table({config.method.name: hidden}, config.method.name)
-    shown = shown._replace(notes=(*shown.notes, beside))
-    if unit == OFF:
-        return shown
-    notes = _guaranteed(unit, config.rounds, account(config, exp), hidden)
+    shown, notes = table({config.method.name: hidden}, config.method.name), [beside]
+    if unit != OFF:
+        notes += _guaranteed(unit, config.rounds, account(config, exp), hidden)
     return shown._replace(notes=(*shown.notes, *notes))
-
-
-def _beside(unit: str) -> str:
-    """Returns the note on what nodes send beside uploads."""
-    if unit == OFF:
-        return BESIDE.format(loss=LOSS, spent="")
-    if unit == CLIENT:
-        spent = " Epsilon counts none of this, as the server is trusted."
-        return BESIDE.format(loss=LOSS, spent=spent)
-    spent = (
-        " Epsilon counts none of this: steps follow from public sizes, and test "
-        "examples are not protected."
-    )
-    return BESIDE.format(loss="no training loss", spent=spent)
 
 
 def _hidden(unit: str, field: Field) -> Field:
@@ -327,10 +316,9 @@ def _guaranteed(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
 
 
 def _fields_of(exp: Experiment) -> list[Field]:
-    net, public_C = exp.cohorts[0].net, cost.public_classes(exp)
-    like = exp.dataset.x[0]
-    sizes = exp.spec, exp.formats, public_C, like
-    return message_fields(exp.method, net, *sizes, once=cost.sent_once(exp))
+    shapes = exp.method, exp.cohorts[0].net, exp.spec, exp.formats
+    inputs = cost.public_classes(exp), exp.dataset.x[0]
+    return message_fields(*shapes, *inputs, once=cost.sent_once(exp))
 
 
 def table(
@@ -342,15 +330,13 @@ def table(
       found: of each method, or why it does not fit.
       named: the first column is the method.
     """
-    by_method = {k: v for k, v in found.items() if not isinstance(v, str)}
-    rows: list[tuple[Value, ...]] = []
-    labels = {f.reveals for v in by_method.values() for f in v}
-    for name, listed in by_method.items():
-        for f in listed:
-            shape = "x".join(map(str, f.shape)) or "1"
-            first = (name,) * named
-            rows.append((*first, f.way, f.name, shape, f.type, f.bytes, f.reveals))
-    size = sum(f.bytes for v in by_method.values() for f in v)
+    reasons = {k: v for k, v in found.items() if isinstance(v, str)}
+    pairs = [(k, f) for k, v in found.items() if not isinstance(v, str) for f in v]
+    rows: list[tuple[Value, ...]] = [
+        (*(name,) * named, f.way, f.name, "x".join(map(str, f.shape)) or "1", *f[3:])
+        for name, f in pairs
+    ]
+    labels, size = {f.reveals for _, f in pairs}, sum(f.bytes for _, f in pairs)
     about = f"{size:,} bytes at most, and {wire.HEADER} of header per message."
     if not rows:
         about = "Nothing crosses the network."
@@ -359,7 +345,7 @@ def table(
     cited = [f"{k}, measured: {v}" for k, v in MEASURED.items() if k in labels]
     if cited:
         notes += [*cited, f"Measured on {RUN}, with `jaxproto leak`."]
-    notes += [f"{k}: {why}" for k, why in found.items() if isinstance(why, str)]
+    notes += [f"{k}: {why}" for k, why in reasons.items()]
     head = ("method",) * named + Field._fields
     return TableView(
         f"What crosses the network: {title}", head, tuple(rows), tuple(notes)

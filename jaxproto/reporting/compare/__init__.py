@@ -1,22 +1,8 @@
 """Comparison of finished runs with each other and with published numbers."""
 
-from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.rendering import render
 from jaxproto.reporting.compare.run_groups import SeedGroup, group_by_seed
-from jaxproto.reporting.compare.tables import Table, rows, table
+from jaxproto.reporting.compare.tables import Table, table
 from jaxproto.storage.run_folder import RunFolder, is_run
 
 load = RunFolder.read
-
-__all__ = [
-    "RunFolder",
-    "SeedGroup",
-    "Table",
-    "footnotes",
-    "group_by_seed",
-    "is_run",
-    "load",
-    "render",
-    "rows",
-    "table",
-]

@@ -11,24 +11,15 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
-Row = tuple[str, SeedGroup]
-Known = Mapping[tuple, MajorityShare]  # by fields of the data
+Known = Mapping[tuple, MajorityShare | None]  # by fields of the data
 
 
-def footnotes(rows: Sequence[Row]) -> list[str]:
+def footnotes(rows: Sequence[SeedGroup]) -> list[str]:
     """Returns sentences on the baselines of each data set and on collapsed rows."""
-    shares = majority_shares(g for _, g in rows)
+    shares: dict[tuple, MajorityShare | None] = {}
+    for key, run in [(_data(g), run) for g in rows for run in g.finished]:
+        shares[key] = shares.get(key) or majority_share(run)
     return [*_local(rows), *_shares(rows, shares), *_collapses(rows, shares)]
-
-
-def majority_shares(groups: Iterable[SeedGroup]) -> Known:
-    """Returns the share of the commonest class by fields of the data."""
-    shares = {}
-    for g in groups:
-        for run in g.finished:
-            if (key := _data(g)) not in shares and (share := majority_share(run)):
-                shares[key] = share
-    return shares
 
 
 def _data(group: SeedGroup) -> tuple:
@@ -60,12 +51,12 @@ def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, in
     return reference_accuracy.collapsed_rules(run.records, alone) if run.records else {}
 
 
-def _local(rows: Sequence[Row]) -> Iterable[str]:
-    blocks = dict.fromkeys(g.block for _, g in rows)
-    with_local = {g.block for _, g in rows if g.method == REFERENCE}
+def _local(rows: Sequence[SeedGroup]) -> Iterable[str]:
+    blocks = dict.fromkeys(g.block for g in rows)
+    with_local = {g.block for g in rows if g.method == REFERENCE}
     if with_local:
         yield f"Reference: {REFERENCE}, clients that never exchange anything."
-    if any(g.config.get("data.centralised") for _, g in rows):
+    if any(g.config.get("data.centralised") for g in rows):
         yield f"Upper reference: {CENTRALISED}, one network on the examples of all."
     if missing := [b for b in blocks if b not in with_local]:
         yield (
@@ -74,12 +65,12 @@ def _local(rows: Sequence[Row]) -> Iterable[str]:
         )
 
 
-def _shares(rows: Sequence[Row], shares: Known) -> Iterable[str]:
-    for dataset in dict.fromkeys(g.dataset for _, g in rows):
+def _shares(rows: Sequence[SeedGroup], shares: Known) -> Iterable[str]:
+    for dataset in dict.fromkeys(g.dataset for g in rows):
         by_text: dict[str, list[str]] = {}
-        for name, g in rows:
+        for g in rows:
             if g.dataset == dataset:
-                by_text.setdefault(_share(shares.get(_data(g))), []).append(name)
+                by_text.setdefault(_share(shares.get(_data(g))), []).append(g.label)
         texts = [
             text + f" in {', '.join(names)}" * (len(by_text) > 1)
             for text, names in by_text.items()
@@ -95,8 +86,8 @@ def _share(alone: MajorityShare | None) -> str:
     return f"{100 * alone.pooled:.2f} %, {mean}"
 
 
-def _collapses(rows: Sequence[Row], shares: Known) -> Iterable[str]:
-    for name, g in rows:
+def _collapses(rows: Sequence[SeedGroup], shares: Known) -> Iterable[str]:
+    for g in rows:
         texts = [
             f"{rule} {run.results['rules'][rule]['pooled']['final']:.4f} since round "
             f"{since} (seed {run.config['seed']})"
@@ -105,4 +96,4 @@ def _collapses(rows: Sequence[Row], shares: Known) -> Iterable[str]:
         ]
         if texts:
             collapses = ", ".join(texts) + f" {reference_accuracy.MEANS}"
-            yield f"{g.block}: {name} collapsed: {collapses}."
+            yield f"{g.block}: {g.label} collapsed: {collapses}."

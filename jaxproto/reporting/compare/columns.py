@@ -1,6 +1,5 @@
 """Columns of a comparison: measured numbers, costs and the numbers of papers."""
 
-import operator
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -8,8 +7,8 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.reporting.compare import measures, paper_cells, targets
-from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure, mean_and_std
-from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST, PAPERS
+from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure
+from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST
 from jaxproto.reporting.compare.paper_rules import PublishedRule, published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
@@ -72,31 +71,27 @@ class Column(NamedTuple):
 
 
 class TableRequest(NamedTuple):
-    """The options of a table."""
+    """The runs and the options of a table."""
 
+    groups: Sequence[SeedGroup]  # with a finished run and labels, local first
     rules: Sequence[str]
     statistics: Sequence[str]
     measures: Sequence[Measure]  # one per average
     kinds: Sequence[str] = KINDS
     target: float | None = None  # in the unit of the measures
 
+    @property
+    def names(self) -> list[str]:
+        """The labels of the rows; a row has a group per block."""
+        return list(dict.fromkeys(g.label for g in self.groups))
+
 
 Fill = Callable[[SeedGroup], CellValue]
 Titled = dict[str, tuple[int, Fill]]  # title -> `Column.better`, entry of a row
 
 
-def dataset_columns(
-    dataset: str, rows: Sequence[SeedGroup | None], asked: TableRequest, several: bool
-) -> list[Column]:
-    """Returns the columns of one data set.
-
-    Args:
-      dataset: its name.
-      rows: the group of every row, None where a row has none on this data set.
-      asked: the options of the table.
-      several: whether the table has other data sets.
-    """
-    groups = [g for g in rows if g is not None]
+def columns_of_blocks(asked: TableRequest) -> list[Column]:
+    """Returns the columns of each data set, or of runs of one length on it."""
     makers: dict[str, Callable[[Sequence[SeedGroup], TableRequest], Titled]] = {
         METRIC: _metric,
         TARGET: _target,
@@ -105,15 +100,18 @@ def dataset_columns(
         BYTES: _bytes,
         SECONDS: _seconds,
     }
-    label = dataset if several else ""
-    return [
-        Column(
-            title, label, kind, tuple(fill(g) if g else CellValue() for g in rows), sign
-        )
-        for kind, maker in makers.items()
-        if kind in (*asked.kinds, TARGET, PRIVACY)
-        for title, (sign, fill) in maker(groups, asked).items()
-    ]
+    blocks: dict[str, dict[str, SeedGroup]] = {}
+    for g in asked.groups:
+        blocks.setdefault(g.block, {})[g.label] = g
+    columns = []
+    for block, by_label in blocks.items():
+        shown = block if len(blocks) > 1 else ""
+        rows, groups = [by_label.get(n) for n in asked.names], [*by_label.values()]
+        for kind in (k for k in makers if k in (*asked.kinds, TARGET, PRIVACY)):
+            for title, (sign, fill) in makers[kind](groups, asked).items():
+                cells = tuple(fill(g) if g else CellValue() for g in rows)
+                columns.append(Column(title, shown, kind, cells, sign))
+    return columns
 
 
 def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
@@ -146,18 +144,21 @@ def measured(
     )
 
 
-def _over_seeds(values: Mapping[int, float], form: str, ddof: int) -> CellValue:
-    if not values:
+def _over_seeds(by_seed: Mapping[int, float], form: str, ddof: int) -> CellValue:
+    if not by_seed:
         return CellValue()
-    return CellValue((Part(*mean_and_std([*values.values()], form, ddof)),), values)
+    values, deviation = [*by_seed.values()], (statistics.pstdev, statistics.stdev)[ddof]
+    std = format(deviation(values), form) if len(values) > 1 else ""
+    return CellValue((Part(format(statistics.fmean(values), form), std),), by_seed)
 
 
 def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     """Returns rounds and bytes until the target."""
     if asked.target is None:
         return {}
+    goal = f"{asked.target:g}"
     return {
-        targets.column_title(rule, name, asked.target, measure): (
+        f"{rule}{measure.name} {name} to {goal}{measure.unit}{measure.word}": (
             -1,
             partial(
                 _until, reach=(rule, measure, asked.target), count=count, form=form
@@ -230,38 +231,36 @@ def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     scalars: Titled = {}
     if any(_printed(g, COST).parts for g in groups):
         scalars = {
-            "M/round": (0, partial(_mean, of=_millions, form=".3f")),
+            "M/round": _mean(".3f", lambda s: s["scalars_per_round"]["nominal"], 1e6),
             "published M/round": (0, partial(_printed, metrics=COST)),
         }
-    return scalars | {"kB/round": (0, partial(_mean, of=_kilobytes, form=",.1f"))}
+    sent = _mean(",.1f", lambda summary: sum(summary["bytes_per_round"].values()), 1e3)
+    return scalars | {"kB/round": sent}
 
 
 def _seconds(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    of = operator.itemgetter("seconds_per_round")
-    return {"s/round": (0, partial(_mean, of=of, form=".2f"))}
-
-
-def _kilobytes(summary: Mapping) -> float:
-    return sum(summary["bytes_per_round"].values()) / 1e3
-
-
-def _millions(summary: Mapping) -> float | None:
-    """Returns scalars by the papers' formula."""
-    nominal = summary["scalars_per_round"]["nominal"]
-    return nominal and nominal / 1e6
+    return {"s/round": _mean(".2f", lambda summary: summary["seconds_per_round"])}
 
 
 def _mean(
-    group: SeedGroup, of: Callable[[Mapping], float | None], form: str
-) -> CellValue:
-    values = [_number(run, of) for run in group.finished]
-    known = [value for value in values if value is not None]
-    return entry(format(statistics.fmean(known), form)) if known else CellValue()
+    form: str, of: Callable[[Mapping], float | None], unit: float = 1
+) -> tuple[int, Fill]:
+    """Returns a column of means over seeds of a number of summaries, in a unit."""
+
+    def fill(group: SeedGroup) -> CellValue:
+        values = [_number(run, of, unit) for run in group.finished]
+        known = [value for value in values if value is not None]
+        return entry(format(statistics.fmean(known), form)) if known else CellValue()
+
+    return 0, fill
 
 
-def _number(run: RunFolder, of: Callable[[Mapping], float | None]) -> float | None:
+def _number(
+    run: RunFolder, of: Callable[[Mapping], float | None], unit: float
+) -> float | None:
     try:
-        return of(run.results)
+        value = of(run.results)
+        return None if value is None else value / unit
     except (KeyError, TypeError, AttributeError) as e:
         raise UserError(
             f"{run.path / SUMMARY} lacks a number of the table ({e}). Leave "
@@ -288,8 +287,5 @@ def _best(group: SeedGroup, ddof: int) -> CellValue:
 def _printed(group: SeedGroup, metrics: Sequence[str] = ACCURACY) -> CellValue:
     """Returns the papers' numbers of the same cell."""
     rows = paper_cells.published_for(group.config, group.dataset, metrics)
-    parts = (
-        Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
-        for row in rows
-    )
-    return CellValue(tuple(dict.fromkeys(parts)))
+    parts = dict.fromkeys(Part(row.mean, row.std, row.place) for row in rows)
+    return CellValue(tuple(parts))

@@ -21,24 +21,19 @@ WORDING = {  # statistic, but "best", or average -> wording
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
-Row = tuple[str, SeedGroup]  # with its label, which is one per data set
+Rows = Sequence[SeedGroup]  # with labels, which are one per data set
 
 
-def footnotes(
-    groups: Sequence[SeedGroup],
-    rows: Sequence[Row],
-    asked: TableRequest,
-) -> list[str]:
+def footnotes(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
     """Returns the notes, one sentence each.
 
     Args:
       groups: all groups, finished or not.
-      rows: labels and groups with a finished run.
-      asked: the options of the table.
+      asked: the rows and options of the table.
     """
-    measure, published = asked.measures[0], PUBLISHED in asked.kinds
+    rows, measure, published = asked.groups, asked.measures[0], PUBLISHED in asked.kinds
     averages = " and ".join(WORDING[one.average] for one in asked.measures)
-    number = sorted({len(g.seeds) for _, g in rows})
+    number = sorted({len(g.seeds) for g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
     plain = measure.metric == measures.ACCURACY
     metric = f"{'Accuracy' if plain else measure.metric}{' in %' * bool(measure.unit)}"
@@ -47,12 +42,11 @@ def footnotes(
         f"{metric}, {' and '.join(wording[s] for s in asked.statistics)}, "
         f"{averages}; mean ± standard deviation "
         f"(ddof {measure.ddof}) of {count}.",
-        *(_last(rows) if "last10" in asked.statistics else []),
+        *(_last(rows) if "last10" in asked.statistics else ()),
         *_seeds(rows),
         *_partitions(rows),
         *baselines.footnotes(rows),
-        *(_published(rows) if published else []),
-        *(paper_averages.footnotes([g for _, g in rows]) if published else []),
+        *([*_published(rows), *paper_averages.footnotes(rows)] if published else []),
         *_nodes(rows),
         *_left_out(groups),
         *_within(rows),
@@ -61,57 +55,55 @@ def footnotes(
     ]
 
 
-def _best(rows: Sequence[Row]) -> str:
+def _best(rows: Rows) -> str:
     """Returns the data that chose the best round, by row if they differ."""
     chosen = []
-    for name, group in rows:
+    for group in rows:
         rules = [
             rule for run in group.finished for rule in run.results["rules"].values()
         ]
         on = records.chosen_on(digests["pooled"] for digests in rules)
-        chosen.append((f"best {on} round", name))
+        chosen.append((f"best {on} round", group.label))
     shared = _shared(chosen)
     return shared if len({text for text, _ in chosen}) > 1 else chosen[0][0]
 
 
-def _seeds(rows: Sequence[Row]) -> list[str]:
-    """Returns the seeds of each row, unless all rows have the same."""
-    seeds = _shared((", ".join(map(str, g.seeds)), name) for name, g in rows)
-    return [f"Seeds: {seeds}."] if len({g.seeds for _, g in rows}) > 1 else []
+def _seeds(rows: Rows) -> Iterable[str]:
+    """Yields the seeds of each row, unless all rows have the same."""
+    if len({g.seeds for g in rows}) > 1:
+        seeds = _shared((", ".join(map(str, g.seeds)), g.label) for g in rows)
+        yield f"Seeds: {seeds}."
 
 
-def _partitions(rows: Sequence[Row]) -> list[str]:
-    """Returns a warning where seeds share a partition."""
-    several = [(name, g) for name, g in rows if len(g.seeds) > 1]
-    shared = [(name, g) for name, g in several if g.config["data.seed"] != FOLLOW]
-    if not shared:
-        return []
-    drawn = _shared((g.config["data.seed"], name) for name, g in shared)
+def _partitions(rows: Rows) -> Iterable[str]:
+    """Yields a warning where seeds share a partition."""
+    several = [g for g in rows if len(g.seeds) > 1]
+    shared = [g for g in several if g.config["data.seed"] != FOLLOW]
+    drawn = _shared((g.config["data.seed"], g.label) for g in shared)
     only = "" if len(shared) == len(several) else f" ({drawn})"
-    return [
-        f"All seeds of a row share one partition, that of data.seed{only}: the "
-        "deviation is that of weights and batches. --config.data.seed=follow draws a "
-        "partition for each seed."
-    ]
+    if shared:
+        yield (
+            f"All seeds of a row share one partition, that of data.seed{only}: the "
+            "deviation is that of weights and batches. --config.data.seed=follow draws "
+            "a partition for each seed."
+        )
 
 
-def _nodes(rows: Sequence[Row]) -> list[str]:
-    """Returns the rows whose clients were separate processes."""
-    names = [name for name, g in rows if g.config[CLIENTS] == ON_NODES]
-    if not names:
-        return []
-    return [
-        f"The clients of {', '.join(dict.fromkeys(names))} were nodes, with processes "
-        "of their own: the seconds there include the way of every message."
-    ]
+def _nodes(rows: Rows) -> Iterable[str]:
+    """Yields the rows whose clients were separate processes."""
+    names = dict.fromkeys(g.label for g in rows if g.config[CLIENTS] == ON_NODES)
+    if names:
+        yield (
+            f"The clients of {', '.join(names)} were nodes, with processes of their "
+            "own: the seconds there include the way of every message."
+        )
 
 
-def _last(rows: Sequence[Row]) -> list[str]:
-    """Returns the number of last evaluations, unless it is 10 everywhere."""
-    numbers = [(number, name) for name, g in rows for number in _numbers(g)]
-    if {number for number, _ in numbers} <= {records.LAST}:
-        return []
-    return [f"Last evaluations: {_shared(numbers)}."]
+def _last(rows: Rows) -> Iterable[str]:
+    """Yields the number of last evaluations, unless it is 10 everywhere."""
+    numbers = [(number, g.label) for g in rows for number in _numbers(g)]
+    if not {number for number, _ in numbers} <= {records.LAST}:
+        yield f"Last evaluations: {_shared(numbers)}."
 
 
 def _numbers(group: SeedGroup) -> set:
@@ -136,22 +128,21 @@ def _shared(pairs: Iterable[tuple[object, str]]) -> str:
     return "; ".join(f"{value} in {', '.join(of)}" for value, of in names.items())
 
 
-def _published(rows: Sequence[Row]) -> list[str]:
+def _published(rows: Rows) -> list[str]:
     """Returns the rule of the papers' numbers, and settings in which runs differ."""
-    published = [
-        (name, g, paper_cells.published_for(g.config, g.dataset)) for name, g in rows
-    ]
-    if not any(numbers for *_, numbers in published):
+    published = [(g, paper_cells.published_for(g.config, g.dataset)) for g in rows]
+    if not any(numbers for _, numbers in published):
         return []
     departures: dict[str, None] = {}
-    for name, g, numbers in published:
+    for g, numbers in published:
         for row in {r.source: r for r in reversed(numbers)}.values():
             reading, fields = paper_cells.closest_reading(row, g.config)
             texts = [f"{k} {ours} ({paper})" for k, (paper, ours) in fields.items()]
             if texts:
                 variant = f" (reading={reading})" if reading else ""
                 whose = f"{PAPERS[row.source]}'s setting{variant} in brackets"
-                departures[f"{g.block}: {name}, {whose}: {', '.join(texts)}."] = None
+                note = f"{g.block}: {g.label}, {whose}: {', '.join(texts)}."
+                departures[note] = None
     rule = (
         "Published: best of 300 rounds (RefProtoFL: of 50), by the rule that released "
         "code evaluates, pooled (the texts of TinyProto and ProtoNorm say local, "
@@ -171,21 +162,21 @@ def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
     ]
 
 
-def _within(rows: Sequence[Row]) -> list[str]:
+def _within(rows: Rows) -> list[str]:
     """Returns fields outside `method` in which rows of one block differ."""
     notes = []
-    for dataset in dict.fromkeys(g.block for _, g in rows):
-        configs = [(name, g.config) for name, g in rows if g.block == dataset]
+    for dataset in dict.fromkeys(g.block for g in rows):
+        configs = [(g.label, g.config) for g in rows if g.block == dataset]
         for key in _differing(config for _, config in configs):
             values = _shared((config.get(key), name) for name, config in configs)
             notes.append(f"{dataset}: {key} differs: {values}.")
     return notes
 
 
-def _between(rows: Sequence[Row]) -> list[str]:
+def _between(rows: Rows) -> list[str]:
     """Returns fields that differ between blocks, but not within any, nor in titles."""
     per: dict[str, list[dict]] = {}
-    for _, g in rows:
+    for g in rows:
         per.setdefault(g.block, []).append(g.config)
     mixed = {key for configs in per.values() for key in _differing(configs)}
     firsts = {dataset: configs[0] for dataset, configs in per.items()}
@@ -193,14 +184,16 @@ def _between(rows: Sequence[Row]) -> list[str]:
         f"{key} differs: {_shared((c.get(key), d) for d, c in firsts.items())}."
         for key in _differing(firsts.values())
         if key not in mixed and not key.startswith("data.")
-        if key != "rounds" or not any(g.length for _, g in rows)
+        if key != "rounds" or not any(g.length for g in rows)
     ]
 
 
-def _sources(rows: Sequence[Row]) -> Iterable[str]:
+def _sources(rows: Rows) -> Iterable[str]:
     """Yields reading and commit of records, where rows differ in them."""
     for key in ("reading", "commit"):
-        told = [(r.results.get(key, "unknown"), n) for n, g in rows for r in g.finished]
+        told = [
+            (r.results.get(key, "unknown"), g.label) for g in rows for r in g.finished
+        ]
         if len({value for value, _ in told}) > 1:
             yield f"{key} differs: {_shared(told)}."
 

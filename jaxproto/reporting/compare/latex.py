@@ -5,7 +5,8 @@ It needs booktabs. With siunitx numbers are in S columns, aligned at their point
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from jaxproto.reporting.compare import paper_tables
@@ -44,7 +45,7 @@ class Piece(NamedTuple):
 def render(
     made: Table,
     marks: Sequence[Sequence[str]],
-    marked: str,
+    note: Sequence[str],
     *,
     transpose: bool = False,
     siunitx: bool = False,
@@ -53,18 +54,18 @@ def render(
 
     Args:
       made: the table.
-      marks: best, second or "", by row and cell.
-      marked: a sentence that explains the marks.
+      marks: best, second or "", by column and cell.
+      note: a sentence that explains the marks, if there are any.
       transpose: a column per method.
       siunitx: whether numbers are in S columns.
     """
     groups = [] if transpose else _groups(made.columns)
-    grid = _grid(made, marks, bool(groups))
-    columns = grid if transpose else [*zip(*grid, strict=True)]
-    draw = (_per_cell if transpose else _aligned) if siunitx else _plain
+    columns = _columns(made, marks, bool(groups))
+    columns = [*zip(*columns, strict=True)] if transpose else columns
+    draw = _aligned if siunitx and not transpose else partial(_plain, siunitx=siunitx)
     kinds, cells = zip(*map(draw, columns), strict=True)
     top, *body = (" & ".join(row) + " \\\\" for row in zip(*cells, strict=True))
-    caption = [*made.notes[: made.caption], *([marked] if any(map(any, marks)) else [])]
+    caption = [*made.notes[: made.caption], *note]
     return "\n".join(
         [
             f"% \\usepackage{{booktabs}}{' and {siunitx} of version 3' * siunitx}",
@@ -114,31 +115,28 @@ def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
     return [" & ".join(cells) + " \\\\", " ".join(rules)]
 
 
-def _grid(
+def _columns(
     made: Table, marks: Sequence[Sequence[str]], spanned: bool
-) -> list[list[Piece]]:
-    """Returns head and rows; titles lack the data set if a spanning head has it."""
-    titles = [c.title for c in made.columns] if spanned else made.head[1:]
-    rows = [[Piece(made.head[0]), *map(Piece, titles)]]
-    for texts, signs in zip(made.rows, marks, strict=True):
-        first, *rest = zip(texts, signs, strict=True)
-        rows.append([Piece(first[0]), *(Piece(*both, bare=False) for both in rest)])
-    return rows
+) -> list[Sequence[Piece]]:
+    """Returns the columns; titles lack the data set if a spanning head has it."""
+    columns: list[Sequence[Piece]] = [[*map(Piece, (made.head[0], *made.asked.names))]]
+    for column, signs in zip(made.columns, marks, strict=True):
+        title = Piece(column.title if spanned else column.name)
+        pairs = zip(column.entries, signs, strict=True)
+        columns.append([title, *(Piece(e.text, mark, False) for e, mark in pairs)])
+    return columns
 
 
 Set = tuple[str, list[str]]  # the kind of a column, and its cells
 
 
-def _plain(column: Sequence[Piece], write: Callable[[Piece], str] | None = None) -> Set:
+def _plain(column: Sequence[Piece], siunitx: bool = False) -> Set:
+    """Returns a column whose numbers are not aligned, as in several units."""
     texts = [p for p in column if not p.bare and p.text != MISSING]
     numbers = all(_number(p) or TINY.fullmatch(p.text) for p in texts)
     kind = "r" if numbers and not all(p.bare for p in column) else "l"
-    return kind, [LOOKS[p.mark] % (write or _text)(p) for p in column]
-
-
-def _per_cell(column: Sequence[Piece]) -> Set:
-    """Returns a column of numbers in several units, which are not aligned."""
-    return _plain(column, lambda p: _num(p) if _number(p) else _text(p))
+    written = [_num(p) if siunitx and _number(p) else _text(p) for p in column]
+    return kind, [LOOKS[p.mark] % text for p, text in zip(column, written, strict=True)]
 
 
 def _aligned(column: Sequence[Piece]) -> Set:

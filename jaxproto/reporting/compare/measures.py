@@ -1,7 +1,6 @@
 """Metrics of runs by rule, average over clients and statistic over rounds."""
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from jaxproto.errors import UserError
@@ -63,13 +62,6 @@ class Measure(NamedTuple):
         return "" if self.metric == ACCURACY else f" {self.metric}"
 
 
-def mean_and_std(values: Sequence[float], form: str, ddof: int = 0) -> tuple[str, str]:
-    """Returns mean and, of several values, standard deviation as texts."""
-    deviation = (statistics.pstdev, statistics.stdev)[ddof]
-    std = format(deviation(values), form) if len(values) > 1 else ""
-    return format(statistics.fmean(values), form), std
-
-
 def values(
     group: SeedGroup, rule: str, statistic: str, measure: Measure
 ) -> dict[int, float]:
@@ -92,15 +84,8 @@ def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | 
     summary = run.results.get("metrics", {}).get(rule, {}).get(measure.metric)
     if summary is not None:
         return summary[OF_METRICS[measure.average]]
-    row = [number for number, _ in history(run, rule, measure)]
-    known = [number for number in row if number is not None]
-    last = [number for number in row[-records.LAST :] if number is not None]
-    return {
-        "best": max(known, key=lambda x: measure.better * x, default=None),
-        "final": row[-1] if row else None,
-        "mean_last": statistics.fmean(last) if last else None,
-        "last_n": len(last),
-    }
+    rows = [(record["round"], x) for x, record in history(run, rule, measure)]
+    return records.summarize_series(rows, measure.least)
 
 
 def history(

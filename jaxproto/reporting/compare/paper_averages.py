@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from jaxproto.reporting.compare.paper_cells import matches, paper_cell, require_cell
 from jaxproto.reporting.compare.paper_numbers import (
     ACCURACY,
-    PAPERS,
     PublishedNumber,
     published_numbers,
 )
@@ -19,18 +18,14 @@ AVERAGE = "AVERAGE"  # prefix of the data set of such a row
 def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
     """Returns a sentence per method that has a run in each of its cells."""
     notes = []
-    for row in published_numbers():
-        if not row.dataset.startswith(AVERAGE):
-            continue
+    for row in (r for r in published_numbers() if r.dataset.startswith(AVERAGE)):
         averaged = _averaged(row)
         known = [best for one in averaged if (best := _best(groups, one)) is not None]
         if averaged and len(known) == len(averaged):
             notes.append(
-                f"Average over the {len(known)} cells of {row.method} in "
-                f"{PAPERS[row.source]}, Table {row.table}: "
-                f"{statistics.fmean(known):.2f} "
-                f"(best by {published_rule(averaged[0])}); "
-                f"published {row.mean}."
+                f"Average over the {len(known)} cells of {row.method} in {row.place}: "
+                f"{statistics.fmean(known):.2f} (best by "
+                f"{published_rule(averaged[0])}); published {row.mean}."
             )
     return notes
 

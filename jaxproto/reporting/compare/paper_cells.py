@@ -222,14 +222,10 @@ def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.Con
     del fields["method.name"]
     result = config.experiment(name, fields.pop("dataset"))
     config.apply_fields(result, fields)
-    config.apply_fields(result, _within(cell, config.resolve_callables(result, stated)))
+    fixed, read = cell.identity, config.resolve_callables(result, stated)
+    kept = {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
+    config.apply_fields(result, kept)
     return result
-
-
-def _within(cell: PaperCell, read: Mapping) -> dict:
-    """Returns the fields of a reading that do not change the identity of the cell."""
-    fixed = cell.identity
-    return {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
 
 
 def differences_from_paper(

@@ -72,6 +72,11 @@ class PublishedNumber(NamedTuple):
     std: str
     unit: str
 
+    @property
+    def place(self) -> str:
+        """Paper and table."""
+        return f"{PAPERS[self.source]}, Table {self.table}"
+
 
 @functools.cache
 def published_numbers() -> tuple[PublishedNumber, ...]:

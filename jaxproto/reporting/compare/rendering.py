@@ -54,38 +54,35 @@ def render(
         )
     if form in table_formats.DATA:
         return table_formats.render(_one_number_per_field(made), form)
-    by_column = [[""] * len(made.rows), *map(best_and_second, made.columns)]
-    signs = [*zip(*by_column, strict=True)]  # by row, as the cells
+    marks = [best_and_second(column) for column in made.columns]
+    note = [MARKING_NOTE] * any(map(any, marks))
     if form == "latex":
-        return latex.render(
-            made, signs, MARKING_NOTE, transpose=transpose, siunitx=siunitx
-        )
-    rows, notes = made.rows, made.notes
+        return latex.render(made, marks, note, transpose=transpose, siunitx=siunitx)
+    texts = [[entry.text for entry in column.entries] for column in made.columns]
     if form == "markdown":
-        rows = tuple(
-            tuple(MARKDOWN[sign].format(c) for c, sign in zip(*pair, strict=True))
-            for pair in zip(rows, signs, strict=True)
-        )
-        notes = (*notes, MARKING_NOTE) if any(map(any, signs)) else notes
+        texts = [
+            [MARKDOWN[sign].format(text) for text, sign in zip(*pair, strict=True)]
+            for pair in zip(texts, marks, strict=True)
+        ]
+    notes = (*made.notes, *note) if form == "markdown" else made.notes
     drawn = []
-    for title, head, *lines in _blocks(made, rows):
-        grid = [head, *lines]
+    for title, *grid in _blocks(made, texts):
         first, *others = zip(*grid, strict=True) if transpose else grid
         drawn.append(TableView(title, tuple(first), tuple(others)))
     drawn[-1] = drawn[-1]._replace(notes=notes)
     return "\n".join(table_formats.render(view, form, width) for view in drawn)
 
 
-def _blocks(made: Table, rows: Sequence[Sequence[str]]) -> list[list]:
+def _blocks(made: Table, texts: Sequence[Sequence[str]]) -> list[list]:
     """Returns title, head and rows of each table: one per length, if there are some."""
     blocks = list(dict.fromkeys(c.dataset for c in made.columns))
     if len({name.partition(", ")[0] for name in blocks}) == len(blocks):
-        return [["", made.head, *rows]]
+        return [["", made.head, *zip(made.asked.names, *texts, strict=True)]]
     tables = []
     for block in blocks:
-        places = [i for i, c in enumerate(made.columns, 1) if c.dataset == block]
-        head = (made.head[0], *(made.columns[i - 1].title for i in places))
-        lines = [[row[0], *(row[i] for i in places)] for row in rows]
+        places = [i for i, c in enumerate(made.columns) if c.dataset == block]
+        head = (made.head[0], *(made.columns[i].title for i in places))
+        lines = zip(made.asked.names, *(texts[i] for i in places), strict=True)
         known = [line for line in lines if {*line[1:]} != {MISSING}]
         tables.append([block or "all", head, *known])
     return tables

@@ -24,6 +24,7 @@ class SeedGroup(NamedTuple):
     config: dict  # flat fields that are compared, and CLIENTS
     runs: tuple[RunFolder, ...]
     length: str = ""  # such as ", 20 rounds", if a table has other lengths on the data
+    label: str = ""  # of its row in a table
 
     @property
     def method(self) -> str:
@@ -39,11 +40,6 @@ class SeedGroup(NamedTuple):
     def seeds(self) -> tuple[int, ...]:
         """The seeds of the finished runs, sorted."""
         return tuple(sorted(r.config["seed"] for r in self.finished))
-
-    @property
-    def rules(self) -> set[str]:
-        """The rules that a finished run has."""
-        return {rule for r in self.finished for rule in r.results["rules"]}
 
     @property
     def dataset(self) -> str:
@@ -127,6 +123,18 @@ def dataset(name: str) -> str:
     if not colon:
         return prefix
     return rest.partition(":")[0] if prefix == "tfds" else Path(rest).stem
+
+
+def fields_apart(names: Sequence, settings: Sequence[Mapping]) -> list[list[str]]:
+    """Returns, of each setting, the fields in which settings of its name differ."""
+    pairs = [*zip(names, settings, strict=True)]
+    return [differing_fields([s for n, s in pairs if n == name]) for name in names]
+
+
+def with_details(name: str, details: Iterable[str]) -> str:
+    """Returns a name with details in brackets if there are any."""
+    listed = ", ".join(details)
+    return f"{name} ({listed})" if listed else name
 
 
 def differing_fields(settings: Sequence[Mapping]) -> list[str]:

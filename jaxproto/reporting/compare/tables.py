@@ -14,15 +14,17 @@ from jaxproto.reporting.compare.columns import (
     PUBLISHED,
     Column,
     TableRequest,
-    dataset_columns,
+    columns_of_blocks,
 )
 from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS, Measure
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
-    differing_fields,
+    fields_apart,
+    with_details,
     with_lengths,
 )
+from jaxproto.storage.run_folder import RunFolder
 
 
 class Table(NamedTuple):
@@ -33,58 +35,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...]
     columns: tuple[Column, ...]  # all but the first, the labels
     caption: int  # number of notes, from the first, that explain the numbers
-
-
-class TableRows(NamedTuple):
-    """The groups with a finished run, their labels, and what is shown of them."""
-
-    groups: tuple[SeedGroup, ...]  # local first
-    labels: tuple[str, ...]  # of each group
-    rules: tuple[str, ...]  # shown
-    measures: tuple[Measure, ...]  # one per average
-
-    @property
-    def names(self) -> list[str]:
-        """The labels of the rows; a row has a group per block."""
-        return list(dict.fromkeys(self.labels))
-
-    @property
-    def pairs(self) -> list[tuple[str, SeedGroup]]:
-        """Labels and groups."""
-        return [*zip(self.labels, self.groups, strict=True)]
-
-    def of(self, block: str) -> list[SeedGroup | None]:
-        """Returns the group of every row in a block, or None."""
-        by_label = {n: g for n, g in self.pairs if g.block == block}
-        return [by_label.get(name) for name in self.names]
-
-
-def rows(
-    groups: Sequence[SeedGroup],
-    *,
-    averages: Sequence[str] = tuple(AVERAGES),
-    rules: Sequence[str] = (),
-    metric: str = measures.ACCURACY,
-    ddof: int = 0,
-) -> TableRows:
-    """Returns the rows of a table; see `table` for the arguments."""
-    if ddof not in (0, 1):
-        raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
-    finished = with_lengths(g for g in groups if g.finished)
-    finished.sort(key=lambda g: g.method != REFERENCE)
-    if not finished:
-        raise UserError("none of these runs is finished: there is nothing to compare.")
-    runs = [run for g in finished for run in g.finished]
-    measures.check_metric(runs, metric)
-    least = measures.is_smaller_better(runs, metric)
-    names = [choose_from("average", a, AVERAGES) for a in dict.fromkeys(averages)]
-    each = [Measure(metric, a, ddof, least, several=len(names) > 1) for a in names]
-    known = sorted({rule for run in runs for rule in measures.rules(run, metric)})
-    for rule in rules:
-        if rule not in known:
-            raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
-    shown = tuple(dict.fromkeys(rules)) or tuple(known)
-    return TableRows(tuple(finished), tuple(row_labels(finished)), shown, tuple(each))
+    asked: TableRequest
 
 
 def table(
@@ -121,49 +72,77 @@ def table(
     Raises:
       UserError: an unknown option, a rule that no run has, or no finished run.
     """
-    for name in statistics:
-        choose_from("statistic", name, STATISTICS)
-    methods = rows(groups, averages=averages, rules=rules, metric=metric, ddof=ddof)
-    measure = methods.measures[0]
-    kinds = _kinds(columns, measure, bool(against or rank))
-    shown = list(dict.fromkeys(statistics))
-    asked = TableRequest(methods.rules, shown, methods.measures, kinds, target)
-    cols = _columns(methods, asked)
-    runs = [run for g in methods.groups for run in g.finished]
-    captions, lacking = [], measures.runs_without(runs, metric)
+    if ddof not in (0, 1):
+        raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
+    labelled = _with_labels(groups)
+    runs = [run for g in labelled for run in g.finished]
+    asked = TableRequest(
+        labelled,
+        _rules(runs, rules, metric),
+        [choose_from("statistic", s, STATISTICS) for s in dict.fromkeys(statistics)],
+        _measures(runs, averages, metric, ddof),
+        _kinds(columns, metric, bool(against or rank)),
+        target,
+    )
+    cols, captions, lacking = _columns(asked), [], measures.runs_without(runs, metric)
     if target is not None:
-        captions.append(targets.caption(target, measure))
+        captions.append(targets.caption(target, asked.measures[0]))
         lacking += targets.runs_below_target(
-            methods.pairs, methods.rules, methods.measures, target
+            asked.groups, asked.rules, asked.measures, target
         )
     if against:
         choose_from("test", test, significance.TESTS)
-        cols, caption = _against(cols, methods, against, test)
+        cols, caption = _against(cols, asked, against, test)
         captions.append(caption)
     if rank:
         cols = ranks.with_ranks(cols, choose_from("ranks", rank, ranks.SHOWN))
-        captions.append(ranks.caption(cols, methods.names))
-    first, *notes = footnotes(groups, methods.pairs, asked)
-    head = ("method", *(column.name for column in cols))
+        captions.append(ranks.caption(cols, asked.names))
+    first, *notes = footnotes(groups, asked)
     texts = ([entry.text for entry in column.entries] for column in cols)
     return Table(
-        head,
-        tuple(zip(methods.names, *texts, strict=True)),
+        ("method", *(column.name for column in cols)),
+        tuple(zip(asked.names, *texts, strict=True)),
         (first, *captions, *lacking, *notes),
         tuple(cols),
         1 + len(captions),
+        asked,
     )
 
 
-def _columns(methods: TableRows, asked: TableRequest) -> list[Column]:
+def _with_labels(groups: Sequence[SeedGroup]) -> list[SeedGroup]:
+    """Returns the groups with a finished run and their labels, local first."""
+    finished = with_lengths(g for g in groups if g.finished)
+    finished.sort(key=lambda g: g.method != REFERENCE)
+    if not finished:
+        raise UserError("none of these runs is finished: there is nothing to compare.")
+    pairs = zip(finished, row_labels(finished), strict=True)
+    return [g._replace(label=label) for g, label in pairs]
+
+
+def _measures(
+    runs: Sequence[RunFolder], averages: Sequence[str], metric: str, ddof: int
+) -> list[Measure]:
+    """Returns the metric by each average over clients."""
+    least = measures.is_smaller_better(runs, metric)
+    names = [choose_from("average", a, AVERAGES) for a in dict.fromkeys(averages)]
+    return [Measure(metric, a, ddof, least, several=len(names) > 1) for a in names]
+
+
+def _rules(runs: Sequence[RunFolder], asked: Sequence[str], metric: str) -> list[str]:
+    """Returns the asked rules without repetitions, or all of the runs."""
+    measures.check_metric(runs, metric)
+    known = sorted({rule for run in runs for rule in measures.rules(run, metric)})
+    for rule in asked:
+        if rule not in known:
+            raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
+    return list(dict.fromkeys(asked)) or known
+
+
+def _columns(asked: TableRequest) -> list[Column]:
     """Returns the columns of all blocks."""
     if asked.target is not None:
         targets.check(asked.target, asked.measures[0])
-    blocks = list(dict.fromkeys(g.block for g in methods.groups))
-    several = len(blocks) > 1
-    columns = [
-        c for b in blocks for c in dataset_columns(b, methods.of(b), asked, several)
-    ]
+    columns = columns_of_blocks(asked)
     if not columns:
         raise UserError(
             f"no column is left: no run has one of --columns={','.join(asked.kinds)}."
@@ -171,7 +150,7 @@ def _columns(methods: TableRows, asked: TableRequest) -> list[Column]:
     return columns
 
 
-def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, ...]:
+def _kinds(asked: Sequence[str], metric: str, derived: bool) -> tuple[str, ...]:
     """Returns the kinds of columns to show."""
     for kind in asked:
         choose_from("kind of columns", kind, KINDS)
@@ -180,28 +159,28 @@ def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, 
             "--against and --ranks are about the columns of the metric: add "
             f"--columns={METRIC}."
         )
-    plain = measure.metric == measures.ACCURACY
+    plain = metric == measures.ACCURACY
     if not plain and PUBLISHED in asked:
         raise UserError(
             f"papers print accuracies: --columns={PUBLISHED} cannot stand beside "
-            f"--metric={measure.metric}. Leave one of them out."
+            f"--metric={metric}. Leave one of them out."
         )
     return tuple(k for k in asked or KINDS if plain or k != PUBLISHED)
 
 
 def _against(
-    columns: Sequence[Column], methods: TableRows, against: str, test: str
+    columns: Sequence[Column], asked: TableRequest, against: str, test: str
 ) -> tuple[list[Column], str]:
     """Returns the columns with those of p, and the note that explains p."""
     aliases: dict[str, set[str]] = {}
-    for label, g in methods.pairs:
-        aliases.setdefault(label, set()).update((g.method, display_name(g.config)))
+    for g in asked.groups:
+        aliases.setdefault(g.label, set()).update((g.method, display_name(g.config)))
     reference = significance.reference_row(
         against, [(n, *other) for n, other in aliases.items()]
     )
-    label = against if reference is None else methods.names[reference]
+    label = against if reference is None else asked.names[reference]
     tested, pairs = significance.with_p_values(columns, reference, test)
-    several = [g for g in methods.groups if len(g.seeds) > 1]
+    several = [g for g in asked.groups if len(g.seeds) > 1]
     shared = any(g.config["data.seed"] != FOLLOW for g in several)
     return tested, significance.caption(label, test, pairs, shared)
 
@@ -211,18 +190,11 @@ def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
     Local is marked as the reference.
     """
-    printed = [display_name(g.config) for g in groups]
+    names = [(display_name(g.config), g.block) for g in groups]
+    apart = fields_apart(names, [g.config for g in groups])
     result = []
-    for g, name in zip(groups, printed, strict=True):
-        alike = [
-            h.config
-            for h, other in zip(groups, printed, strict=True)
-            if (other, h.block) == (name, g.block)
-        ]
+    for g, (name, _), fields in zip(groups, names, apart, strict=True):
         details = ["reference"] * (g.method == REFERENCE)
-        details += [
-            f"{k.removeprefix('method.')}={g.config.get(k)}"
-            for k in differing_fields(alike)
-        ]
-        result.append(f"{name} ({', '.join(details)})" if details else name)
+        details += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in fields]
+        result.append(with_details(name, details))
     return result

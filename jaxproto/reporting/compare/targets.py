@@ -22,11 +22,6 @@ COUNTS = (  # title, format of the number, number of a record
 )
 
 
-def column_title(rule: str, count: str, target: float, measure: Measure) -> str:
-    """Returns such as `head rounds to 90 % pooled`."""
-    return f"{rule}{measure.name} {count} to {target:g}{measure.unit}{measure.word}"
-
-
 def check(target: float, measure: Measure):
     """Raises UserError for a share in % that is not above 0 and at most 100."""
     if measure.unit and not 0 < target <= 100:
@@ -58,25 +53,22 @@ def caption(target: float, measure: Measure) -> str:
 
 
 def runs_below_target(
-    rows: Sequence[tuple[str, SeedGroup]],
+    rows: Sequence[SeedGroup],
     rules: Sequence[str],
-    measures_: Sequence[Measure],
+    by_average: Sequence[Measure],
     target: float,
 ) -> list[str]:
     """Returns a sentence per row, rule and average on the seeds below the target."""
     notes = []
-    for name, group in rows:
-        for rule, measure in itertools.product(rules, measures_):
-            metric = measure.metric
-            runs = [r for r in group.finished if rule in measures.rules(r, metric)]
-            below = [
-                r for r in runs if first_reaching(r, rule, measure, target) is None
-            ]
-            if below:
-                seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
-                notes.append(
-                    f"{group.block}: {name}, {rule}{measure.word}: "
-                    f"{target:g}{measure.unit} not reached by {len(below)} "
-                    f"of {len(runs)} (seed{'s' * (len(below) > 1)} {seeds})."
-                )
+    for group, rule, measure in itertools.product(rows, rules, by_average):
+        metric = measure.metric
+        runs = [r for r in group.finished if rule in measures.rules(r, metric)]
+        below = [r for r in runs if first_reaching(r, rule, measure, target) is None]
+        if below:
+            seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
+            notes.append(
+                f"{group.block}: {group.label}, {rule}{measure.word}: "
+                f"{target:g}{measure.unit} not reached by {len(below)} "
+                f"of {len(runs)} (seed{'s' * (len(below) > 1)} {seeds})."
+            )
     return notes

@@ -22,26 +22,24 @@ HEAD = (
 )
 
 
-def to_csv(
-    rows: Sequence[tuple[str, SeedGroup]], rules: Sequence[str], measure: Measure
-) -> str:
+def to_csv(rows: Sequence[SeedGroup], rules: Sequence[str], measure: Measure) -> str:
     """Returns a CSV (RFC 4180) of all averages and statistics.
 
     Args:
-      rows: labels and groups.
+      rows: groups with labels.
       rules: the rules to write.
       measure: gives the metric; its average is not used.
     """
-    lines = [line for label, g in rows for line in _lines(label, g, rules, measure)]
+    lines = [line for g in rows for line in _lines(g, rules, measure)]
     return table_formats.render(TableView("", HEAD, tuple(lines)), "csv")
 
 
 def _lines(
-    label: str, group: SeedGroup, rules: Sequence[str], measure: Measure
+    group: SeedGroup, rules: Sequence[str], measure: Measure
 ) -> Iterator[tuple[Value, ...]]:
     metric = measure.metric
     for run in sorted(group.finished, key=lambda run: run.config["seed"]):
-        row = (group.method, label, group.dataset, run.config["seed"])
+        row = (group.method, group.label, group.dataset, run.config["seed"])
         of_run = measures.rules(run, metric)
         for rule in (rule for rule in rules if rule in of_run):
             for average in AVERAGES:

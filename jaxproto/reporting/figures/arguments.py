@@ -12,8 +12,9 @@ from jaxproto.reporting import leave_out
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
     dataset,
-    differing_fields,
+    fields_apart,
     group_by_seed,
+    with_details,
 )
 from jaxproto.storage.run_folder import RunFolder
 
@@ -76,9 +77,9 @@ def by_label(workdirs: Sequence[Path]) -> dict[str, Path]:
     return {name: run.path for name, run in zip(names, runs, strict=True)}
 
 
-def _read(workdirs: Sequence[Path], read=leave_out.read_run) -> list[RunFolder]:
+def _read(workdirs: Sequence[Path], needs: str = "") -> list[RunFolder]:
     named = {path: name for name, path in by_folder_name(workdirs).items()}
-    return leave_out.read_all(named, lambda p: read(p, named[p]))
+    return leave_out.read_all(named, lambda p: leave_out.read_run(p, named[p], needs))
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
@@ -91,11 +92,13 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
       folders: names of the folders.
     """
     names, result = [display_name(s) for s in settings], []
-    for name, setting, folder in zip(names, settings, folders, strict=True):
-        alike = [s for n, s in zip(names, settings, strict=True) if n == name]
-        details = ", ".join(_told(k, setting.get(k)) for k in differing_fields(alike))
-        details = details if len(details) <= _LONG else folder
-        result.append(f"{name} ({details})" if details else name)
+    apart = fields_apart(names, settings)
+    for name, setting, folder, fields in zip(
+        names, settings, folders, apart, strict=True
+    ):
+        details = [_told(k, setting.get(k)) for k in fields]
+        details = details if len(", ".join(details)) <= _LONG else [folder]
+        result.append(with_details(name, details))
     repeated = {label for label in result if result.count(label) > 1}
     return [
         f"{name} ({folder})" if label in repeated else label
@@ -126,7 +129,7 @@ def rules(asked: str | None, known: Sequence[str]) -> list[str]:
 
 
 def group_seeds(
-    workdirs: Sequence[Path], read=leave_out.read_evaluated_run
+    workdirs: Sequence[Path], needs: str = "evaluations"
 ) -> dict[str, SeedGroup]:
     """Returns groups of runs that differ in the seed alone, by the names of `labels`.
 
@@ -135,7 +138,7 @@ def group_seeds(
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    groups = group_by_seed(_read(workdirs, read))
+    groups = group_by_seed(_read(workdirs, needs))
     stems = [_shared([r.name for r in g.runs]) for g in groups]
     names = labels([g.config for g in groups], stems)
     if len({len(g.runs) for g in groups}) > 1:

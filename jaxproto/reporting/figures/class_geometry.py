@@ -4,6 +4,7 @@ import numpy as np
 
 from jaxproto import plots
 from jaxproto.errors import UserError
+from jaxproto.plots.curve_bands import around
 from jaxproto.reporting.figures import selected_runs
 from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.summary import pictures
@@ -25,15 +26,19 @@ def cosine_by_class(args):
 
 def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean, least and largest cosine [C] to other classes; nan without any."""
-    cos_CC = plots.cosines(protos.mean)
-    here_C = protos.count > 0
-    pair_CC = here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
-    some_C, value_CC = pair_CC.any(1), np.where(pair_CC, cos_CC, np.nan)
-    mean_C, least_C, most_C = np.full((3, len(here_C)), np.nan)
+    pair_CC = pairs(protos.count > 0)
+    value_CC = np.where(pair_CC, plots.cosines(protos.mean), np.nan)
+    some_C = pair_CC.any(1)
+    mean_C, least_C, most_C = np.full((3, len(pair_CC)), np.nan)
     mean_C[some_C] = np.nanmean(value_CC[some_C], axis=1)
     least_C[some_C] = np.nanmin(value_CC[some_C], axis=1)
     most_C[some_C] = np.nanmax(value_CC[some_C], axis=1)
     return mean_C, least_C, most_C
+
+
+def pairs(here_C: np.ndarray) -> np.ndarray:
+    """Returns which pairs [C, C] are of two different classes that are there."""
+    return here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
 
 
 def margins(args):
@@ -51,10 +56,7 @@ def margin(protos: HostProtos) -> np.ndarray:
     """
     mean_CD = np.asarray(protos.mean, float)
     away_CC = np.linalg.norm(mean_CD[:, None] - mean_CD, axis=-1)
-    here_C = protos.count > 0
-    pair_CC = here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
-    least_C = np.where(pair_CC, away_CC, np.inf).min(1)
-    least_C = np.where(np.isfinite(least_C), least_C, np.nan)
+    _, least_C, _ = around(np.where(pairs(protos.count > 0), away_CC, np.nan).T)
     largest = np.nanmax(least_C, initial=0.0)
     return least_C / largest if largest > 0 else least_C
 

@@ -1,29 +1,27 @@
 """Confusion matrices from the last checkpoints of runs."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import batches, federation, plots, wire
+from jaxproto import federation, plots
 from jaxproto.errors import UserError, choose_from
-from jaxproto.experiment.cohorts import Cohort
 from jaxproto.reporting.figures import selected_runs
 from jaxproto.saved_runs.restore import RestoredRun
-from jaxproto.summary import pictures
-from jaxproto.types import Data
-
-_BATCH = batches.EVAL_BATCH_SIZE
+from jaxproto.saved_runs.saved_client import (
+    best_class,
+    compile_client,
+    map_in_batches,
+)
 
 
 def confusion(args):
     """Draws confusion matrices over the test examples of all clients."""
     shown, missing = {}, 0
     for name, one in selected_runs.selected_runs(args).items():
-        matrices = of_clients(
-            one.run, one.clients, selected_runs.restored_federation(one)
-        )
+        matrices = of_clients(one.run, one.clients)
         rules = list(matrices)
         rule = rules[0] if args.rule is None else choose_from("rule", args.rule, rules)
         shown[f"{name}, rule {rule}"], without = matrices[rule]
@@ -36,75 +34,33 @@ def confusion(args):
 Counted = tuple[np.ndarray, int]  # [C, C] true by predicted; examples of no prediction
 
 
-def of_clients(
-    run: RestoredRun, clients: Sequence[int], trained: pictures.TrainedFederation
-) -> dict[str, Counted]:
+def of_clients(run: RestoredRun, clients: Sequence[int]) -> dict[str, Counted]:
     """Returns test examples by true and predicted class, of every rule.
 
     Args:
       run: after its last checkpoint.
       clients: ids of those that are asked.
-      trained: the same run with its examples.
 
     Raises:
       UserError: the clients have no test examples.
     """
-    num_C, total = run.exp.spec.num_classes, dict[str, Counted]()
-    down = federation.broadcast(run.exp.method, trained.server, run.exp.formats).message
-    programs = {c.name: _program(run, c, down) for c in run.exp.cohorts}
-    for cohort in run.exp.cohorts:
-        for i in (i for i in clients if i in cohort.ids):
-            _, client, data = pictures.one_client(trained, i)
-            for rule, (true_M, said_M) in programs[cohort.name](client, data).items():
+    exp, total = run.exp, dict[str, Counted]()
+    method, dataset, num_C = exp.method, exp.dataset, exp.spec.num_classes
+    down = federation.broadcast(method, run.state.server, exp.formats).message
+    for cohort, states in zip(exp.cohorts, run.state.clients, strict=True):
+        scores = compile_client(method, cohort.net, cohort.name, dataset).scores
+        tests = {i: exp.partition.test[i] for i in clients if i in cohort.ids}
+        for i, rows in ((i, rows) for i, rows in tests.items() if len(rows)):
+            k = cohort.ids.index(i)
+            kept = jax.tree.map(lambda a, k=k: a[k], states)
+            client = cohort.kept_state.restore(method, cohort.net, kept)
+            by_rule = map_in_batches(partial(scores, client, down), dataset.x[rows])
+            for rule in (k for k in by_rule if k in (cohort.scoring.rules or by_rule)):
                 count_CC, none = total.get(rule, (np.zeros((num_C, num_C), int), 0))
+                said_M = best_class(by_rule[rule])
                 known_M = said_M >= 0
-                np.add.at(count_CC, (true_M[known_M], said_M[known_M]), 1)
+                np.add.at(count_CC, (dataset.y[rows][known_M], said_M[known_M]), 1)
                 total[rule] = count_CC, none + int((~known_M).sum())
     if not total:
         raise UserError(f"{run.path}: these clients have no test examples.")
     return total
-
-
-def _program(run: RestoredRun, cohort: Cohort, down):
-    """Returns a map: client, data -> {rule: true classes, predictions, -1 for none}."""
-
-    @jax.jit
-    def predict(client, batch):
-        own = wire.for_client(down, client.id)
-        scores = run.exp.method.predict(cohort.net, client, batch.x, own)
-        return {
-            k: _best(s)
-            for k, s in scores.items()
-            if k in (cohort.scoring.rules or scores)
-        }
-
-    def each(client, data: Data):
-        size = int(data.shard.size)
-        stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], client)
-        client = jax.tree.map(
-            lambda a: a[0],
-            cohort.kept_state.restore(run.exp.method, cohort.net, stacked),
-        )
-        pairs: dict[str, list] = {}
-        for first in range(0, size, _BATCH):
-            at_B = np.arange(first, first + _BATCH)
-            there_B = at_B < size
-            at_B = np.minimum(at_B, size - 1)
-            batch = batches.gather_examples(
-                data, jnp.asarray(at_B), jnp.asarray(there_B, float)
-            )
-            for rule, said_B in predict(client, batch).items():
-                pair = np.asarray(batch.y)[there_B], np.asarray(said_B)[there_B]
-                pairs.setdefault(rule, []).append(pair)
-        return {
-            k: tuple(map(np.concatenate, zip(*v, strict=True)))
-            for k, v in pairs.items()
-        }
-
-    return each
-
-
-def _best(scores_BC):
-    """Returns the best class, -1 where all scores are -inf or one is nan."""
-    known_B = jnp.isfinite(jnp.max(scores_BC, -1))
-    return jnp.where(known_B, jnp.argmax(scores_BC, -1), -1)

@@ -34,9 +34,7 @@ def prototypes(args):
     for name, one in selected_runs.selected_runs(args).items():
         selected_runs.require_2d(one)
         local = one.local.mean[one.clients], one.local.count[one.clients]
-        planes.append(
-            plots.PrototypePlane(name, selected_runs.scaled_prototypes(one), *local)
-        )
+        planes.append(plots.PrototypePlane(name, one.viewed.mean, *local))
         classes = one.classes
     plots.prototypes_2d(args.out, planes, classes)
 
@@ -48,8 +46,9 @@ def features(args):
         selected_runs.require_2d(one)
         default = pictures.default_clients(one.local.count)
         clients = one.clients if args.clients else default
-        trained = selected_runs.restored_federation(one)
-        planes += [pictures.feature_plane(trained, one.local, i, name) for i in clients]
+        planes += [
+            pictures.feature_plane(one.trained, one.local, i, name) for i in clients
+        ]
         classes = one.classes
     plots.features_grid(args.out, planes, classes)
 

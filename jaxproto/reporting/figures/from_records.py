@@ -3,6 +3,7 @@
 So they can be drawn of the records in results/ too.
 """
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +13,16 @@ from jaxproto import masks, plots
 from jaxproto.data import partition_stats
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.display_names import display_name
-from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
-from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
+from jaxproto.reporting.compare import measures
+from jaxproto.reporting.compare.measures import Measure
+from jaxproto.reporting.compare.run_groups import (
+    SeedGroup,
+    fields_apart,
+    with_details,
+)
 from jaxproto.reporting.figures import arguments
-from jaxproto.reporting.leave_out import read_finished_run
 from jaxproto.storage import records
-from jaxproto.storage.run_folder import has_begun
+from jaxproto.storage.run_folder import RunFolder, has_begun
 from jaxproto.summary import pictures
 
 
@@ -34,7 +39,7 @@ def accuracy_against_seconds(args):
 def _evaluations(args) -> dict[str, list]:
     """Returns the records of every seed by the name of their runs."""
     groups = arguments.group_seeds(args.workdirs)
-    return {k: [r.evaluations() for r in group.runs] for k, group in groups.items()}
+    return {k: [r.evaluations() for r in g.runs] for k, g in groups.items()}
 
 
 def accuracy(args):
@@ -43,19 +48,17 @@ def accuracy(args):
     A run alone has its spread over clients.
     """
     groups = arguments.group_seeds(args.workdirs)
-    records = {
-        name: [r.evaluations() for r in group.runs] for name, group in groups.items()
-    }
-    known = [k for seeds in records.values() for k in seeds[0][-1]["rules"]]
-    rules = arguments.rules(args.rule, known)
+    last = {name: g.runs[0].evaluations()[-1]["rules"] for name, g in groups.items()}
+    rules = arguments.rules(args.rule, [k for known in last.values() for k in known])
     if len(args.workdirs) == 1 and args.rule is None:
-        ((name, (evaluations,)),) = records.items()
-        plots.accuracy_over_rounds(args.out, evaluations, name)
+        ((name, group),) = groups.items()
+        plots.accuracy_over_rounds(args.out, group.runs[0].evaluations(), name)
         return
-    average, shown = AVERAGES[args.average], {f"rule {rule}": [] for rule in rules}
-    for name, seeds in records.items():
-        for rule in (k for k in rules if k in seeds[0][-1]["rules"]):
-            rows = [_accuracies(run, rule, average) for run in seeds]
+    measure = Measure(average=args.average)
+    shown = {f"rule {rule}": [] for rule in rules}
+    for name, group in groups.items():
+        for rule in (k for k in rules if k in last[name]):
+            rows = [_accuracies(run, rule, measure) for run in group.runs]
             shown[f"rule {rule}"].append(_over_rounds(name, rows))
     note = arguments.seeds_note([*groups.values()])
     plots.bands(args.out, shown, "round", "test accuracy (%)", note=note)
@@ -67,10 +70,10 @@ def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
     return plots.band(name, at, np.array([[row[r] for r in at] for row in rows]))
 
 
-def _accuracies(records, rule: str, average: str) -> dict[int, float]:
+def _accuracies(run: RunFolder, rule: str, measure: Measure) -> dict[int, float]:
     """Returns percentages by round."""
-    values = {r["round"]: r["rules"].get(rule, {}).get(average) for r in records}
-    return {at: np.nan if v is None else 100 * v for at, v in values.items()}
+    pairs = measures.history(run, rule, measure)
+    return {r["round"]: np.nan if v is None else 100 * v for v, r in pairs}
 
 
 def iterations(args):
@@ -99,33 +102,29 @@ def accuracy_against_field(args):
     any are a dashed line across. Runs that differ in more are lines of their own.
     """
     fields = args.field.split(",")
-    groups = list(arguments.group_seeds(args.workdirs, read_finished_run).values())
+    groups = list(arguments.group_seeds(args.workdirs, "results").values())
     known = sorted({name for group in groups for name in group.config})
     for field in fields:
         choose_from("field", field, known)
-    options = AVERAGES[args.average], STATISTICS[args.statistic]
-    rules = arguments.rules(
-        args.rule, [k for g in groups for k in _summary(g)[0]["rules"]]
-    )
+    measure = Measure(average=args.average)
+    known = [k for g in groups for k in g.runs[0].results["rules"]]
     shown = {}
-    for rule in rules:
-        series = []
+    for rule in arguments.rules(args.rule, known):
+        series = shown[f"rule {rule}"] = []
         for label, members in _series(groups, fields).items():
-            rows = [(_place(g, fields), _values(g, rule, options)) for g in members]
-            rows = [row for row in rows if row[1]]
+            rows = []
+            for g in members:
+                by_seed = measures.values(g, rule, args.statistic, measure)
+                rows += [(_place(g, fields), [*by_seed.values()])] if by_seed else []
             series += [_against(label, sorted(rows, key=_order))] if rows else []
-        shown[f"rule {rule}"] = series
     statistic = args.statistic
     if statistic == "best":
-        digests = (d for g in groups for s in _summary(g) for d in s["rules"].values())
+        rules = [run.results["rules"].values() for g in groups for run in g.runs]
+        digests = (digest for of_run in rules for digest in of_run)
         statistic = f"best {records.chosen_on(d['pooled'] for d in digests)} round,"
     note = f"{statistic} accuracy, {args.average}; mean, least and largest of seeds"
     xlabel = " or ".join(dict.fromkeys(fields))
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
-
-
-def _summary(group: SeedGroup) -> list[dict]:
-    return [run.results for run in group.runs]
 
 
 def _field(group: SeedGroup, fields) -> str | None:
@@ -148,55 +147,39 @@ def _order(row):
     return (isinstance(place, str), place) if place is not None else (False, 0)
 
 
-def _values(group: SeedGroup, rule: str, options) -> list[float]:
-    """Returns the percentage of each run."""
-    average, statistic = options
-    digests = [s["rules"].get(rule, {}).get(average, {}) for s in _summary(group)]
-    values = [statistic(d) for d in digests if d]
-    return [100 * v for v in values if v is not None]
-
-
-def _rest(group: SeedGroup, field: str | None) -> dict:
-    """Returns the configuration without a field."""
-    return {k: v for k, v in group.config.items() if k != field}
+def _rest(group: SeedGroup, fields) -> dict:
+    """Returns the configuration without its field."""
+    own = _field(group, fields)
+    return {k: v for k, v in group.config.items() if k != own}
 
 
 def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
-    """Returns groups that differ in their field alone, by a name."""
+    """Returns groups that differ in their field alone.
+
+    Their name is the method, distinguishing fields, and the field if there are several.
+    """
     by_rest: dict[str, list[SeedGroup]] = {}
     for group in groups:
-        field = _field(group, fields)
-        key = json.dumps(_rest(group, field), sort_keys=True, default=str)
+        key = json.dumps(_rest(group, fields), sort_keys=True, default=str)
         by_rest.setdefault(key, []).append(group)
     several = len({_field(g, fields) for g in groups} - {None}) > 1
-    series = list(by_rest.values())
-    return dict(zip(_labels(series, fields, several), series, strict=True))
-
-
-def _labels(series, fields, several: bool) -> list[str]:
-    """Returns the method, its distinguishing fields, and the field if there are two."""
-    names = []
-    for members in series:
-        first, field = members[0], _field(members[0], fields)
-        name = display_name(first.config)
-        alike = [m[0] for m in series if m[0].method == first.method]
-        rest = [_rest(group, _field(group, fields)) for group in alike]
+    firsts, names = [members[0] for members in by_rest.values()], []
+    apart = fields_apart([g.method for g in firsts], [_rest(g, fields) for g in firsts])
+    for g, differing in zip(firsts, apart, strict=True):
         details = [
-            f"{k.split('.')[-1]} {arguments.tick_text(first.config.get(k))}"
-            for k in differing_fields(rest)
+            f"{k.split('.')[-1]} {arguments.tick_text(g.config.get(k))}"
+            for k in differing
         ]
+        field = _field(g, fields)
         details += [field.split(".")[-1]] if several and field else []
-        names.append(f"{name} ({', '.join(details)})" if details else name)
-    return names
+        names.append(with_details(display_name(g.config), details))
+    return dict(zip(names, by_rest.values(), strict=True))
 
 
 def _against(label: str, rows) -> plots.Band:
     """Returns a series of places, or a line across where there is no place."""
     places, values = zip(*rows, strict=True)
-    most = max(map(len, values))
-    table = np.full((most, len(values)), np.nan)
-    for n, row in enumerate(values):
-        table[: len(row), n] = row
+    table = np.array([*itertools.zip_longest(*values, fillvalue=np.nan)], float)
     if places[0] is None:
         return plots.band(label, [], table, "across")
     numeric = all(type(x) in (int, float) for x in places)  # True and False are names

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from jaxproto.errors import UserError
 from jaxproto.reporting import leave_out
 from jaxproto.reporting.figures import arguments
@@ -25,23 +23,34 @@ class SelectedRun(NamedTuple):
     classes: list[int]
 
     @property
+    def trained(self) -> pictures.TrainedFederation:
+        """The federation after its last checkpoint."""
+        state = self.run.state
+        return pictures.TrainedFederation(self.run.exp, state.server, state.clients)
+
+    @property
     def protos(self) -> HostProtos:
         """The global prototypes; UserError if there are none."""
-        return _require(self.learnt.protos, self.run, "global prototypes")
+        return self._require(self.learnt.protos, "global prototypes")
+
+    @property
+    def viewed(self) -> HostProtos:
+        """The global prototypes as clients compare with them; or UserError."""
+        return self._require(self.learnt.client_view, "global prototypes")
 
     @property
     def local(self) -> HostProtos:
         """The local prototypes; UserError if there are none."""
-        return _require(self.learnt.local, self.run, "local prototypes")
+        return self._require(self.learnt.local, "local prototypes")
 
-
-def _require(protos: HostProtos | None, run: RestoredRun, what: str) -> HostProtos:
-    if protos is None:
-        raise UserError(
-            f"{run.path}: method {run.config.method.name!r} has no {what} to draw. "
-            "Leave this run out."
-        )
-    return protos
+    def _require(self, protos: HostProtos | None, what: str) -> HostProtos:
+        if protos is None:
+            name = self.run.config.method.name
+            raise UserError(
+                f"{self.run.path}: method {name!r} has no {what} to draw. Leave this "
+                "run out."
+            )
+        return protos
 
 
 def selected_runs(args) -> dict[str, SelectedRun]:
@@ -60,17 +69,13 @@ def selected_runs(args) -> dict[str, SelectedRun]:
 
     named = {path: name for name, path in arguments.by_label(args.workdirs).items()}
     runs = dict(leave_out.read_all(named, lambda path: select(named[path], path)))
-    _check_classes(runs)
-    return runs
-
-
-def _check_classes(runs: dict[str, SelectedRun]):
     sizes = {name: one.run.exp.spec.num_classes for name, one in runs.items()}
     if len(set(sizes.values())) > 1:
         numbers = ", ".join(f"{name} has {n}" for name, n in sizes.items())
         raise UserError(
             f"the runs differ in their classes: {numbers}. Draw runs of one data set."
         )
+    return runs
 
 
 def single_run(args) -> tuple[str, SelectedRun]:
@@ -87,14 +92,3 @@ def require_2d(one: SelectedRun):
             f"{one.run.path} has features of {dim} dimensions, and this picture needs "
             "two (model.feat_dim=2, as the preset spiral); tsne draws any."
         )
-
-
-def scaled_prototypes(one: SelectedRun) -> np.ndarray:
-    """Returns global prototypes as clients compare with them."""
-    return _require(one.learnt.client_view, one.run, "global prototypes").mean
-
-
-def restored_federation(one: SelectedRun) -> pictures.TrainedFederation:
-    """Returns the federation after its last checkpoint."""
-    state = one.run.state
-    return pictures.TrainedFederation(one.run.exp, state.server, state.clients)

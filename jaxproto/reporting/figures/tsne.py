@@ -46,34 +46,24 @@ def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
 
 def _points(one: SelectedRun, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns features, local and global prototypes, with their classes."""
-    trained = selected_runs.restored_federation(one)
-    classes, feat, label = one.classes, [], []
+    exp, classes, found = one.run.exp, one.classes, []
     for i in one.clients:
-        net, client, data = pictures.one_client(trained, i)
-        at_M = sample(_labels(data), classes, most, i)
-        if len(at_M):
-            x, y = pictures.features(trained.exp.method, net, client, data, at_M)
-            feat.append(x)
-            label.append(y)
-    if not feat:
+        rows = exp.partition.test[i]
+        rows = rows[sample(exp.dataset.y[rows], classes, most, i)]
+        found += [pictures.features(one.trained, i, rows)] if len(rows) else []
+    if not found:
         raise UserError("these clients have no test sample of these classes.")
+    feat, label = zip(*found, strict=True)
     samples = np.concatenate(feat), np.concatenate(label)
-    local, learnt = _local(one, trained), one.learnt.protos
+    local, learnt = _local(one), one.learnt.protos
     k, c = np.nonzero(local.count[:, classes] > 0)
     remembered = local.mean[:, classes][k, c], np.array(classes)[c]
     dim = samples[0].shape[1]
     known = []
     if learnt is not None and learnt.mean.shape[1] == dim:
         known = [c for c in classes if learnt.count[c] > 0]
-    server = (
-        selected_runs.scaled_prototypes(one)[known] if known else np.zeros((0, dim))
-    )
+    server = one.viewed.mean[known] if known else np.zeros((0, dim))
     return [samples, remembered, (server, np.array(known, int))]
-
-
-def _labels(data) -> np.ndarray:
-    rows = np.asarray(data.shard.index)[: int(data.shard.size)]
-    return np.asarray(data.examples.y)[rows]
 
 
 def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
@@ -83,7 +73,7 @@ def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
     return np.concatenate(chosen)
 
 
-def _local(one: SelectedRun, trained: pictures.TrainedFederation) -> HostProtos:
+def _local(one: SelectedRun) -> HostProtos:
     """Returns local prototypes [K, C, D] of the chosen clients.
 
     Those that clients remember; else, and where the server compares an adapter's
@@ -93,9 +83,7 @@ def _local(one: SelectedRun, trained: pictures.TrainedFederation) -> HostProtos:
         return HostProtos(one.local.mean[one.clients], one.local.count[one.clients])
     means, counts = [], []
     for i in one.clients:
-        x, y = pictures.features(
-            trained.exp.method, *pictures.one_client(trained, i, "train")
-        )
+        x, y = pictures.features(one.trained, i, one.run.exp.partition.train[i])
         count_C = np.bincount(y, minlength=one.run.exp.spec.num_classes)
         sum_CD = np.zeros((len(count_C), x.shape[1]))
         np.add.at(sum_CD, y, x)

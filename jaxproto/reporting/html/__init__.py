@@ -15,5 +15,3 @@ that cannot end a script.
 
 from jaxproto.reporting.html.document import Page, render_page
 from jaxproto.reporting.html.output import check, write
-
-__all__ = ["Page", "check", "render_page", "write"]

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from jaxproto.reporting.compare.columns import Part
 from jaxproto.reporting.compare.paper_cells import published_for
-from jaxproto.reporting.compare.paper_numbers import PAPERS
 from jaxproto.reporting.compare.paper_rules import published_rule
 from jaxproto.reporting.html.run_view import (
     SeedGroupView,
@@ -77,11 +77,9 @@ def published(line: SeedGroupView) -> Iterator[dict]:
     """Yields the accuracies that papers print for the same setting, and their rules."""
     for row in published_for(line.group.config, line.group.dataset):
         judged = published_rule(row)
-        std = f" ± {row.std}" if row.std else ""
-        where = f"{PAPERS[row.source]}, Table {row.table}"
         with contextlib.suppress(ValueError):  # no number
             yield {
                 "key": (ACCURACY, judged.rule, judged.average),
                 "value": float(row.mean),
-                "text": f"{row.mean}{std} ({where})",
+                "text": str(Part(row.mean, row.std, row.place)),
             }

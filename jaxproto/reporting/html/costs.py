@@ -13,6 +13,7 @@ from jaxproto.reporting.html.run_view import (
 )
 from jaxproto.reporting.html.table import MISSING, Table, amount
 from jaxproto.storage.run_folder import RunFolder
+from jaxproto.summary.metric_record import value_at
 
 HEAD = (
     *("method", "up a round", "down a round", "sent in all", "scalars a round"),
@@ -75,14 +76,14 @@ def _cells(runs: Sequence[RunFolder]) -> Iterator[str]:
     yield amount(_mean(bytes_until(run.last) for run in runs if run.last))
     training = (max(seconds_until(run).values(), default=None) for run in runs)
     for value, form in (
-        (_mean(_entry(run, "scalars_per_round", "nominal") for run in runs), ",.0f"),
+        (_mean_entry(runs, "scalars_per_round", "nominal"), ",.0f"),
         (_mean(map(_round_seconds, runs)), ".3g"),
         (_mean(training), ",.0f"),
-        (_mean(_entry(run, "compile_seconds") for run in runs), ".1f"),
+        (_mean_entry(runs, "compile_seconds"), ".1f"),
     ):
         yield MISSING if value is None else format(value, form)
     for device in ("host", "device"):
-        yield amount(_mean(_entry(run, "peak_memory_bytes", device) for run in runs))
+        yield amount(_mean_entry(runs, "peak_memory_bytes", device))
 
 
 def _per_round(runs: Iterable[RunFolder], key: str) -> list[float | None]:
@@ -97,12 +98,9 @@ def _round_seconds(run: RunFolder) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _entry(run: RunFolder, *names: str) -> float | None:
-    """Returns a number of the summary, which may be in a group."""
-    entry: Any = run.summary
-    for name in names:
-        entry = entry.get(name) if isinstance(entry, Mapping) else None
-    return number(entry)
+def _mean_entry(runs: Sequence[RunFolder], *path: str) -> float | None:
+    """Returns the mean of a number of the summaries."""
+    return _mean(number(value_at(run.summary, *path)) for run in runs)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

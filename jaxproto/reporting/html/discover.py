@@ -17,13 +17,6 @@ class SkippedRun(NamedTuple):
     path: str
     why: str
 
-    @classmethod
-    def of(cls, path: Path, why: UserError | OSError | str) -> "SkippedRun":
-        """Returns the path with a reason that readers understand."""
-        if isinstance(why, OSError):
-            why = f"it cannot be read: {why.strerror or why}"
-        return cls(escape_unprintable(str(path)), str(why))
-
 
 def discover_runs(
     workdirs: Sequence[str | Path],
@@ -40,15 +33,21 @@ def discover_runs(
       UserError: none of them can be read.
     """
     skipped, paths = list[SkippedRun](), dict[Path, Path]()
+
+    def skip(path: Path, why: UserError | OSError | str):
+        if isinstance(why, OSError):
+            why = f"it cannot be read: {why.strerror or why}"
+        skipped.append(SkippedRun(escape_unprintable(str(path)), str(why)))
+
     for workdir in map(Path, workdirs):
         try:
             found = run_folders(workdir)
         except UserError as e:
-            skipped.append(SkippedRun.of(workdir, e))
+            skip(workdir, e)
             continue
         if not found:
             why = f"{workdir} holds no run: give work directories, or folders of them."
-            skipped.append(SkippedRun.of(workdir, why))
+            skip(workdir, why)
         for path in found:
             paths.setdefault(path.resolve(), path)
     by_settings: dict[str, RunFolder] = {}
@@ -56,13 +55,12 @@ def discover_runs(
         try:
             run = leave_out.read_run(path, escape_unprintable(name))
         except (UserError, OSError) as e:
-            skipped.append(SkippedRun.of(path, e))
+            skip(path, e)
             continue
         (group,) = compare.group_by_seed([run])
         key = json.dumps([group.config, run.config["seed"]], sort_keys=True)
         if (first := by_settings.setdefault(key, run)) is not run:
-            why = f"it is the same run as {first.name}: settings and seed agree"
-            skipped.append(SkippedRun.of(path, why))
+            skip(path, f"it is the same run as {first.name}: settings and seed agree")
     if not by_settings:
         reasons = "; ".join(why for _, why in skipped) or "no work directory was given"
         raise UserError(f"there is no run to report: {reasons}")

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.plots.class_geometry import angles
-from jaxproto.reporting.figures import tsne
+from jaxproto.reporting.figures import class_geometry, tsne
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
@@ -98,8 +98,7 @@ def prototype_angles(protos: HostProtos) -> np.ndarray:
     """Returns angles [C, C], nan on the diagonal and for classes without direction."""
     mean_CD = np.asarray(protos.mean, float)
     some_C = (protos.count > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
-    pair_CC = some_C[:, None] & some_C & ~np.eye(len(some_C), dtype=bool)
-    return np.where(pair_CC, angles(mean_CD), np.nan)
+    return np.where(class_geometry.pairs(some_C), angles(mean_CD), np.nan)
 
 
 def plane(protos: HostProtos, local: HostProtos | None) -> tuple[Points | None, str]:

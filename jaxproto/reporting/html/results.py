@@ -63,7 +63,8 @@ def alerts(
             reason = escape_unprintable(str(run.summary.get("reason", "no reason")))
             yield f"{run.name} diverged: {reason}"
     for run in runs:
-        for rule, since in collapsed(run).items():
+        alone = baselines.majority_share(run)
+        for rule, since in baselines.collapsed_rules(run, alone).items():
             last = run.last["rules"].get(rule, {}).get("pooled") if run.last else None
             share = "" if last is None else f" {per_cent(last)} %"
             means = reference_accuracy.MEANS
@@ -74,8 +75,3 @@ def alerts(
             "made; the same command makes it again."
         )
     yield from (f"Left out: {path}: {why}" for path, why in skipped)
-
-
-def collapsed(run: RunFolder) -> dict[str, int]:
-    """Returns the collapsed rules of a run, finished or not, and since which round."""
-    return baselines.collapsed_rules(run, baselines.majority_share(run))
