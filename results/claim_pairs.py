@@ -93,9 +93,11 @@ class Side(NamedTuple):
         if group.method != self.method:
             return False
         wanted = defaults(self.method, reading)
-        if self.method == "protonorm":  # the gamma of the data set
-            gamma = presets.UPSCALE.get(dataset(group), wanted["method.upscale"])
-            wanted = wanted | {"method.upscale": gamma}
+        of_data = {"method.lam": presets.LAM}  # and gamma: those of the data set
+        if self.method == "protonorm":
+            of_data["method.upscale"] = presets.UPSCALE
+        data = dataset(group)
+        wanted = {k: of_data.get(k, {}).get(data, v) for k, v in wanted.items()}
         given = {k if "." in k else f"method.{k}": v for k, v in self.fields.items()}
         rest = {k: v for k, v in wanted.items() if k not in given}
         return matches(rest, group.config, "") and allows(given, group.config)
