@@ -28,8 +28,6 @@ STATISTICS = {  # column -> statistic over rounds, average
 }
 TUNED = {"mu", "num_examples", "s", "server_batch"}  # no claim depends on them unsaid
 BY_READING = ("", "paper")  # in the order in which they are asked
-
-
 ORDERS = ("order", "chain", "equal")  # kinds of claims about pairs
 
 

@@ -104,11 +104,11 @@ REFPROTOFL = {
     "local_0.5": ("local.py:fashion_mnist,refprotofl", DIVIDED),
     "local_100": ("local.py:fashion_mnist,refprotofl100", DIVIDED),
     **{
-        f"refprotofl_0.5_{name}": (TABLE.format("refprotofl", 0.5), method(**fields))
-        for name, fields in {
-            "no_erpa": {"anchors": "none"},
-            "no_apud": {"budget": 1.0},
-            "neither": {"anchors": "none", "budget": 1.0},
+        f"refprotofl_0.5_{name}": (TABLE.format("refprotofl", 0.5), flags)
+        for name, flags in {
+            "no_erpa": method(anchors="none"),
+            "no_apud": method(budget=1.0),
+            "neither": method(anchors="none", budget=1.0),
         }.items()
     },
     **{  # R 5.2.2
@@ -126,7 +126,7 @@ MISSING = {  # in refprotofl_protocol
     or name in ("fedprox_100", "fednova_100", "vhl_100", "fedgh_100")
 }
 
-SHORT_TABLE = {  # as in the tables, of the methods and ablations that they print
+SHORT_TABLE = {  # the rows that both tables print
     name: cell
     for name, cell in REFPROTOFL.items()
     if not name.startswith("local") and "frozen" not in name
@@ -145,7 +145,9 @@ HT0 = {  # name -> configuration without the data set, flags
     "cps_ppa_cpkd": ("cps_ppa_cpkd.py:{}", S_50),
     "cps_ppa_cpkd_ft": ("cps_ppa_cpkd.py:{},fedtgp", S_50),
 }
-OTHERS = {name: (f"{name}.py:{{}}", []) for name in ("fml", "fedkd", "feddistill")}
+OTHERS: Cells = {
+    name: (f"{name}.py:{{}}", []) for name in ("fml", "fedkd", "feddistill")
+}
 
 
 def varied(name: str, suffix: str, *flags: str, **fields) -> Cells:
@@ -164,11 +166,16 @@ def on(dataset: str, *cells: Cells) -> Cells:
     }
 
 
-SCALES = [  # N Table 5; gamma 1 of N Table 4
-    varied(name, f"scaled{scale}", upscale=scale)
-    for name, scale in product(("fedproto", "fedtgp"), (1.1, 1.2, 1.3, 1.4))
-]
-GAMMAS = [varied("protonorm", f"gamma{g:g}", upscale=g) for g in (1.0, 400.0)]
+SCALES = {  # N Table 5
+    scale: {
+        **varied("fedproto", name, upscale=scale),
+        **varied("fedtgp", name, upscale=scale),
+    }
+    for scale, name in ((x, f"scaled{x}") for x in (1.1, 1.2, 1.3, 1.4))
+}
+GAMMA_1, GAMMA_400 = (  # N Table 4
+    varied("protonorm", f"gamma{gamma:g}", upscale=gamma) for gamma in (1.0, 400.0)
+)
 WITH_CPS = {"all": {}, "cps": OFF["cps"]}
 COMPONENTS = [  # S Table 1 and 5.2, with s = 50 and 250
     varied(f"cps_ppa_cpkd{base}", name, **off)
@@ -193,9 +200,11 @@ WIDTHS = [  # T Figures 4, 5, S Table 2
     if (name, s) != ("cps_ppa_cpkd", 250)
 ]
 FLOWERS = on("flowers102", HT0)
-FLOWERS_MORE = on("flowers102", *GAMMAS, *SCALES, *ABLATION)
+FLOWERS_MORE = on("flowers102", GAMMA_1, GAMMA_400, SCALES[1.2], SCALES[1.4], *ABLATION)
 SMALLER = on("flowers102", HT0, OTHERS)
-SMALLER_MORE = on("flowers102", *SCALES, GAMMAS[0], *COMPONENTS, *ABLATION, *WIDTHS)
+SMALLER_MORE = on(
+    "flowers102", *SCALES.values(), GAMMA_1, *COMPONENTS, *ABLATION, *WIDTHS
+)
 SHORT = ("local", "fedproto", "fedtgp", "protonorm", "tinyproto_ft", "cps_ppa_cpkd")
 CIFAR10 = on("cifar10", {name: HT0[name] for name in SHORT})
 CLIP = "--config.optimizer.clip_norm=100"
@@ -211,7 +220,7 @@ CIFAR100 = {
 }
 TABLE_3 = {name: CIFAR100[name] for name in ("local", "protonorm", "feduv", "fednh")}
 
-SPIRAL = {  # N 3.2; N Figure 2
+SPIRAL = {  # N Section 3.2, Figure 2
     "fedproto_iid": ("fedproto.py:spiral", ["--config.data.partition=iid"]),
     "fedproto": ("fedproto.py:spiral", []),
     "protonorm": ("protonorm.py:spiral", []),

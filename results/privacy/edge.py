@@ -39,7 +39,7 @@ def counts(draw: Callable, draws: int) -> np.ndarray:
         return jnp.stack([jnp.sum(noise > a) for a in at])
 
     keys = jax.random.split(jax.random.key(0), draws // AT_ONCE)
-    return sum(np.asarray(passed(key), np.int64) for key in keys)
+    return np.sum([np.asarray(passed(key), np.int64) for key in keys], 0)
 
 
 def delta_at_least(

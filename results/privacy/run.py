@@ -16,7 +16,7 @@ import csv
 import itertools
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from rich.console import Console
 from jaxproto import config
 from jaxproto.experiment import traced
 from jaxproto.storage import records, workdir
-from jaxproto.training import program_cache, runner
+from jaxproto.training import runner
 
 HERE = Path(__file__).parent
 METHODS = {  # -> rule that predicts with what was released
@@ -128,9 +128,9 @@ def trained(own, path: Path, ready):
         there = records.read(path / "metrics.jsonl")
         if there and there[-1]["round"] == own.rounds:
             return there[-1], ready
-    with workdir.lock_workdir(path) as claimed:
-        start = runner.Start(own, path, quiet, grace=0.0, claimed=claimed)
-        ready = ready or runner.prepare(start, program_cache.uncached)
+    with workdir.lock_workdir(path) as lock:
+        start = runner.Start(own, path, quiet, grace=0.0, lock=lock)
+        ready = ready or runner.prepare(start, cache=False)
         ready = ready._replace(exp=ready.exp._replace(floats=traced.traced_floats(own)))
         if runner.train(start, ready)["status"] == "diverged":
             return None, ready
@@ -179,10 +179,12 @@ def best(method: str, unit: str) -> float:
 def runs(out: str, set: str, unit: str, data_dir: str = ""):
     """The runs of the table."""
     for method in METHODS:
-        case, noises, clip = Case(Path(out), set, data_dir, method, unit), ("",), ""
+        case = Case(Path(out), set, data_dir, method, unit)
+        settings: Iterable[tuple] = [("", "")]  # clip, noise
         if unit != "off":
-            noises, clip = SETS[set].noises, best(method, unit)
-        made = case.rows(itertools.product((clip,), noises, seeds(set, unit)))
+            settings = itertools.product((best(method, unit),), SETS[set].noises)
+        found = itertools.product(settings, seeds(set, unit))
+        made = case.rows((*setting, seed) for setting, seed in found)
         write(HERE / f"{set}.csv", made, ("method", "unit"), FIELDS)
 
 

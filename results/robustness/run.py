@@ -16,7 +16,7 @@ import dataclasses
 import itertools
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -269,7 +269,7 @@ def draw(rows: Sequence[dict], method: str, of: Setting):
         layout.legend(figure, *panels[0].get_legend_handles_labels())
 
 
-COMMANDS = {"runs": runs, "drawn": drawn}
+COMMANDS: dict[str, Callable] = {"runs": runs, "drawn": drawn}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:

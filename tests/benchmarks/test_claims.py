@@ -54,6 +54,13 @@ GAMMAS = seeds(
 )
 ALPHAS = ((0.1, 0.9), (0.5, 0.6), (1.0, 0.55))
 CHAIN = seeds(*(("fedproto", a, {"data__alpha": alpha}) for alpha, a in ALPHAS))
+ANGLES = [  # FedTGP's accuracies are below FedProto's, its angles above
+    (
+        *run[:3],
+        {**run[3], "history": [workdirs.record(300, 0.5) | {"mean_angle": angle}]},
+    )
+    for run, angle in zip(two(-0.1, -0.2), (90.0, 80.0, 95.0, 83.0), strict=True)
+]
 STEPS = "fedproto data.alpha=0.5 | fedproto data.alpha=1.0"
 PAPER = {"method__reg": "l2_of_means", "method__lam": 1.0}
 CIFAR100 = claim(data="cifar100")
@@ -89,6 +96,8 @@ VERDICTS = [  # claim, runs, verdict, effect, and where
         CHAIN,
         *(pairs.SHOWN, "+5.00 ± 0.00", ""),  # its smallest step
     ),
+    (claim(kind="order by mean_angle"), ANGLES, pairs.SHOWN, "+11.00 ± 1.41", "10 2"),
+    (claim(kind="order by smallest_angle"), ANGLES, NONE, "", APART),
     (claim("protonorm"), GAMMAS, pairs.SHOWN, "+30.00 ± 0.00", ""),
     (claim("protonorm upscale=1"), GAMMAS, pairs.CONTRADICTED, "-30.00 ± 0.00", ""),
 ]

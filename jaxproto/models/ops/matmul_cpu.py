@@ -130,13 +130,13 @@ def matmul_turned(a: Array, b: Array) -> Array:
     """Multiplies the transpose of a [..., R, N] by b [..., R, N'].
 
     Of bfloat16 the transpose is copied: XLA's library has no such product with a
-    transposed first operand, and XLA would convert both to float32. The constraint
-    makes the copy, where XLA would only rename the axes.
+    transposed first operand, and XLA would convert both to float32. Without the layout
+    constraint XLA would not copy, but read the operand by columns.
     """
     a = a.swapaxes(-1, -2)
     if a.dtype == jnp.bfloat16:
-        rows = Layout(tuple(range(a.ndim)))
-        a = with_layout_constraint(lax.optimization_barrier(a), rows)
+        row_major = Layout(tuple(range(a.ndim)))
+        a = with_layout_constraint(lax.optimization_barrier(a), row_major)
         a = lax.optimization_barrier(a)
     return matmul(a, b)
 

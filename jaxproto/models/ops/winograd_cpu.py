@@ -134,7 +134,7 @@ def backward(padding, operands, kept, grad):
     grad = grad.swapaxes(0, 1).reshape(p.rows, -1)
     grad = over_rows(transforms(p)[1].T, grad).reshape(p.n, -1, outputs)
     grad = rounded(grad, operands)
-    matrix = jax.lax.optimization_barrier(matmul_turned(grad, wide))  # matmul_cpu.py
+    matrix = jax.lax.optimization_barrier(matmul_turned(grad, wide))  # as `grad_matrix`
     back = minimal(p.m, p.k).kernel.T.astype(np.float32)
     grad_kernel = over_rows(back, matrix).swapaxes(1, 2).reshape(kernel.shape)
     weights = rounded(transformed(kernel, p), operands)

@@ -49,8 +49,9 @@ def of_clients(run: RestoredRun, clients: Sequence[int]) -> dict[str, Counted]:
     down = federation.broadcast(method, run.state.server, exp.formats).message
     for cohort, states in zip(exp.cohorts, run.state.clients, strict=True):
         scores = compile_client(method, cohort.net, cohort.name, dataset).scores
-        tests = {i: exp.partition.test[i] for i in clients if i in cohort.ids}
-        for i, rows in ((i, rows) for i, rows in tests.items() if len(rows)):
+        for i in (i for i in clients if i in cohort.ids):
+            if not len(rows := exp.partition.test[i]):
+                continue
             k = cohort.ids.index(i)
             kept = jax.tree.map(lambda a, k=k: a[k], states)
             client = cohort.kept_state.restore(method, cohort.net, kept)
