@@ -199,12 +199,34 @@ WIDTHS = [  # T Figures 4, 5, S Table 2
     )
     if (name, s) != ("cps_ppa_cpkd", 250)
 ]
+OF_N = {  # N Tables 1 and 2 -> flags
+    "d64": ["--config.model.feat_dim=64"],
+    "pathological": [
+        "--config.data.partition=pfllib_pathological",
+        "--config.data.classes_per_client=10",
+    ],
+}
+OF_BOTH = {  # N and T Table 2
+    "clients50": ["--config.data.clients=50"],
+    "alpha0.5": ["--config.data.alpha=0.5"],
+    "alpha0.01": ["--config.data.alpha=0.01"],
+}
 FLOWERS = on("flowers102", HT0)
 FLOWERS_MORE = on("flowers102", GAMMA_1, GAMMA_400, SCALES[1.2], SCALES[1.4], *ABLATION)
 SMALLER = on("flowers102", HT0, OTHERS)
-SMALLER_MORE = on(
-    "flowers102", *SCALES.values(), GAMMA_1, *COMPONENTS, *ABLATION, *WIDTHS
-)
+RIVALS = {name: SMALLER[name] for name in SMALLER if name[:3] not in ("loc", "cps")}
+SETTINGS = {
+    f"{name}_{setting}": (config, [*flags, *more])
+    for (setting, more), (name, (config, flags)) in product(
+        [*OF_N.items(), *OF_BOTH.items()], RIVALS.items()
+    )
+    if setting in OF_BOTH or not name.startswith("tinyproto")
+}
+VARIED = on("flowers102", *ABLATION, GAMMA_1, *SCALES.values())
+OF_S = {
+    **{name: cell for name, cell in SMALLER.items() if name.startswith("cps")},
+    **on("flowers102", *COMPONENTS, *WIDTHS),
+}
 SHORT = ("local", "fedproto", "fedtgp", "protonorm", "tinyproto_ft", "cps_ppa_cpkd")
 CIFAR10 = on("cifar10", {name: HT0[name] for name in SHORT})
 CLIP = "--config.optimizer.clip_norm=100"
@@ -233,11 +255,16 @@ FLAGS = {  # series -> its flags; what is evaluated when
         "--config.rounds=20",
     ],
     "flowers102_cnn4": [
-        "--config.model.group=cnn4_d",
-        "--config.eval_every=2",
+        *(
+            SMALL := [
+                "--config.model.group=cnn4_d",
+                "--config.eval_every=2",
+                "--config.data.pixels=0",
+            ]
+        ),
         "--config.rounds=50",
-        "--config.data.pixels=0",
     ],
+    "flowers102_cnn4_20": [*SMALL, "--config.rounds=20"],
     "refprotofl": ["--config.model.group=cnn4_d"],
     "spiral": [],
     "fashion_mnist_50": ["--config.eval_every=1"],
@@ -260,8 +287,9 @@ COMMON = [
 QUEUE = (
     Part("spiral", SPIRAL, (FIRST, 0, 2)),
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
+    Part("flowers102_cnn4_20", {**RIVALS, **VARIED, **SETTINGS}, (FIRST, 0)),
+    Part("flowers102_cnn4_20", OF_S, (FIRST, 0)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
-    Part("flowers102_cnn4", SMALLER_MORE, (FIRST, 0)),
     Part("refprotofl", MISSING),
     Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
     Part("fashion_mnist_50", {**PARTS, **DISTANCE}),
