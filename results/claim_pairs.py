@@ -187,7 +187,11 @@ def compared(
     """Returns {seed: accuracy in %, or angle of the last global prototypes}."""
     _, angle = claim.order
     if not angle:
-        return values(group, side.rule(claim.paper), *STATISTICS[statistic])
+        rules = [side.rule(claim.paper)]
+        if any(one.method == "fast" for one in claim.sides):
+            rules.insert(0, "received")  # a client of FAST keeps no network of its own
+        found = (values(group, rule, *STATISTICS[statistic]) for rule in rules)
+        return next((by_seed for by_seed in found if by_seed), {})
     last = {run.config["seed"]: run.evaluations()[-1] for run in group.finished}
     return {seed: record[angle] for seed, record in last.items() if angle in record}
 

@@ -223,6 +223,11 @@ SETTINGS = {
     if setting in OF_BOTH or not name.startswith("tinyproto")
 }
 VARIED = on("flowers102", *ABLATION, GAMMA_1, *SCALES.values())
+PULLED = {  # S and its bases as texts pull, with the lam of N and T
+    f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
+    for name in ("fedproto", "fedtgp", "cps_ppa_cpkd", "cps_ppa_cpkd_ft")
+    for config, flags in [SMALLER[name]]
+}
 OF_S = {
     **{name: cell for name, cell in SMALLER.items() if name.startswith("cps")},
     **on("flowers102", *COMPONENTS, *WIDTHS),
@@ -287,7 +292,7 @@ COMMON = [
 QUEUE = (
     Part("spiral", SPIRAL, (FIRST, 0, 2)),
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
-    Part("flowers102_cnn4_20", {**RIVALS, **VARIED, **SETTINGS}, (FIRST, 0)),
+    Part("flowers102_cnn4_20", {**RIVALS, **VARIED, **PULLED, **SETTINGS}, (FIRST, 0)),
     Part("flowers102_cnn4_20", OF_S, (FIRST, 0)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
     Part("refprotofl", MISSING),

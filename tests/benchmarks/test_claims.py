@@ -61,6 +61,18 @@ ANGLES = [  # FedTGP's accuracies are below FedProto's, its angles above
     )
     for run, angle in zip(two(-0.1, -0.2), (90.0, 80.0, 95.0, 83.0), strict=True)
 ]
+BY_RULE = {  # of FedAvg: clients' networks are below FAST's, the server's is above
+    rule: {average: {"best": a, "final": a} for average in ("pooled", "client_mean")}
+    for rule, a in (("head", 0.3), ("received", 0.8))
+}
+FAST = seeds(
+    ("fedavg", 0.0, {"more": {"rules": BY_RULE}}),
+    ("fast", 0.5, {"rules": ("received",)}),
+    ("fedproto", 0.4, {"rules": ("head",), "model__group": "cnn4"}),
+)
+SAMPLED = "participation.law=beta participation.fraction=0.1"
+ALL = "participation.law=all participation.fraction=1"
+OF_FAST = {"right": f"fast {SAMPLED}", "paper": "RefProtoFL"}
 STEPS = "fedproto data.alpha=0.5 | fedproto data.alpha=1.0"
 PAPER = {"method__reg": "l2_of_means", "method__lam": 1.0}
 CIFAR100 = claim(data="cifar100")
@@ -96,6 +108,8 @@ VERDICTS = [  # claim, runs, verdict, effect, and where
         CHAIN,
         *(pairs.SHOWN, "+5.00 ± 0.00", ""),  # its smallest step
     ),
+    (claim(f"fedavg {ALL}", **OF_FAST), FAST, pairs.SHOWN, "+", "cifar10 2"),
+    (claim(f"fedproto {ALL}", **OF_FAST), FAST, pairs.CONTRADICTED, "-", "cifar10 2"),
     (claim(kind="order by mean_angle"), ANGLES, pairs.SHOWN, "+11.00 ± 1.41", "10 2"),
     (claim(kind="order by smallest_angle"), ANGLES, NONE, "", APART),
     (claim("protonorm"), GAMMAS, pairs.SHOWN, "+30.00 ± 0.00", ""),
