@@ -120,8 +120,9 @@ networks". A claim that names data or networks is tested on no others. Runs have
 default reading of their method, and only without two such seeds the reading `paper`.
 Methods are judged by the rule of their paper ([decisions](decisions.md#judged)); in a
 pair with FAST, whose clients keep no network of their own, both by `received`, where
-the other has that rule. The papers print the best round. The earlier records of Fashion-MNIST and CIFAR share one
-partition each, so that their pairs say nothing of other partitions.
+the other has that rule. The papers print the best round. The earlier records of
+Fashion-MNIST and CIFAR share one partition each, so that their pairs say nothing of
+other partitions.
 """
 
 
