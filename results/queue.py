@@ -188,46 +188,46 @@ ABLATION = [  # T Table 4
     varied("tinyproto_ft", "no_aps", **NO_PPA),
     varied("tinyproto_ft", "no_cps", **NO_CPS),
 ]
-WIDTHS = [  # T Figures 4, 5, S Table 2
+WIDTHS_FT = [varied("tinyproto_ft", f"s{s}", s=s) for s in (150, 250, 350, 450)]
+WIDTHS = [  # T Figure 5, S Table 2
     varied("fedproto", f"d{d}", f"--config.model.feat_dim={d}")
     for d in (50, 150, 250, 350, 450)
 ] + [
     varied(name, f"s{s}", **off, s=s)
     for s, (name, off) in product(
         (150, 250, 350, 450),
-        (("cps_ppa_cpkd", OFF["cps"]), ("tinyproto", {}), ("tinyproto_ft", {})),
+        (("cps_ppa_cpkd", OFF["cps"]), ("tinyproto", {})),
     )
     if (name, s) != ("cps_ppa_cpkd", 250)
 ]
-OF_N = {  # N Tables 1 and 2 -> flags
+DIVISIONS = {  # N and T Table 2, N Table 1 -> flags
+    "clients50": ["--config.data.clients=50"],
     "d64": ["--config.model.feat_dim=64"],
     "pathological": [
         "--config.data.partition=pfllib_pathological",
         "--config.data.classes_per_client=10",
     ],
-}
-OF_BOTH = {  # N and T Table 2
-    "clients50": ["--config.data.clients=50"],
     "alpha0.5": ["--config.data.alpha=0.5"],
     "alpha0.01": ["--config.data.alpha=0.01"],
 }
+OF_N = ("d64", "pathological")  # T has no such row
 FLOWERS = on("flowers102", HT0)
 FLOWERS_MORE = on("flowers102", GAMMA_1, GAMMA_400, SCALES[1.2], SCALES[1.4], *ABLATION)
 SMALLER = on("flowers102", HT0, OTHERS)
 RIVALS = {name: SMALLER[name] for name in SMALLER if name[:3] not in ("loc", "cps")}
 SETTINGS = {
-    f"{name}_{setting}": (config, [*flags, *more])
-    for (setting, more), (name, (config, flags)) in product(
-        [*OF_N.items(), *OF_BOTH.items()], RIVALS.items()
+    f"{name}_{division}": (config, [*flags, *more])
+    for (division, more), (name, (config, flags)) in product(
+        DIVISIONS.items(), RIVALS.items()
     )
-    if setting in OF_BOTH or not name.startswith("tinyproto")
+    if not (division in OF_N and name.startswith("tinyproto"))
 }
-VARIED = on("flowers102", *ABLATION, GAMMA_1, *SCALES.values())
 PULLED = {  # S and its bases as texts pull, with the lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
     for name in ("fedproto", "fedtgp", "cps_ppa_cpkd", "cps_ppa_cpkd_ft")
     for config, flags in [SMALLER[name]]
 }
+OF_T = on("flowers102", *ABLATION, GAMMA_1, *WIDTHS_FT)
 OF_S = {
     **{name: cell for name, cell in SMALLER.items() if name.startswith("cps")},
     **on("flowers102", *COMPONENTS, *WIDTHS),
@@ -292,8 +292,9 @@ COMMON = [
 QUEUE = (
     Part("spiral", SPIRAL, (FIRST, 0, 2)),
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
-    Part("flowers102_cnn4_20", {**RIVALS, **VARIED, **PULLED, **SETTINGS}, (FIRST, 0)),
-    Part("flowers102_cnn4_20", OF_S, (FIRST, 0)),
+    Part("flowers102_cnn4_20", {**RIVALS, **OF_T, **SETTINGS}, (FIRST, 0)),
+    Part("flowers102_cnn4_20", on("flowers102", *SCALES.values()), (FIRST, 0)),
+    Part("flowers102_cnn4_20", {**PULLED, **OF_S}, (FIRST, 0)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
     Part("refprotofl", MISSING),
     Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
