@@ -215,12 +215,14 @@ FLOWERS = on("flowers102", HT0)
 FLOWERS_MORE = on("flowers102", GAMMA_1, GAMMA_400, SCALES[1.2], SCALES[1.4], *ABLATION)
 SMALLER = on("flowers102", HT0, OTHERS)
 RIVALS = {name: SMALLER[name] for name in SMALLER if name[:3] not in ("loc", "cps")}
+SLOW = ("fedtgp", "fml", "fedkd")  # after all others
 SETTINGS = {
     f"{name}_{division}": (config, [*flags, *more])
-    for (division, more), (name, (config, flags)) in product(
-        DIVISIONS.items(), RIVALS.items()
+    for slow, (division, more), (name, (config, flags)) in product(
+        (False, True), DIVISIONS.items(), RIVALS.items()
     )
-    if not (division in OF_N and name.startswith("tinyproto"))
+    if (name in SLOW) == slow
+    and not (division in OF_N and name.startswith("tinyproto"))
 }
 PULLED = {  # S and its bases as texts pull, with the lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
