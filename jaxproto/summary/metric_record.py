@@ -79,10 +79,6 @@ def metric_summary(
     the value in the round of the best validation accuracy. A metric per class has its
     final value alone.
 
-    Args:
-      records: Records of `metrics.jsonl`.
-      metrics: Metrics of the records.
-
     Returns:
       {rule: {metric: {"pooled": ..., "mean": ...}}}; {} of records without metrics.
     """
