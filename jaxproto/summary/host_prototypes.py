@@ -47,8 +47,9 @@ def learnt_prototypes(
     sent, viewed = map(on_host, trees)
     if sent and len(sent.count) > exp.spec.num_classes:  # several of each class
         sent = viewed
-    both = sent, viewed
-    protos, viewed = (protos and expand_masked(protos, mask_CD) for protos in both)
+    protos, viewed = (
+        found and expand_masked(found, mask_CD) for found in (sent, viewed)
+    )
     return LearntPrototypes(mask_CD, protos, local, viewed)
 
 

@@ -55,7 +55,7 @@ def _read(name, path, pixels, store):
         info = (builder := tfds.builder_from_directory(path)).info
     input_key, label_key = keys = _keys(name, info)
     feature, label = (info.features[key] for key in keys)
-    splits, y = _parts(name, info), []
+    splits, y = _splits(name, info), []
 
     def blocks(read, convert):
         """Yields lists of inputs, and extends `y` by a list of labels per split."""
@@ -184,7 +184,7 @@ def _form(name, key, feature, pixels):
     return (*shape, 1) if len(shape) == 2 else shape, dtype
 
 
-def _parts(name, info):
+def _splits(name, info):
     there = [split for split in SPLITS if split in info.splits]
     if "train" not in there:
         raise errors.UserError(
