@@ -107,10 +107,10 @@ def _from_values(config, key, values: Iterable) -> Axis:
         isinstance(row, tuple | list) and len(row) == len(fields) for row in rows
     ):
         raise UserError(f"the axis {name} needs {len(fields)} values in each entry.")
-    columns = [
-        [_cast(field, _example(config, field), v) for v in column]
-        for field, column in zip(fields, zip(*rows, strict=True), strict=False)
-    ]
+    columns = []
+    for field, column in zip(fields, zip(*rows, strict=True), strict=False):
+        example = _example(config, field)
+        columns.append([_cast(field, example, v) for v in column])
     return _axis(fields, columns)
 
 
