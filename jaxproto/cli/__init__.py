@@ -71,15 +71,13 @@ def main(arguments: Sequence[str] | None = None):
     if arguments is None:
         signals.install_signal_handlers()
         arguments = sys.argv[1:]
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    name, *rest = arguments or ["help"]
+    texts = {"--version": f"jaxproto {jaxproto.__version__}\n"}
+    texts |= dict.fromkeys(("-h", "--help", "help"), usage())
+    if name in texts:
         with _errors_in_one_line():
-            sys.stdout.write(usage())
+            sys.stdout.write(texts[name])
             sys.exit(0 if arguments else 1)
-    if arguments[0] == "--version":
-        with _errors_in_one_line():
-            sys.stdout.write(f"jaxproto {jaxproto.__version__}\n")
-            sys.exit(0)
-    name, *rest = arguments
     call(name, f"jaxproto {name}", rest)
 
 

@@ -18,11 +18,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def new_file(name: str) -> Path:
-    """Parses an argument that names a file to write, which must not exist.
-
-    Raises:
-      ArgumentTypeError: it exists; `Parser` turns that into a UserError.
-    """
+    """Parses an argument that names a file to write, which must not exist."""
     if os.path.exists(name):
         raise argparse.ArgumentTypeError(
             f"{name} exists already: delete it or name another file"

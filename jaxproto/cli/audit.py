@@ -10,11 +10,7 @@ from jaxproto.summary import table_formats
 
 
 def main(prog: str, arguments: Sequence[str]) -> bool:
-    """Prints claimed and audited epsilon; exit code 1 if a claim is refuted.
-
-    Raises:
-      UserError: an argument or a run cannot be used.
-    """
+    """Prints claimed and audited epsilon; exit code 1 if a claim is refuted."""
     default = privacy_audit.AuditRequest()
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of runs")

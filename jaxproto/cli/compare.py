@@ -24,11 +24,7 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Prints or writes the table.
-
-    Raises:
-      UserError: an argument, a work directory or the file to write cannot be used.
-    """
+    """Prints or writes the table."""
     args = parse_args(prog, arguments)
     by_round = args.target is not None or args.rounds is not None
     read = partial(leave_out.read_run, needs="evaluations" if by_round else "")
@@ -39,11 +35,7 @@ def main(prog: str, arguments: Sequence[str]):
 
 
 def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parses the arguments.
-
-    Raises:
-      UserError: one is invalid, or two contradict each other.
-    """
+    """Parses the arguments; raises UserError for two that contradict each other."""
     args = _parser(prog).parse_args(arguments)
     if args.test and not args.against:
         raise UserError(

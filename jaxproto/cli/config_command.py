@@ -112,7 +112,8 @@ def help_text(prog: str, about: str | None) -> str:
 def _flag_help(name: str) -> str:
     """Returns a flag and its description, as wide as the terminal."""
     flag, width = flags.FLAGS[name], min(shutil.get_terminal_size().columns, 100)
-    line = f"  --{_flag_usage(flag)}  {' '.join(flag.help.split())}"
+    usage = flag.name if flag.boolean else f"{flag.name}={flag.name.upper()}"
+    line = f"  --{usage}  {' '.join(flag.help.split())}"
     whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
     return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
 
@@ -123,7 +124,3 @@ def _own_flags() -> list[str]:
     modules = {name: find(name) or "" for name in flags.FLAGS}
     own = ("jaxproto.cli", "main.py")
     return [k for k, v in modules.items() if v.startswith(own[0]) or v.endswith(own[1])]
-
-
-def _flag_usage(flag) -> str:
-    return flag.name if flag.boolean else f"{flag.name}={flag.name.upper()}"

@@ -12,11 +12,7 @@ imported: list[str] = []  # files, as given on the command line
 
 
 def import_files(arguments: Sequence[str]) -> list[str]:
-    """Imports the files of all --import=FILE; returns the other arguments.
-
-    Raises:
-      UserError: A file is missing, or its code fails.
-    """
+    """Imports the files of all --import=FILE; returns the other arguments."""
     rest, files = [], []
     words = iter(arguments)
     for word in words:

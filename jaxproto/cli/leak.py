@@ -18,11 +18,7 @@ TABLES = {"markdown": "md", "json": "json"}  # format -> suffix of the written f
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Attacks the runs that the arguments name.
-
-    Raises:
-      UserError: an argument, a run or the folder to write into cannot be used.
-    """
+    """Attacks the runs that the arguments name."""
     args = _parser(prog).parse_args(arguments)
     request = leakage.AttackRequest(
         workdirs=args.workdirs,

@@ -35,11 +35,7 @@ KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Prints one kind of names.
-
-    Raises:
-      UserError: there is no such kind.
-    """
+    """Prints one kind of names."""
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("kind", choices=list(KINDS))
     names = KINDS[parser.parse_args(arguments).kind]()

@@ -84,11 +84,7 @@ test it:  python -m pytest {test}  (needs: python -m pip install pytest)
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Writes the two files into the current folder.
-
-    Raises:
-      UserError: The name cannot be used, or a file exists.
-    """
+    """Writes the two files into the current folder."""
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("name", help="of the method, such as mine")
     name = parser.parse_args(arguments).name

@@ -13,11 +13,7 @@ from jaxproto.reporting.figures import registry
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Draws the picture.
-
-    Raises:
-      UserError: an argument, a work directory or the file to write cannot be used.
-    """
+    """Draws the picture."""
     name, *rest = [*arguments] or [""]
     if name and not name.startswith("-"):
         name = registry.OLD_NAMES.get(name, name)

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -12,15 +13,12 @@ from jaxproto.cli.argparse_types import Parser
 from jaxproto.data import natural, prepare
 from jaxproto.data.tfds_builders import download
 from jaxproto.errors import UserError
+from jaxproto.summary.progress_lines import say
 from jaxproto.training import signals
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Prepares one data set; an interrupted one starts again.
-
-    Raises:
-      UserError: there is no such data set, or its archives cannot be had.
-    """
+    """Prepares one data set; an interrupted one starts again."""
     parser = Parser(prog=prog, description=__doc__)
     names = ", ".join([*prepare.SPACE, *natural.SETS])
     parser.add_argument("name", nargs="*", help=f"such as {names}")
@@ -36,9 +34,10 @@ def main(prog: str, arguments: Sequence[str]):
             f"give one data set, such as {names}: "
             f"{prog} NAME [--data_dir=...] [--manual_dir=...]"
         )
+    show = partial(say, Console())
     if args.name[0] in natural.SETS:
         for line in _prepare_natural(args):
-            _print(line)
+            show(line)
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # its threads outlive an error
@@ -46,12 +45,12 @@ def main(prog: str, arguments: Sequence[str]):
     signals.remove_signal_handlers()  # TFDS removes unfinished files
     try:
         folders = {"data_dir": args.data_dir, "manual_dir": args.manual_dir}
-        prepared = prepare.prepare(args.name[0], **folders, tell=_print)
+        prepared = prepare.prepare(args.name[0], **folders, show=show)
     except KeyboardInterrupt as e:
         again = "nothing is half prepared; the same command starts again"
         raise KeyboardInterrupt(again) from e
     for line in prepare.prepared_message(prepared, default=not args.data_dir):
-        _print(line)
+        show(line)
 
 
 def _prepare_natural(args) -> list[str]:
@@ -64,9 +63,4 @@ def _prepare_natural(args) -> list[str]:
         )
     both = (folder, args.data_dir or ".")
     archives, out = (Path(path).expanduser().absolute() for path in both)
-    written = natural.prepare(name, archives, out, args.min_examples)
-    return natural.written_message(name, written)
-
-
-def _print(line: str):
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    return natural.prepare(name, archives, out, args.min_examples)

@@ -12,11 +12,7 @@ from jaxproto.reporting.html.prototypes import WHICH
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Writes the page.
-
-    Raises:
-      UserError: an argument, a work directory or the file to write cannot be used.
-    """
+    """Writes the page."""
     parser = Parser(prog=prog, description=__doc__)
     about = "work directory of a run, or a folder of several, such as a sweep's"
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help=about)

@@ -57,20 +57,22 @@ def define_flags(always: bool = False) -> Callable:
     )
     grace = flags.DEFINE_float("grace", signals.GRACE, GRACE, lower_bound=0.0)
     devices = flags.DEFINE_string("devices", "", DEVICES)
-    join_processes = _define_hosts()
+    flags.DEFINE_string("coordinator", "", COORDINATOR)
+    flags.DEFINE_integer("processes", 0, "with --coordinator: their number")
+    flags.DEFINE_integer("process", -1, "with --coordinator: index, from 0")
     writers = flags.DEFINE_list("writers", [], WRITERS)
     debug = flags.DEFINE_bool("debug", False, DEBUG)
     quiet = flags.DEFINE_bool("quiet", False, QUIET)
-    sweep = sweep_flags.define_flags(always)
+    sweep_flags.define_flags()
 
     def show(config) -> bool:
+        is_sweep = always or sweep_flags.is_requested()
         if debug.value:
-            return _debug(config, sweep.is_requested())
+            return _debug(config, is_sweep)
         signals.set_exit_hint(RESUME_HINT)
-        is_sweep = sweep.is_requested()
-        join_processes(is_sweep)
+        _join_processes(is_sweep)
         options = {"devices": devices.value, "callbacks": writers.value}
-        run = sweep.run if is_sweep else _run
+        run = sweep_flags.run if is_sweep else _run
         out = io.StringIO() if quiet.value else sys.stdout
         try:
             with contextlib.redirect_stdout(out):
@@ -81,32 +83,26 @@ def define_flags(always: bool = False) -> Callable:
     return show
 
 
-def _define_hosts() -> Callable[[bool], None]:
-    """Defines the flags of a run by several processes; returns what joins them."""
-    coordinator = flags.DEFINE_string("coordinator", "", COORDINATOR)
-    processes = flags.DEFINE_integer("processes", 0, "with --coordinator: their number")
-    process = flags.DEFINE_integer("process", -1, "with --coordinator: index, from 0")
+def _join_processes(sweep: bool):
+    """Joins the processes of a run, if --coordinator is given."""
+    from jaxproto.training import multihost, stderr_filter
 
-    def join(sweep: bool):
-        from jaxproto.training import multihost, stderr_filter
-
-        address = coordinator.value
-        for flag in (processes, process):
-            if flag.present and address in ("", multihost.AUTO):
-                raise UserError(
-                    f"--{flag.name}={flag.value} needs --coordinator=HOST:PORT, where "
-                    "the first process listens."
-                )
-        if address and sweep:
+    address = flags.FLAGS.coordinator
+    for name in ("processes", "process"):
+        flag = flags.FLAGS[name]
+        if flag.present and address in ("", multihost.AUTO):
             raise UserError(
-                f"--coordinator={address} is for one run by several processes; cells "
-                "of a sweep go to several machines with --part or --launcher."
+                f"--{name}={flag.value} needs --coordinator=HOST:PORT, where the first "
+                "process listens."
             )
-        if address:
-            stderr_filter.install(f"error: {multihost.LOST}.")
-            multihost.initialize(address, processes.value, process.value)
-
-    return join
+    if address and sweep:
+        raise UserError(
+            f"--coordinator={address} is for one run by several processes; cells of a "
+            "sweep go to several machines with --part or --launcher."
+        )
+    if address:
+        stderr_filter.install(f"error: {multihost.LOST}.")
+        multihost.initialize(address, flags.FLAGS.processes, flags.FLAGS.process)
 
 
 def _debug(config, sweep: bool) -> bool:

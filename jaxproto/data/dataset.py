@@ -99,7 +99,12 @@ def _inputs(name, array, x):
         with np.errstate(over="ignore"):  # _check_finite refuses overflow
             x = x.astype(np.float32, copy=False)
     elif x.dtype.kind in "UT":
-        return _texts(name, array, x)
+        if x.ndim != 1:
+            raise errors.UserError(
+                f"{name}: {array} holds texts in shape {x.shape}. Give one text per "
+                "example, [N]."
+            )
+        return x
     elif x.dtype != np.uint8:
         raise errors.UserError(
             f"{name}: {array} has type {x.dtype}. "
@@ -136,15 +141,6 @@ def _tokens(number, name, array, x):
             f"vocabulary has {number}. Give tokens from 0 (padding) to {number - 1}."
         )
     return x.astype(np.int32)
-
-
-def _texts(name, array, x):
-    if x.ndim != 1:
-        raise errors.UserError(
-            f"{name}: {array} holds texts in shape {x.shape}. Give one text per "
-            "example, [N]."
-        )
-    return x
 
 
 def _check_lengths(name, split, x_N, y_N):

@@ -9,14 +9,14 @@ concurrent writers the first one wins. `JAXPROTO_CACHE=off` switches the cache o
 
 import contextlib
 import hashlib
-import io
 import json
 import math
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,26 +33,20 @@ ABANDONED_AFTER = 24 * 3600  # seconds after which an unfinished entry has no wr
 ABOUT, UNFINISHED = "about.json", "unfinished-"
 
 
-class ArrayWriter(NamedTuple):
-    """Writer of the rows of one array, in order."""
-
-    append: Callable[[np.ndarray], None]
-    finish: Callable[[], np.ndarray]  # returns the complete array
+# shape, type and blocks of rows, in order -> array of all rows
+StoreRows = Callable[[tuple[int, ...], np.dtype, Iterable[np.ndarray]], np.ndarray]
 
 
-OpenSink = Callable[[tuple[int, ...], np.dtype], ArrayWriter]  # shape, type -> sink
-
-
-def memory_writer(shape: tuple[int, ...], dtype: np.dtype) -> ArrayWriter:
-    """Opens a sink in memory, used without cache."""
+def store_in_memory(
+    shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
+) -> np.ndarray:
+    """Joins blocks of rows in memory, without cache."""
     _check_room(shape, dtype)
-    x, filled = np.empty(shape, dtype), [0]
-
-    def append(rows):
-        x[filled[0] : filled[0] + len(rows)] = rows
-        filled[0] += len(rows)
-
-    return ArrayWriter(append, lambda: x)
+    x, end = np.empty(shape, dtype), 0
+    for rows in blocks:
+        x[end : end + len(rows)] = rows
+        end += len(rows)
+    return x
 
 
 def _check_room(shape, dtype):
@@ -61,31 +55,20 @@ def _check_room(shape, dtype):
     host_memory.check_memory(f"{shape[0]} examples of shape {shape[1:]}", size, way)
 
 
-def file_writer(path: Path) -> OpenSink:
-    """Returns a function that opens a sink in an npy file, without buffering."""
-
-    def begin(shape, dtype):
-        _check_room(shape, dtype)
-        descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
-        header = {"descr": descr, "fortran_order": False, "shape": shape}
-        with atomic.write_errors(path, 0), path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-
-        left = [shape[0]]
-
-        def append(rows):
-            assert rows.shape[1:] == shape[1:] and len(rows) <= left[0], rows.shape
-            left[0] -= len(rows)
-            with atomic.write_errors(path, rows.nbytes), path.open("ab") as file:
-                file.write(np.ascontiguousarray(rows, dtype).data)
-
-        def finish():
-            assert not left[0], left
-            return np.load(path, mmap_mode="r")
-
-        return ArrayWriter(append, finish)
-
-    return begin
+def store_in_file(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
+) -> np.ndarray:
+    """Writes blocks of rows to an npy file, without buffering, and maps the file."""
+    _check_room(shape, dtype)
+    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    with atomic.write_errors(path, 0), path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    for rows in blocks:
+        assert rows.shape[1:] == shape[1:], rows.shape
+        with atomic.write_errors(path, rows.nbytes), path.open("ab") as file:
+            file.write(np.ascontiguousarray(rows, dtype).data)
+    return np.load(path, mmap_mode="r")
 
 
 def folder() -> Path | None:
@@ -108,21 +91,22 @@ def fingerprint(paths: Iterable[str | Path]) -> str:
 
 
 def load_or_decode(
-    name: str, what: Mapping[str, str | int], read: Callable[[OpenSink], Dataset]
+    name: str, read: Callable[[StoreRows], Dataset], **what: str | int
 ) -> Dataset:
     """Returns a data set from the cache, or reads it and caches it.
 
     Args:
       name: of the data set, as the user gave it.
-      what: key of the entry: kind, fingerprint of the files, pixels.
-      read: sink -> checked data set, whose x is the array of the sink.
+      read: called with a function that stores the rows of x, returns the checked
+        data set.
+      **what: key of the entry: kind, fingerprint of the files, pixels.
 
     Raises:
       UserError: from `read`; nothing is cached then.
     """
     root = folder()
     if root is None:
-        return read(memory_writer)
+        return read(store_in_memory)
     text = json.dumps({"format": FORMAT, **what}, sort_keys=True)
     entry = root / hashlib.sha256(text.encode()).hexdigest()[:32]
     cached = _open(entry)
@@ -132,7 +116,7 @@ def load_or_decode(
         return _keep(entry, read)
     except atomic.Unwritable as error:
         note = f"{name} could not be kept decoded in {root}: {error.reason}"
-        dataset = read(memory_writer)
+        dataset = read(store_in_memory)
         return dataset._replace(notes=(*dataset.notes, note))
 
 
@@ -166,34 +150,24 @@ def _keep(entry, read):
         work = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
     try:
         with atomic.in_progress(work):
-            return _filled(work, entry, read)
+            made = read(partial(store_in_file, work / "x.npy"))
+            if (work / "x.npy").exists():  # texts are not kept
+                with atomic.write_errors(entry, 0):
+                    _complete(work, made)
+                    _put(work, entry)
+                prune(entry.parent, LIMIT, entry)
+            return made
     finally:
         shutil.rmtree(work, ignore_errors=True)  # it is gone if all went well
-
-
-def _filled(work, entry, read):
-    made = read(file_writer(work / "x.npy"))
-    if not (work / "x.npy").exists():  # texts are not kept
-        return made
-    with atomic.write_errors(entry, 0):
-        _complete(work, made)
-        _put(work, entry)
-    prune(entry.parent, LIMIT, entry)
-    return made
 
 
 def _complete(work, made):
     """Writes all arrays but x, syncs them to disk, and writes `about.json` last."""
     for key in ("y", "domain"):
         if getattr(made, key) is not None:
-            content = io.BytesIO()
-            np.save(content, getattr(made, key))
-            atomic.write(work / f"{key}.npy", content.getvalue())
-    sizes = {}
-    for path in work.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        sizes[path.name] = path.stat().st_size
+            np.save(work / f"{key}.npy", getattr(made, key))
+    atomic.fsync_tree(work)
+    sizes = {path.name: path.stat().st_size for path in work.iterdir()}
     numbers = {"num_classes": made.num_classes, "train_size": made.train_size}
     texts = {key: getattr(made, key) for key in ("classes", "notes", "domains")}
     about = {"name": made.name, "sizes": sizes, "numbers": numbers, "texts": texts}
@@ -245,15 +219,8 @@ def entries(root: Path) -> list[CacheEntry]:
 def prune(root: Path, limit: int, keep: Path | None = None) -> list[CacheEntry]:
     """Removes the least recently used entries beyond `limit` bytes in all.
 
-    A process that has mapped a removed entry can still read it.
-
-    Args:
-      root: the folder of the cache.
-      limit: bytes of all entries.
-      keep: entry that is never removed.
-
-    Returns:
-      The removed entries.
+    It never removes `keep`, and returns the removed entries. A process that has mapped
+    a removed entry can still read it.
     """
     total, removed = 0, []
     for kept in entries(root):

@@ -20,8 +20,7 @@ def attach_domains(
 
     Args:
       dataset: without sources.
-      train: sources [N] of the official training part, integers or texts.
-      test: sources of the official test part, if there is one.
+      train, test: sources [N] of the official parts, integers or texts.
     """
     size = dataset.train_size
     parts: dict[str, tuple[np.ndarray | None, int]] = {"domain_train": (train, size)}

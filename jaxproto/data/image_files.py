@@ -52,13 +52,9 @@ def read_infos(name: str, files: Sequence[str]) -> list[ImageInfo]:
 def decode_batches(
     name: str, files: Sequence[str], grey: bool, size: int
 ) -> Iterator[np.ndarray]:
-    """Yields decoded images [n, height, width, 1 or 3], a few at a time, in order.
+    """Yields images [n, height, width, 1 if grey or 3], a few at a time, in order.
 
-    Args:
-      name: of the data set, with which messages begin.
-      files: paths of the images.
-      grey: whether images get one channel, otherwise three.
-      size: height and width in pixels that images are resized to; 0 does not resize.
+    They are resized to `size` x `size` pixels unless that is 0.
     """
 
     def one(path):

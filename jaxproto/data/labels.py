@@ -21,13 +21,7 @@ class EncodedLabels(NamedTuple):
 
 
 def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
-    """Checks labels and returns them as [N], integers or strings.
-
-    Args:
-      name: of the data set.
-      array: name of the array in messages.
-      y: labels [N] or [N, 1].
-    """
+    """Checks labels [N] or [N, 1] of an array; returns [N] integers or strings."""
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -80,15 +74,14 @@ def encode_labels(
     Args:
       name: of the data set.
       parts: split -> checked labels, the training part first.
-      num_classes: declared number, or None.
-      classes: names of numbered classes, or ().
+      num_classes, classes: as in `make_dataset`.
     """
     kinds = {f"y_{split}": y_N.dtype.kind in "iu" for split, y_N in parts.items()}
     if len(set(kinds.values())) > 1:
         words = {True: "integers", False: "strings"}
-        says = ", ".join(f"{key} {words[whole]}" for key, whole in kinds.items())
+        listed = ", ".join(f"{key} {words[whole]}" for key, whole in kinds.items())
         raise errors.UserError(
-            f"{name}: labels are of two kinds ({says}). Save both parts as one kind."
+            f"{name}: labels are of two kinds ({listed}). Save both parts as one kind."
         )
     y = [*parts.values()]
     if all(kinds.values()):

@@ -58,18 +58,9 @@ class NaturalSet(NamedTuple):
 
     source: str  # where the archive comes from
     archive: str  # file in --manual_dir
-    holds: str  # folder inside
+    inside: str  # the folder of the archive that is read
     read: Callable[[archives.ArchiveFiles], Parts]
     tokens: tuple[str, ...] = ()
-
-
-class Written(NamedTuple):
-    """Result of `prepare`."""
-
-    path: pathlib.Path
-    sources: int
-    examples: int
-    dropped: int  # sources with too few examples
 
 
 def table(files: archives.ArchiveFiles, name: str) -> np.ndarray:
@@ -178,8 +169,8 @@ SETS = {
 
 def prepare(
     name: str, manual_dir: pathlib.Path, data_dir: pathlib.Path, min_examples: int = 10
-) -> Written:
-    """Writes the npz file of a data set.
+) -> list[str]:
+    """Writes the npz file of a data set; returns lines on the file and its use.
 
     Args:
       name: a key of SETS.
@@ -191,14 +182,14 @@ def prepare(
     wanted = SETS[name]
     if min_examples < 2:
         raise UserError(f"min_examples is {min_examples}. Give at least 2.")
-    archive, folder = manual_dir / wanted.archive, manual_dir / wanted.holds
+    archive, folder = manual_dir / wanted.archive, manual_dir / wanted.inside
     if not archive.is_file() and not folder.exists():
         raise UserError(
             f"{name}: neither {archive} nor {folder} is there. Download the data set, "
             "put it there and give the folder as --manual_dir."
         )
     path = archive if archive.is_file() else manual_dir
-    with archives.open_archive(path, wanted.holds) as files:
+    with archives.open_archive(path, wanted.inside) as files:
         parts = wanted.read(files)
     size = Counter(source for part in parts.values() for source in part[2].tolist())
     kept = [source for source, examples in size.items() if examples >= min_examples]
@@ -225,14 +216,8 @@ def prepare(
     data_dir.mkdir(parents=True, exist_ok=True)
     atomic.write(file, content.getvalue())
     examples = sum(size[source] for source in kept)
-    return Written(file, len(kept), examples, len(size) - len(kept))
-
-
-def written_message(name: str, done: Written) -> list[str]:
-    """Returns lines on a written file and its use."""
-    counts = f"{done.examples} examples of {done.sources} sources"
-    lines = [f"{name}: {counts} in {done.path}"]
-    if done.dropped:
-        lines.append(f"note: {done.dropped} sources have too few examples, left out")
-    use = f"--config.data.name=npz:{done.path} --config.data.partition=feature"
-    return [*lines, f"use it: {use} --config.data.clients={done.sources}"]
+    lines = [f"{name}: {examples} examples of {len(kept)} sources in {file}"]
+    if dropped := len(size) - len(kept):
+        lines.append(f"note: {dropped} sources have too few examples, left out")
+    use = f"--config.data.name=npz:{file} --config.data.partition=feature"
+    return [*lines, f"use it: {use} --config.data.clients={len(kept)}"]

@@ -66,10 +66,10 @@ def to_json(schema: NodeDescription | NodeSchema) -> str:
     return json.dumps(schema._asdict(), sort_keys=True)
 
 
-def parse_description(told: str) -> NodeDescription:
+def parse_description(serialized: str) -> NodeDescription:
     """Parses a description."""
     try:
-        fields = json.loads(told)
+        fields = json.loads(serialized)
         kind, labels = fields["kind"], _names("labels", fields["labels"])
         train, test = (_count(n, fields[n], MAX_EXAMPLES) for n in ("train", "test"))
         shape = tuple(_count("shape", n, MAX_INPUT) for n in fields["shape"])
@@ -119,10 +119,10 @@ def _is_number(label: str) -> bool:
     return WHOLE.fullmatch(label) is not None
 
 
-def parse_schema(told: str) -> NodeSchema:
+def parse_schema(serialized: str) -> NodeSchema:
     """Parses an agreement."""
     try:
-        fields = json.loads(told)
+        fields = json.loads(serialized)
         shape = tuple(map(int, fields["shape"]))
         labels, tokens = (tuple(map(str, fields[k])) for k in ("labels", "tokens"))
         clients, late = (_sizes(fields[k]) for k in ("clients", "late"))
@@ -138,11 +138,7 @@ def parse_schema(told: str) -> NodeSchema:
 
 
 def read(path: Path) -> NodeSchema:
-    """Reads the agreement in a file.
-
-    Raises:
-      UserError: the file is missing or damaged.
-    """
+    """Reads the agreement in a file."""
     try:
         return parse_schema(atomic.read(path).decode())
     except OSError as e:
@@ -160,31 +156,31 @@ def _sizes(entries: Mapping) -> dict[int, ClientSizes]:
 
 
 def merge_descriptions(
-    told: Mapping[int, NodeDescription], number: int, vocab_size: int
+    nodes: Mapping[int, NodeDescription], number: int, vocab_size: int
 ) -> NodeSchema:
     """Makes the agreement of nodes.
 
     Args:
-      told: description of each client that takes part.
+      nodes: client -> description, of those that take part.
       number: number of clients of the federation.
       vocab_size: largest number of tokens; 0 is all words.
 
     Nodes that differ from the majority in inputs or form of labels are left out.
     """
-    told = _majority(told)
-    first = min(told)
-    for i in sorted(told):
-        _check_alike(i, told[i], f"client {first}", told[first])
-    labels = _labels(told)
+    nodes = _majority(nodes)
+    first = min(nodes)
+    for i in sorted(nodes):
+        _check_alike(i, nodes[i], f"client {first}", nodes[first])
+    labels = _labels(nodes)
     if len(labels) < 2:
         raise UserError(
-            f"all examples of clients {first_few(sorted(told))} have one label, "
+            f"all examples of clients {first_few(sorted(nodes))} have one label, "
             f"{labels[0]!r}, so that there is nothing to learn; give examples of two "
             "classes at least."
         )
     tokens: tuple[str, ...] = ()
-    if told[first].kind == TEXTS:
-        counts = sum((Counter(of.words) for of in told.values()), Counter())
+    if nodes[first].kind == TEXTS:
+        counts = sum((Counter(of.words) for of in nodes.values()), Counter())
         tokens = text.order_by_frequency(counts, vocab_size)
         if len(tokens) <= len(text.SPECIAL):
             raise UserError(
@@ -192,24 +188,24 @@ def merge_descriptions(
                 "node tells one; choose a smaller data.min_texts."
             )
     clients = {
-        i: ClientSizes(told[i].train, told[i].test, told[i].labels) for i in told
+        i: ClientSizes(nodes[i].train, nodes[i].test, nodes[i].labels) for i in nodes
     }
-    kind, shape, *_ = told[first]
+    kind, shape, *_ = nodes[first]
     return NodeSchema(kind, shape, labels, tokens, number, clients, {})
 
 
-def _majority(told: Mapping[int, NodeDescription]) -> Mapping[int, NodeDescription]:
+def _majority(nodes: Mapping[int, NodeDescription]) -> Mapping[int, NodeDescription]:
     """Returns the descriptions that most nodes agree with; all without a majority."""
-    form = {i: (of.kind, of.shape, _is_number(of.labels[0])) for i, of in told.items()}
+    form = {i: (of.kind, of.shape, _is_number(of.labels[0])) for i, of in nodes.items()}
     usual, count = Counter(form.values()).most_common(1)[0]
-    if 2 * count <= len(told):
-        return told
-    return {i: of for i, of in told.items() if form[i] == usual}
+    if 2 * count <= len(nodes):
+        return nodes
+    return {i: of for i, of in nodes.items() if form[i] == usual}
 
 
-def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
+def _labels(nodes: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     """Returns all labels, sorted: numbers by value, others as text."""
-    every = sorted({label for of in told.values() for label in of.labels})
+    every = sorted({label for of in nodes.values() for label in of.labels})
     check_alike("nodes", every)
     whole = [label for label in every if _is_number(label)]
     if len(whole) == len(every):
@@ -217,7 +213,7 @@ def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     if whole:
         word = next(label for label in every if label not in whole)
         who, other = (
-            next(i for i in sorted(told) if label in told[i].labels)
+            next(i for i in sorted(nodes) if label in nodes[i].labels)
             for label in (whole[0], word)
         )
         raise UserError(
@@ -249,23 +245,23 @@ def add_client(schema: NodeSchema, id: int, own: NodeDescription) -> NodeSchema:
     if strange:
         raise UserError(
             f"client {id} has the labels {first_few(map(repr, strange))}, which the "
-            f"agreement does not know; it has "
-            f"{first_few(map(repr, schema.labels))}. Rename "
-            "or remove them, or begin a new run in another folder with all nodes there."
+            f"agreement does not know; it has {first_few(map(repr, schema.labels))}. "
+            "Rename or remove them, or begin a new run in another folder with all "
+            "nodes there."
         )
     now = ClientSizes(own.train, own.test, own.labels)
     before = {**schema.clients, **schema.late}.get(id, now)
     if now != before:
         raise UserError(
-            f"client {id} has {_said(now)}, but the agreement says {_said(before)}. "
-            f"{AGAIN}"
+            f"client {id} has {_sizes_as_text(now)}, but the agreement says "
+            f"{_sizes_as_text(before)}. {AGAIN}"
         )
     if id in schema.clients:
         return schema
     return schema._replace(late={**schema.late, id: now})
 
 
-def _said(of: ClientSizes) -> str:
+def _sizes_as_text(of: ClientSizes) -> str:
     labels = first_few(map(repr, of.labels))
     return f"{of.train} training and {of.test} test examples of {labels}"
 

@@ -34,9 +34,6 @@ def read(config, id: int, source: str) -> NodeData:
       config: fields `data` of the federation.
       id: of the client; seeds the division together with `data.seed`.
       source: name of the data set, such as folder:PATH.
-
-    Raises:
-      UserError: there are no examples, or too few.
     """
     given = {"data_dir": config.data_dir or None, "pixels": config.pixels}
     dataset = load(source, seed=config.seed, **given)
@@ -54,12 +51,7 @@ def read(config, id: int, source: str) -> NodeData:
 
 
 def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
-    """Describes the data of a node.
-
-    Args:
-      data: data of the node.
-      min_texts: number of training texts that a word must be in to be described.
-    """
+    """Describes the data of a node, with words of `min_texts` training texts."""
     dataset = data.dataset
     if dataset.tokens:
         raise UserError(

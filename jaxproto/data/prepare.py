@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jaxproto.data.readers.tfds import prepared_folder
 from jaxproto.data.tfds_builders.download import (
     EXTRA,
     missing_package_error,
@@ -52,7 +53,7 @@ def prepare(
     *,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
-    tell: Callable[[str], None] = lambda line: None,
+    show: Callable[[str], None] = lambda line: None,
 ) -> PreparedDataset:
     """Prepares a data set as ArrayRecord, unless it is prepared already.
 
@@ -60,11 +61,11 @@ def prepare(
       name: of TFDS, or tiny_imagenet, gtsrb43, gtsrb43/official.
       data_dir: of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
       manual_dir: folder of archives that are not downloaded again.
-      tell: called with a line on the disk space needed, before the download.
+      show: called with a line on the disk space needed, before the download.
     """
-    default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-    root = _absolute(data_dir or default)
-    archives = _absolute(manual_dir) if manual_dir else None
+    root, archives = prepared_folder(data_dir), None
+    if manual_dir:
+        archives = pathlib.Path(manual_dir).expanduser().absolute()
     if archives and not archives.is_dir():
         raise UserError(f"manual_dir {archives} is not a directory. Give another.")
     builder = _builder(name.removeprefix("tfds:"), root)
@@ -72,7 +73,7 @@ def prepare(
     if fresh:
         if not hasattr(builder, "archives"):
             _check_tensorflow(builder.name)
-        tell(_check_space(builder, root))
+        show(_check_space(builder, root))
         prepare_quietly(builder, archives)
     _check_whole(builder)
     path = pathlib.Path(builder.data_path)
@@ -83,10 +84,6 @@ def prepare(
     return PreparedDataset(
         path.parent.relative_to(root).as_posix(), path, sizes, official, fresh
     )
-
-
-def _absolute(path):
-    return pathlib.Path(path).expanduser().absolute()
 
 
 def _builder(name, root):
@@ -166,7 +163,6 @@ def prepared_message(done: PreparedDataset, default: bool) -> list[str]:
     """Returns lines on the location, size and use of a prepared set.
 
     Args:
-      done: from `prepare`.
       default: whether it is in the default folder of TFDS.
     """
     sizes = ", ".join(f"{size} {split}" for split, size in done.sizes.items())

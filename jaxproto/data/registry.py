@@ -88,6 +88,6 @@ def load(
     names = [*DATASETS, NODES, *paths]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
-        x = resize_and_join(name, [dataset.x], pixels, decoded_cache.memory_writer)
+        x = resize_and_join(name, [dataset.x], pixels, decoded_cache.store_in_memory)
         return dataset._replace(x=x)
     return dataset

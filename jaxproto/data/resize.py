@@ -4,13 +4,13 @@ The filter is Pillow's bilinear one with antialiasing, as in torchvision's Resiz
 W)) of a Pillow image. Images become square; their aspect ratio is not kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image
 
 from jaxproto import errors
-from jaxproto.data.decoded_cache import ArrayWriter
+from jaxproto.data.decoded_cache import StoreRows
 
 MAX_PIXELS = 4_096  # larger sizes are refused as mistakes
 CHUNK = 1_000  # images at a time
@@ -41,30 +41,21 @@ def _resize_plane(image, pixels):
 
 
 def resize_and_join(
-    name: str,
-    parts: Sequence[np.ndarray],
-    pixels: int,
-    begin: Callable[[tuple[int, ...], np.dtype], ArrayWriter],
+    name: str, parts: Sequence[np.ndarray], pixels: int, store: StoreRows
 ) -> np.ndarray:
-    """Joins the parts to one array of resized images.
+    """Joins images [N, height, width, channels], resized unless `pixels` is 0.
 
-    Args:
-      name: of the data set.
-      parts: images [N, height, width, channels] of one shape and type; arrays of any
-        numbers if `pixels` is 0.
-      pixels: height and width; 0 does not resize.
-      begin: shape, type -> sink of the rows, such as `cache.in_memory`.
+    If it is 0, parts may be arrays of any numbers.
     """
     shape = parts[0].shape[1:]
     if pixels:
         check_images(name, parts[0])
         shape = (pixels, pixels, shape[2])
-    sink = begin((sum(map(len, parts)), *shape), parts[0].dtype)
-    for x in parts:
-        for start in range(0, len(x), CHUNK):
-            some = x[start : start + CHUNK]
-            sink.append(np.stack([resize(i, pixels) for i in some]) if pixels else some)
-    return sink.finish()
+    starts = ((x, start) for x in parts for start in range(0, len(x), CHUNK))
+    blocks = (x[start : start + CHUNK] for x, start in starts)
+    if pixels:
+        blocks = (np.stack([resize(image, pixels) for image in x]) for x in blocks)
+    return store((sum(map(len, parts)), *shape), parts[0].dtype, blocks)
 
 
 def check_not_text(name: str, pixels: int) -> None:

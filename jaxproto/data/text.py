@@ -81,30 +81,22 @@ def vocabulary(
       size: largest number of tokens; 0 is all words. Equally frequent words are in
         alphabetical order.
     """
-    count = np.bincount(_of(found, rows)[0], minlength=len(found.words))
-    seen = {found.words[i]: int(count[i]) for i in np.flatnonzero(count)}
-    return order_by_frequency(seen, size)
+    return order_by_frequency(frequent_words(found, rows, 1), size)
 
 
 def frequent_words(
     found: TokenizedTexts, rows: np.ndarray, least: int
 ) -> dict[str, int]:
     """Returns the frequency of the words that are in at least `least` of the texts."""
-    which, text = _of(found, rows)
-    number = len(found.words)
-    pairs = np.unique(text * max(number, 1) + which)  # a word once for each text
-    texts = np.bincount(pairs % max(number, 1), minlength=number)
-    often = np.bincount(which, minlength=number)
-    return {found.words[i]: int(often[i]) for i in np.flatnonzero(texts >= least)}
-
-
-def _of(found: TokenizedTexts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the words of some texts, concatenated, and the text of each word."""
     chosen_N = np.zeros(len(found.length), bool)
     chosen_N[rows] = True
     text_T = np.repeat(np.arange(len(found.length)), found.length)
     kept = chosen_N[text_T]
-    return found.which[kept], text_T[kept]
+    which, text, number = found.which[kept], text_T[kept], len(found.words)
+    pairs = np.unique(text * max(number, 1) + which)  # a word once for each text
+    texts = np.bincount(pairs % max(number, 1), minlength=number)
+    often = np.bincount(which, minlength=number)
+    return {found.words[i]: int(often[i]) for i in np.flatnonzero(texts >= least)}
 
 
 def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
@@ -146,9 +138,6 @@ def encode(
       vocab_size: largest number of tokens, special ones included; 0 is all.
       max_len: number of first words of a text that are kept.
       known: vocabulary of a resumed run; None makes one.
-
-    Raises:
-      UserError: the vocabulary has room for no word, or training texts have none.
     """
     if dataset.x.dtype.kind not in "UT":
         return dataset
@@ -168,7 +157,7 @@ def encode(
             f"{dataset.name}: no training text has a word. Check the column of texts."
         )
     token_NL = token_table(found, tokens, max_len)
-    notes = (*dataset.notes, _told(dataset, partition, found, tokens, token_NL))
+    notes = (*dataset.notes, _note(dataset, partition, found, tokens, token_NL))
     return dataset._replace(x=token_NL, notes=notes, tokens=tokens)
 
 
@@ -185,7 +174,7 @@ def _check(vocab_size, max_len):
         )
 
 
-def _told(dataset, partition, found, tokens, token_NL):
+def _note(dataset, partition, found, tokens, token_NL):
     tested = token_NL[np.unique(np.concatenate(partition.test))]
     unknown, words = (tested == UNKNOWN).sum(), (tested != PADDING).sum()
     empty, cut = (found.length == 0).sum(), (found.length > token_NL.shape[1]).sum()
@@ -202,11 +191,7 @@ def write(path: str | os.PathLike, tokens: Sequence[str]) -> None:
 
 
 def read(path: str | os.PathLike) -> tuple[str, ...] | None:
-    """Reads the vocabulary in a file; None if there is no such file.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """Reads the vocabulary in a file; None if there is no such file."""
     if not os.path.exists(path):
         return None
     try:

@@ -36,9 +36,8 @@ class Unwritable(UserError):
         except OSError:
             free = ""
         super().__init__(
-            f"cannot write {path}: {reason} ({format_bytes(size)} "
-            f"needed{free}). Make room "
-            "there or choose another place; the same command then goes on."
+            f"cannot write {path}: {reason} ({format_bytes(size)} needed{free}). Make "
+            "room there or choose another place; the same command then goes on."
         )
 
 
@@ -62,12 +61,7 @@ def file_type(path: str | os.PathLike) -> str:
 
 
 def check_regular(name: str, path: str | os.PathLike):
-    """Raises UserError unless a path is a regular file, or a link to one.
-
-    Args:
-      name: of the data, with which the message begins.
-      path: to check.
-    """
+    """Raises UserError about `name` unless the path leads to a regular file."""
     try:
         irregular = file_type(path)
     except (OSError, ValueError) as error:
@@ -167,15 +161,7 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
 
 @contextlib.contextmanager
 def write_errors(path: str | os.PathLike, size: int) -> Iterator[None]:
-    """Turns an OSError of a block that writes into `Unwritable`.
-
-    Args:
-      path: file or folder that is written.
-      size: bytes to be written.
-
-    Raises:
-      Unwritable: the block raised an OSError.
-    """
+    """Turns an OSError of a block that writes `size` bytes into `Unwritable`."""
     try:
         yield
     except OSError as e:

@@ -23,7 +23,7 @@ def owner_only_folder(path: Path):
     """Makes a folder, and its missing parents, with mode 0700, also an existing folder.
 
     Raises:
-      Refused: the folder exists, and others can write into it.
+      NotOwnedError: the folder exists, and others can write into it.
       OSError: the folder cannot be made.
     """
     path = path.absolute()
@@ -42,7 +42,7 @@ def read_owner_only(path: Path) -> bytes:
     """Reads a file that only the user can have written.
 
     Raises:
-      Refused: another user could have written it.
+      NotOwnedError: another user could have written it.
       OSError: the file cannot be read.
     """
     with atomic.open_regular(path) as file:

@@ -53,11 +53,7 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
 
 
 def metrics_by_name(names: str) -> tuple[Metric, ...]:
-    """Returns metrics by names joined by commas; accuracy is always the first.
-
-    Raises:
-      UserError: there is no metric of a name.
-    """
+    """Returns metrics by names joined by commas; accuracy is always the first."""
     asked = [name.strip() for name in names.split(",") if name.strip()]
     for name in asked:
         choose_from("metric", name, METRICS)

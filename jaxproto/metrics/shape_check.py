@@ -9,15 +9,7 @@ from jaxproto.metrics.metric import Metric, values
 
 
 def check_metric(metric: Metric, classes: int):
-    """Checks before training that a metric works on scores of these classes.
-
-    Args:
-      metric: to check.
-      classes: number of scores of an example.
-
-    Raises:
-      UserError: a function of the metric fails, or does not return sums.
-    """
+    """Checks before training that a metric works on scores of so many classes."""
     name, shapes = metric.name, []
     for examples in (2, 3):
         inputs = {
@@ -34,8 +26,8 @@ def check_metric(metric: Metric, classes: int):
         two, three = (jax.tree.map(lambda a: a.shape, s) for s in shapes)
         raise UserError(
             f"metric {name!r} returns {shorten(two)} of 2 examples and "
-            f"{shorten(three)} of 3: "
-            "return sums over the examples, of shapes that do not depend on them."
+            f"{shorten(three)} of 3: return sums over the examples, of shapes that do "
+            "not depend on them."
         )
     _check_value(metric, jax.tree.map(lambda a: np.zeros(a.shape), shapes[0]))
 

@@ -108,9 +108,7 @@ class SavedClient:
     @property
     def prototypes(self) -> HostProtos | None:
         """The local prototypes that it remembers; None where a method has none."""
-        return host_prototypes.on_host(
-            host_prototypes.find_prototypes(self.state.memory)
-        )
+        return host_prototypes.on_host(self.state.memory)
 
     @property
     def data(self) -> ClientData:

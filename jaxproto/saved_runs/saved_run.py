@@ -124,7 +124,7 @@ class SavedRun:
         method sends none.
         """
         exp = self._now.opened.exp
-        found = host_prototypes.on_host(host_prototypes.find_prototypes(self._now.down))
+        found = host_prototypes.on_host(self._now.down)
         if found is None:
             return None
         return host_prototypes.expand_masked(

@@ -44,11 +44,12 @@ def learnt_prototypes(
     memory = [find_prototypes(c.memory) for c in clients]
     local = on_host(gather.join_by_id([c.ids for c in exp.cohorts], memory))
     trees = down, exp.method.client_view(down)
-    sent, viewed = (on_host(find_prototypes(tree)) for tree in trees)
+    sent, viewed = map(on_host, trees)
     if sent and len(sent.count) > exp.spec.num_classes:  # several of each class
         sent = viewed
-    both = sent, viewed
-    protos, viewed = (protos and expand_masked(protos, mask_CD) for protos in both)
+    protos, viewed = (
+        found and expand_masked(found, mask_CD) for found in (sent, viewed)
+    )
     return LearntPrototypes(mask_CD, protos, local, viewed)
 
 
@@ -62,9 +63,9 @@ def _first(tree: Tree, kind: type) -> Any:
     return next((node for node in leaves if isinstance(node, kind)), None)
 
 
-def on_host(protos: Protos | None) -> HostProtos | None:
-    """Returns prototypes as numpy arrays; None if there are none."""
-    if protos is None:
+def on_host(tree: Tree) -> HostProtos | None:
+    """Returns the first prototypes in a tree as numpy arrays; None without any."""
+    if (protos := find_prototypes(tree)) is None:
         return None
     return HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
 
@@ -72,8 +73,10 @@ def on_host(protos: Protos | None) -> HostProtos | None:
 def masks(method: Method, feat_dim: int) -> np.ndarray | None:
     """Returns the CPS masks [C, D], bool; None if the method sends none at setup."""
     node = _first(method.setup, SentMasks)
-    if node is None or node.masks.dtype == bool:
-        return None if node is None else np.asarray(node.masks)
+    if node is None:
+        return None
+    if node.masks.dtype == bool:
+        return np.asarray(node.masks)
     return bitmap(np.asarray(node.masks, np.int64), feat_dim)
 
 

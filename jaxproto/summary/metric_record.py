@@ -21,15 +21,13 @@ def accuracies(sums: Sums) -> dict[str, np.ndarray]:
 
 def metric_record(metrics: Sequence[Metric], sums: Sums) -> dict[str, dict[str, dict]]:
     """Returns {rule: {metric: pooled value and values over clients}} for a record."""
-    return {
-        rule: {
-            name: summarize_metric(value, each[name])
-            for metric in metrics
-            for each in [by_client(metric, of[metric.name])]
-            for name, value in pooled(metric, of[metric.name]).items()
-        }
-        for rule, of in sums.items()
-    }
+    record: dict[str, dict[str, dict]] = {rule: {} for rule in sums}
+    for rule, of in sums.items():
+        for metric in metrics:
+            each = by_client(metric, of[metric.name])
+            for name, value in pooled(metric, of[metric.name]).items():
+                record[rule][name] = summarize_metric(value, each[name])
+    return record
 
 
 def client_columns(metrics: Sequence[Metric], sums: Sums) -> dict[str, np.ndarray]:
@@ -78,10 +76,6 @@ def metric_summary(
     The best of a metric like the loss is the smallest; with validation examples, it is
     the value in the round of the best validation accuracy. A metric per class has its
     final value alone.
-
-    Args:
-      records: Records of `metrics.jsonl`.
-      metrics: Metrics of the records.
 
     Returns:
       {rule: {metric: {"pooled": ..., "mean": ...}}}; {} of records without metrics.

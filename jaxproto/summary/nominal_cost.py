@@ -24,7 +24,6 @@ def nominal(method: Method, net: Net, classes_K: Sequence[int]) -> int | None:
     """Returns the scalars of a round, both ways; None for a method without a formula.
 
     Args:
-      method: Method with its formula in `Method.nominal`.
       net: Network of any cohort.
       classes_K: Number of classes in training and test data of each client.
     """

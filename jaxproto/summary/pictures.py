@@ -50,9 +50,6 @@ def draw_all(
       path: work directory, with the run's records; pictures go into its `plots/`.
       console: where it says what it draws, or that there is no matplotlib.
       name: of the method, for titles; that of the folder by default.
-
-    Raises:
-      Unwritable: a picture cannot be written.
     """
     if not plots.available():
         console.print(f"no pictures: {plots.HINT}", markup=False)
@@ -224,13 +221,7 @@ def feature_plane(
 def features(
     trained: TrainedFederation, i: int, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns features [M, D] by the network of a client, and labels [M].
-
-    Args:
-      trained: Federation after a round.
-      i: Id of the client.
-      rows: Examples of the data set [M].
-    """
+    """Returns features [M, D] by the network of client i, and labels, of rows [M]."""
     exp = trained.exp
     for cohort, clients in zip(exp.cohorts, trained.clients, strict=True):
         if i in cohort.ids:

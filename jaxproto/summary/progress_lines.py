@@ -41,17 +41,13 @@ def progress_line(
     """Shows how many of `total` things are done; elsewhere than on a terminal, a line.
 
     Args:
-      console: where.
-      doing: such as "compiling".
-      what: such as "programs".
-      total: how many.
+      doing, what: such as "compiling" and "programs".
 
     Yields:
       A function to call with the name of each thing that is done, from any thread.
     """
     if not console.is_interactive:
-        line = f"{doing} {total} {what}"
-        say(console, line)
+        say(console, f"{doing} {total} {what}")
         yield lambda name: None
         return
     lock, count = threading.Lock(), [0]

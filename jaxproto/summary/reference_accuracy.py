@@ -18,7 +18,7 @@ MEANS = f"is the share of {CLASS}: the network always says that class"
 
 
 def collapsed_rules(records: Sequence[Mapping], alone: MajorityShare) -> dict[str, int]:
-    """Rules that end at the accuracy of each client's commonest class.
+    """Finds rules that end at the accuracy of each client's commonest class.
 
     Pooled accuracies, in the last three evaluations or more, to within 0.02 points or
     half an example.
@@ -39,7 +39,7 @@ def collapsed_rules(records: Sequence[Mapping], alone: MajorityShare) -> dict[st
 
 
 def _since(records, rule, share, near):
-    """Round from which on the rule stays near the share; None if too short a time."""
+    """Returns the round from which on a rule stays near a share; None if too short."""
     rows = [(r["round"], r["rules"].get(rule, {}).get("pooled")) for r in records]
 
     def near_share(row):

@@ -141,15 +141,7 @@ def run_summary(
     compiled: CompileStats,
     status: Mapping,
 ) -> dict:
-    """Returns the contents of `summary.json`.
-
-    Args:
-      config: Configuration of the run.
-      exp: Its experiment.
-      records: Records of `metrics.jsonl`.
-      compiled: Seconds and memory of its programs.
-      status: How the run ended.
-    """
+    """Returns the contents of `summary.json`, from the records of `metrics.jsonl`."""
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
     more = metric_record.metric_summary(records, exp.metrics)

@@ -33,9 +33,6 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
     CSV follows RFC 4180: a header line, then rows; numbers have no separators or units,
     missing values are empty. JSON has null for missing values. Text wider than `width`
     is transposed or split by columns; 0 is any width.
-
-    Raises:
-      UserError: there is no such format.
     """
     choose_from("format", form, [*DRAWN, *DATA])
     if form == "csv":

@@ -14,13 +14,14 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ml_collections
+import numpy as np
 
 from jaxproto.config.checks import check_keys
-from jaxproto.config.fields import TYPES
+from jaxproto.config.fields import TYPES, flatten
 from jaxproto.config.flags import FOLLOWS
 from jaxproto.errors import UserError, shorten
 
@@ -51,14 +52,13 @@ def parse_axes(config: ml_collections.ConfigDict, spec: AxesSpec) -> list[Axis]:
     """
     if isinstance(spec, Mapping):
         axes = [_from_values(config, key, values) for key, values in spec.items()]
-    elif isinstance(spec, str) or not _is_texts(spec):
-        raise UserError(
-            f"the axes {shorten(spec)} are neither a "
-            f"dictionary {{field: values}} nor a "
-            "list of texts such as ['seed=0,1,2']."
-        )
-    else:
+    elif _is_texts(spec):
         axes = [_from_text(config, text) for text in spec]
+    else:
+        raise UserError(
+            f"the axes {shorten(spec)} are neither a dictionary {{field: values}} nor "
+            "a list of texts such as ['seed=0,1,2']."
+        )
     if not axes:
         raise UserError(f"a sweep needs an axis, {HINT}.")
     fields = [field for axis in axes for field in axis.fields]
@@ -77,7 +77,8 @@ def _check_number(what: str, number: int):
 
 
 def _is_texts(spec) -> bool:
-    return isinstance(spec, Iterable) and all(isinstance(t, str) for t in spec)
+    several = isinstance(spec, Iterable) and not isinstance(spec, str)
+    return several and all(isinstance(text, str) for text in spec)
 
 
 def _from_text(config, text: str) -> Axis:
@@ -106,10 +107,10 @@ def _from_values(config, key, values: Iterable) -> Axis:
         isinstance(row, tuple | list) and len(row) == len(fields) for row in rows
     ):
         raise UserError(f"the axis {name} needs {len(fields)} values in each entry.")
-    columns = [
-        [_cast(field, _example(config, field), v) for v in column]
-        for field, column in zip(fields, zip(*rows, strict=True), strict=False)
-    ]
+    columns = []
+    for field, column in zip(fields, zip(*rows, strict=True), strict=False):
+        example = _example(config, field)
+        columns.append([_cast(field, example, v) for v in column])
     return _axis(fields, columns)
 
 
@@ -132,17 +133,15 @@ def _axis(fields: Sequence[str], columns: Sequence[list]) -> Axis:
 def _example(config, field: str):
     """Returns the value of a field in the configuration."""
     check_keys(config, [field])
-    value = config
-    for key in field.split("."):
-        value = value[key]
-    if isinstance(value, ml_collections.ConfigDict):
+    values = flatten(config)
+    if field not in values:
         raise UserError(f"{field} is a group of fields; name one of them.")
     if field == "method.name":
         raise UserError(
             "method.name cannot be an axis, because methods have different fields; "
             "sweep over the configuration of each."
         )
-    return value
+    return values[field]
 
 
 def _parse(text: str, example) -> list:
@@ -161,9 +160,8 @@ def _parse(text: str, example) -> list:
         (row,) = csv.reader([text], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError) as e:
         raise UserError(
-            f"the values {shorten(text)} cannot be read "
-            f"({e}): a text that holds a comma "
-            'stands in double quotes, as in "mlp,cnn4",mlp.'
+            f"the values {shorten(text)} cannot be read ({e}): a text that holds a "
+            'comma stands in double quotes, as in "mlp,cnn4",mlp.'
         ) from e
     return [value.strip() for value in row]
 
@@ -181,12 +179,8 @@ def _spaced(text: str, kind: str, *numbers: str) -> list[float]:
         raise UserError(f"the values {text!r} need finite ends and a count above 1.")
     if kind == "log" and (a <= 0 or b <= 0):
         raise UserError(f"the values {text!r} are by equal factors: ends above 0.")
-    shares = [i / (n - 1) for i in range(1, n - 1)]
-    if kind == "lin":
-        inner = [a * (1 - x) + b * x for x in shares]
-    else:
-        inner = [math.exp(math.log(a) * (1 - x) + math.log(b) * x) for x in shares]
-    return [a, *(float(f"{value:.6g}") for value in inner), b]
+    space: Callable = np.linspace if kind == "lin" else np.geomspace
+    return [a, *(float(f"{value:.6g}") for value in space(a, b, n)[1:-1]), b]
 
 
 def _cast(field: str, example, value) -> Any:
@@ -205,10 +199,8 @@ def _cast(field: str, example, value) -> Any:
             raise ValueError(value)
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError) as e:
-        words = TYPES[kind]
-        raise UserError(
-            f"{field} is {shorten(value)} in the sweep; it must be {words}."
-        ) from e
+        what = f"{field} is {shorten(value)} in the sweep"
+        raise UserError(f"{what}; it must be {TYPES[kind]}.") from e
 
 
 def cell_changes(axes: Sequence[Axis]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 from rich.console import Console
 
-from jaxproto.callbacks import Callback, callback_factories
+from jaxproto.callbacks import callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.errors import UserError
 from jaxproto.experiment.cohorts import OFF_DEVICE
@@ -45,10 +45,6 @@ class SweepOptions(NamedTuple):
     devices: str = ""  # that share one program; see `jaxproto.mesh.parse_devices`
     callbacks: Sequence[CallbackSpec] = ()  # classes or names, not objects
 
-    def new_callbacks(self) -> list[Callback]:
-        """Returns new callbacks for a cell."""
-        return [make() for make in callback_factories(self.callbacks)]
-
 
 def execution_mode(
     cells_at_once: str, platform: str, cores: int = 0
@@ -60,9 +56,6 @@ def execution_mode(
         as many as fit into memory), or a number (as one program).
       platform: Platform of the device, or "several" devices, which run one program.
       cores: Cores of this process; 0 is all of the machine.
-
-    Raises:
-      UserError: `cells_at_once` is invalid.
     """
     cores = cores or os.cpu_count() or 1
     if cells_at_once == "auto":
@@ -168,7 +161,7 @@ def start_of_cell(
         grace=how.grace,
         lock=lock,
         progress=partial(board.progress, cell),
-        callbacks=how.new_callbacks(),
+        callbacks=[make() for make in callback_factories(how.callbacks)],
     )
 
 

@@ -1,7 +1,5 @@
 """Outputs of a sweep: tidy table, comparison, plots and the best cell."""
 
-import csv
-import io
 import json
 import shlex
 import statistics
@@ -20,6 +18,8 @@ from jaxproto.reporting import compare
 from jaxproto.reporting.figures import from_records
 from jaxproto.storage import records
 from jaxproto.storage.status import Status, status_of
+from jaxproto.summary import table_formats
+from jaxproto.summary.table_formats import TableView
 from jaxproto.sweeps.plan import Cell, Plan, format_value
 
 STATISTICS = ("best", "final", "mean_last")
@@ -66,12 +66,9 @@ def _statistic(digest: Mapping, name: str) -> float | None:
 
 def to_csv(rows: Sequence[Mapping]) -> str:
     """Formats rows as CSV (RFC 4180), with empty fields for missing numbers."""
-    out = io.StringIO()
-    fields = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.DictWriter(out, fields, lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    head = tuple(dict.fromkeys(key for row in rows for key in row))
+    lines = tuple(tuple(map(row.get, head)) for row in rows)
+    return table_formats.render(TableView("", head, lines), "csv")
 
 
 def write(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
@@ -109,9 +106,14 @@ def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
     return list(cells.values())
 
 
+def finished_rules(summaries: Mapping[str, Mapping]) -> list[Mapping]:
+    """Returns the accuracies of every finished cell, by rule."""
+    return [s["rules"] for s in summaries.values() if status_of(s).ok]
+
+
 def main_rule(summaries: Mapping[str, Mapping]) -> str:
     """Returns the first rule that every finished cell has, for plots; "" if none."""
-    done = [s["rules"] for s in summaries.values() if status_of(s).ok]
+    done = finished_rules(summaries)
     common = [rule for rule in done[0] if all(rule in r for r in done)] if done else []
     return common[0] if common else ""
 
@@ -154,8 +156,8 @@ CHOOSING = {"test": "best", "validation": "best_validation"}  # statistics of ce
 
 def chosen_on(summaries: Mapping[str, Mapping], rule: str) -> str:
     """Returns the data, test or validation, on which the best cell is chosen."""
-    done = [s["rules"] for s in summaries.values() if status_of(s).ok]
-    return records.chosen_on(rules[rule]["pooled"] for rules in done if rule in rules)
+    known = (rules for rules in finished_rules(summaries) if rule in rules)
+    return records.chosen_on(rules[rule]["pooled"] for rules in known)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
@@ -169,17 +171,14 @@ def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     paths = []
     for field in fields:
         paths.append(plan.folder / f"accuracy_against_{field}.png")
-        from_records.accuracy_against_field(_arguments(done, field, paths[-1]))
+        options = {"rule": None, "average": "pooled", "statistic": "best"}
+        files = {"workdirs": [cell.path for cell in done], "out": paths[-1]}
+        arguments = SimpleNamespace(field=field, **files, **options)
+        from_records.accuracy_against_field(arguments)
     if len(fields) == 2 and main_rule(summaries):
         paths.append(plan.folder / "heatmap.png")
         _heatmap(paths[-1], done, summaries, fields)
     return paths
-
-
-def _arguments(cells: Sequence[Cell], field: str, out: Path) -> SimpleNamespace:
-    """Returns the arguments of `jaxproto plot`."""
-    options = {"rule": None, "average": "pooled", "statistic": "best", "field": field}
-    return SimpleNamespace(workdirs=[c.path for c in cells], out=out, **options)
 
 
 def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):

@@ -96,11 +96,7 @@ def plan(
 
 
 def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
-    """Returns a cell with checked configuration.
-
-    Raises:
-      UserError: names the cell.
-    """
+    """Returns a cell with checked configuration."""
     changed = ml_collections.ConfigDict(config.to_dict())
     changed.update_from_flattened_dict(dict(changes))
     made = Cell(dict(changes), changed, Path())
@@ -112,11 +108,7 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
 
 @contextlib.contextmanager
 def errors_named(cell: Cell, what: str = "") -> Iterator[None]:
-    """Adds the name of the cell to errors, except to `workdir.WorkdirBusy`.
-
-    Args:
-      what: Clause about the cell that precedes the message.
-    """
+    """Adds the cell's name and a clause to errors, except `workdir.WorkdirBusy`."""
     try:
         yield
     except workdir.WorkdirBusy:
@@ -197,9 +189,6 @@ def select_part(whole: Plan, k: int, n: int) -> Plan:
     """Returns the k-th of n parts of the cells, from 0, in the order of groups.
 
     With as many parts as groups, each part is a group; otherwise sizes are equal.
-
-    Raises:
-      UserError: `k` or `n` is invalid.
     """
     if not 0 <= k < n:
         valid = (

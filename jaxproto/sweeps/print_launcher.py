@@ -16,9 +16,6 @@ def num_parts(whole: Plan, requested: int, default: int) -> int:
     Args:
       requested: Number that the user gives; 0 takes the default.
       default: Default number, limited to one part per cell.
-
-    Raises:
-      UserError: there are more parts than cells.
     """
     if requested > len(whole.cells):
         raise UserError(
@@ -45,9 +42,6 @@ def commands(words: Sequence[str], whole: Plan, parts: int = 0) -> list[str]:
     Args:
       words: Words of the command of the sweep.
       parts: Number of parts; 0 makes one per program group.
-
-    Raises:
-      UserError: there are more parts than cells.
     """
     n = num_parts(whole, parts, len(whole.groups))
     plain = without_launcher(words)

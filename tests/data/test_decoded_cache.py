@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 from support.refusal import refused
 from support.tfds_toy import prepare
 
@@ -37,26 +36,24 @@ def root(tmp_path, monkeypatch):
     return where / "data"
 
 
-def read(begin, x=X):
-    sink = begin(x.shape, x.dtype)
-    for start in range(0, len(x), 3):
-        sink.append(x[start : start + 3])
-    whole = sink.finish()
+def read(store, x=X):
+    blocks = (x[start : start + 3] for start in range(0, len(x), 3))
+    whole = store(x.shape, x.dtype, blocks)
     parts = (whole[:4], Y[:4]), (whole[4:], Y[4:])
     made = dataset.make_dataset("made", *parts, join=lambda parts: whole)
     names = ("a", "b", "c")
     return made._replace(classes=names, notes=("one",), domain=np.arange(7))
 
 
-def refuse(begin):
+def refuse(store):
     raise AssertionError("read again")
 
 
-def load(begin=read, name="made", **what):
-    return decoded_cache.load_or_decode(name, {**WHAT, **what}, begin)
+def load(read=read, name="made", **what):
+    return decoded_cache.load_or_decode(name, read, **{**WHAT, **what})
 
 
-PLAIN = read(decoded_cache.memory_writer)
+PLAIN = read(decoded_cache.store_in_memory)
 
 
 def same(a, b):
@@ -88,21 +85,21 @@ def test_another_request_is_another_entry_and_off_means_no_file(root, monkeypatc
 
 def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
     def fails(error):
-        def fail(begin):
-            begin(X.shape, X.dtype).append(X[:3])
+        def blocks():
+            yield X[:3]
             raise error
 
-        return fail
+        return lambda store: store(X.shape, X.dtype, blocks())
 
     with refused("unfit"):
-        decoded_cache.load_or_decode("made", WHAT, fails(UserError("unfit")))
+        decoded_cache.load_or_decode("made", fails(UserError("unfit")), **WHAT)
     assert not [*root.iterdir()]
     texts = np.array(["a", "b"], np.dtypes.StringDType())
     made = dataset.make_dataset("made", (texts, [0, 1]))
-    assert decoded_cache.load_or_decode("made", WHAT, lambda begin: made) is made
+    assert decoded_cache.load_or_decode("made", lambda store: made, **WHAT) is made
     assert not [*root.iterdir()]
     with pytest.raises(KeyboardInterrupt):
-        decoded_cache.load_or_decode("made", WHAT, fails(KeyboardInterrupt()))
+        decoded_cache.load_or_decode("made", fails(KeyboardInterrupt()), **WHAT)
     assert same(load(), PLAIN)
 
 
@@ -113,12 +110,14 @@ from jaxproto.data import decoded_cache as cache
 
 cache.folder = lambda: pathlib.Path(sys.argv[1])
 
-def read(begin):
-    sink = begin((7, 2, 2, 1), np.uint8)
-    sink.append(np.zeros((3, 2, 2, 1), np.uint8))
+def blocks():
+    yield np.zeros((3, 2, 2, 1), np.uint8)
     os.kill(os.getpid(), signal.SIGKILL)
 
-cache.load_or_decode("made", {"kind": "made", "pixels": 0}, read)
+def read(store):
+    store((7, 2, 2, 1), np.uint8, blocks())
+
+cache.load_or_decode("made", read, kind="made", pixels=0)
 """
 
 
@@ -150,8 +149,8 @@ def test_a_damaged_entry_is_made_again(root):
 def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
     barrier = threading.Barrier(2)
 
-    def slow(begin):
-        done = read(begin)
+    def slow(store):
+        done = read(store)
         barrier.wait(10)  # both have written all, none has renamed
         return done
 
@@ -181,13 +180,12 @@ def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
 
 def test_the_command_lists_and_clears(root, capsys):
     load()
-    console = Console(width=200)
-    command.main("cache", [], console)
+    command.main("cache", [])
     assert re.search(r"made: 0 MiB, last used \d{4}-\d\d-\d\d", capsys.readouterr().out)
-    command.main("cache", ["--clear"], console)
+    command.main("cache", ["--clear"])
     assert f"1 removed from {root}" in capsys.readouterr().out and not root.exists()
     with refused("unrecognized arguments: --wipe"):
-        command.main("cache", ["--wipe"], console)
+        command.main("cache", ["--wipe"])
 
 
 def through_twice(monkeypatch, module, name, load):

@@ -149,8 +149,9 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
         natural.prepare("uci_har", tmp_path, tmp_path, 2)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path)
-    assert natural.prepare("uci_har", tmp_path, tmp_path, 2).sources == 3
-    assert natural.prepare("uci_har", tmp_path, tmp_path, 2).sources == 3  # as before
+    for _ in range(2):  # the second time as before
+        first, *_ = natural.prepare("uci_har", tmp_path, tmp_path, 2)
+        assert " of 3 sources in " in first
     (tmp_path / "uci_har.npz").write_text("precious")
     with refused("uci_har.npz exists and has other content"):
         natural.prepare("uci_har", tmp_path, tmp_path, 2)

@@ -38,10 +38,10 @@ def test_parts_are_resized_into_one_array_and_the_right_size_is_left_alone():
     x = image(8, 8)
     assert resize.resize(x, 8) is x
     parts = [np.stack([image(6, 6) for _ in range(n)]) for n in (3, 2)]
-    made = resize.resize_and_join("made", parts, 4, decoded_cache.memory_writer)
+    made = resize.resize_and_join("made", parts, 4, decoded_cache.store_in_memory)
     each = [resize.resize(x, 4) for part in parts for x in part]
     assert np.array_equal(made, np.stack(each))
-    same = resize.resize_and_join("made", parts, 0, decoded_cache.memory_writer)
+    same = resize.resize_and_join("made", parts, 0, decoded_cache.store_in_memory)
     assert np.array_equal(same, np.concatenate(parts))
 
 

@@ -21,7 +21,7 @@ PACKAGE = runs.ROOT / "jaxproto"
 ALLOWED = {  # file, call -> why it needs no rename
     ("io/atomic.py", "open"): "the writer itself",
     ("data/decoded_cache.py", "open"): "in a folder that is renamed when complete",
-    ("data/decoded_cache.py", "save"): "into memory",
+    ("data/decoded_cache.py", "save"): "in a folder that is renamed when complete",
     ("data/readers/npz.py", "savez"): "into memory",
     ("data/tfds_builders/archives.py", "save"): "into memory",
     ("plots/style.py", "savefig"): "into memory",
@@ -108,13 +108,11 @@ def test_a_full_disk_leaves_no_half_file_and_no_cache_is_needed(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
     made = dataset.Dataset("a", np.zeros((4, 2)), np.arange(4), 4, 4)
 
-    def read(begin):
-        sink = begin(made.x.shape, made.x.dtype)
-        sink.append(made.x)
-        return made._replace(x=sink.finish())
+    def read(store):
+        return made._replace(x=store(made.x.shape, made.x.dtype, [made.x]))
 
     monkeypatch.setattr(decoded_cache, "folder", lambda: tmp_path / "cache")
-    (note,) = decoded_cache.load_or_decode("a", {"kind": "toy"}, read).notes
+    (note,) = decoded_cache.load_or_decode("a", read, kind="toy").notes
     why = f"not be kept decoded in {tmp_path / 'cache'}: No space left on device"
     assert note.endswith(why)
     assert list((tmp_path / "cache").iterdir()) == []

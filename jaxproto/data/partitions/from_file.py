@@ -87,31 +87,26 @@ def load(
         _check_official(path, listed, dataset)
     if listed.train is None:
         rng = np.random.default_rng(seed)
-        client_rows = [np.sort(rows) for rows in _hands(listed, clients, slice(None))]
+        client_rows = [np.sort(rows) for rows in _rows_of(listed, clients, slice(None))]
         train, test = registry.split_each(
             client_rows, train_share if pooled else 1, rng
         )
     else:
         masks = listed.train, ~listed.train
-        train, test = (_hands(listed, clients, mask) for mask in masks)
+        train, test = (_rows_of(listed, clients, mask) for mask in masks)
     test = test if tested is None else [tested] * clients
     _check_everyone_has_both(path, train, test)
     return public_examples.remove_public(dataset, registry.make_partition(train, test))
 
 
-def _hands(listed, clients, lines):
+def _rows_of(listed, clients, lines):
     """Returns the rows of each client in some of the lines, in their order."""
     index_R = listed.index[lines]
     return [index_R[rows] for rows in rows_by_class(listed.client[lines], clients)]
 
 
 def read(path: str | os.PathLike) -> Listed:
-    """Reads the lines of a file, without reference to a data set.
-
-    Raises:
-      UserError: no such file, no CSV, a missing column, or a line without whole numbers
-        or with a part other than train, validation and test.
-    """
+    """Reads the lines of a file, without reference to a data set."""
     atomic.check_regular(f"file:{path}", os.path.expanduser(path))
     try:
         with open(os.path.expanduser(path), newline="", encoding="utf-8-sig") as file:

@@ -1,10 +1,11 @@
 """Schemes that divide examples over clients, drawn from numpy's Generator.
 
-A scheme depends on labels only (`skew.feature`: on sources only) and uses every example
-exactly once. `pfllib` has the legacy streams, `schemes` the registry.
+A scheme depends on labels only (`other_skews.by_domain`: on sources only) and uses
+every example exactly once. `pfllib` has the legacy streams, `registry` all schemes.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,11 +60,8 @@ def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Schem
     def assign(y_N, num_classes, clients, rng):
         check_enough_examples(len(y_N), clients, min_size)
         count_C = np.bincount(y_N, minlength=num_classes)
-        for _ in range(max_tries):
-            count_KC = _dirichlet_counts(count_C, clients, alpha, rng)
-            if count_KC.sum(axis=1).min() >= min_size:
-                break
-        return _deal(y_N, ensure_min_size(count_KC, min_size), rng)
+        draw = partial(_dirichlet_counts, count_C, clients, alpha, rng)
+        return _split_by_counts(y_N, draw_enough(draw, min_size, max_tries), rng)
 
     return Scheme(assign)
 
@@ -80,6 +78,17 @@ def _dirichlet_counts(count_C, clients, alpha, rng):
         count_KC[:, c] = np.diff(cut_K, prepend=0)
         size_K += count_KC[:, c]
     return count_KC
+
+
+def draw_enough(
+    draw: Callable[[], np.ndarray], min_size: int, max_tries: int
+) -> np.ndarray:
+    """Draws counts [K, C] until every client has `min_size` examples, or tops up."""
+    for _ in range(max_tries):
+        count_KC = draw()
+        if count_KC.sum(axis=1).min() >= min_size:
+            break
+    return ensure_min_size(count_KC, min_size)
 
 
 def ensure_min_size(count_KC: np.ndarray, min_size: int) -> np.ndarray:
@@ -118,16 +127,17 @@ def pathological(classes_per_client: int) -> Scheme:
         count_KC = np.zeros(owns_KC.shape, int)
         for c in np.flatnonzero(count_C):
             owner_S = rng.permutation(np.flatnonzero(owns_KC[:, c]))
-            _check_owners(c, count_C[c], len(owner_S))
+            way = "Use fewer clients or a smaller classes_per_client."
+            check_owners(f"class {c}", count_C[c], len(owner_S), way)
             whole, rest = divmod(count_C[c], len(owner_S))
             count_KC[owner_S, c] = whole + (np.arange(len(owner_S)) < rest)
-        return _deal(y_N, count_KC, rng)
+        return _split_by_counts(y_N, count_KC, rng)
 
     return Scheme(assign)
 
 
 def shards(classes_per_client: int) -> Scheme:
-    """Sorts examples by class, cuts them into equal shards, deals some to each client.
+    """Sorts examples by class, cuts them into equal shards, gives each client some.
 
     McMahan et al., "Communication-Efficient Learning of Deep Networks from
     Decentralized Data", AISTATS 2017, https://arxiv.org/abs/1602.05629: two shards for
@@ -159,7 +169,7 @@ def extended_dirichlet(
 
     Deviations:
       paper: draws until every class has a client and every client enough examples.
-        Here: at most `max_tries` draws of each; then classes are dealt as by
+        Here: at most `max_tries` draws of each; then classes are given as by
         `pathological`, and clients are topped up as by `dirichlet`.
 
     Args:
@@ -186,16 +196,17 @@ def extended_dirichlet(
                 break
         else:
             owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
-        for _ in range(max_tries):
+
+        def draw():
             count_KC = np.zeros((clients, num_classes), int)
             for c in there:
                 owners = np.flatnonzero(owns_KC[:, c])
                 share_S = rng.dirichlet(np.full(len(owners), alpha))
                 cut_S = np.rint(np.cumsum(share_S)[:-1] * count_C[c]).astype(int)
                 count_KC[owners, c] = np.diff(cut_S, prepend=0, append=count_C[c])
-            if count_KC.sum(1).min() >= min_size:
-                break
-        return _deal(y_N, ensure_min_size(count_KC, min_size), rng)
+            return count_KC
+
+        return _split_by_counts(y_N, draw_enough(draw, min_size, max_tries), rng)
 
     return Scheme(assign)
 
@@ -220,7 +231,7 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
     return np.split(np.argsort(y_N, kind="stable"), ends_C[:-1])
 
 
-def _deal(y_N, count_KC, rng):
+def _split_by_counts(y_N, count_KC, rng):
     """Returns the rows of each client by counts [K, C], shuffled in each class."""
     client_rows = []
     for rows, count_K in zip(
@@ -277,9 +288,9 @@ def _check_places(there, clients, classes_per_client):
         )
 
 
-def _check_owners(c, examples, owners):
+def check_owners(name: str, examples: int, owners: int, way: str) -> None:
+    """Raises UserError if a class or source has fewer examples than clients."""
     if examples < owners:
         raise errors.UserError(
-            f"class {c} has {examples} examples for {owners} clients. "
-            "Use fewer clients or a smaller classes_per_client."
+            f"{name} has {examples} examples for {owners} clients. {way}"
         )

@@ -18,15 +18,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxproto import errors
 from jaxproto.data import domains
 from jaxproto.data.partitions.label_skew import (
     Rng,
     Scheme,
     check_enough_examples,
+    check_owners,
     check_positive,
     check_whole,
-    ensure_min_size,
+    draw_enough,
     rows_by_class,
 )
 
@@ -71,13 +71,12 @@ def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
 
     def assign(y_N, num_classes, clients, rng):
         check_enough_examples(len(y_N), clients, min_size)
-        for _ in range(max_tries):
-            share_K = shares(clients, rng)
-            end_K = np.rint(np.cumsum(share_K) * len(y_N)).astype(int)
-            size_K = np.diff(end_K[:-1], prepend=0, append=len(y_N))
-            if size_K.min() >= min_size:
-                break
-        size_K = ensure_min_size(size_K[:, None], min_size)[:, 0]
+
+        def draw():
+            end_K = np.rint(np.cumsum(shares(clients, rng)) * len(y_N)).astype(int)
+            return np.diff(end_K[:-1], prepend=0, append=len(y_N))[:, None]
+
+        size_K = draw_enough(draw, min_size, max_tries)[:, 0]
         return np.split(rng.permutation(len(y_N)), np.cumsum(size_K)[:-1])
 
     return Scheme(assign)
@@ -98,18 +97,11 @@ def by_domain() -> Scheme:
         client_rows = [[] for _ in range(clients)]
         for turn, d in enumerate(there):
             owners = range(turn % clients, clients, len(there))
-            _check_owners(d, len(rows[d]), len(owners))
+            way = "Use fewer clients, or leave this source out."
+            check_owners(f"source {d}", len(rows[d]), len(owners), way)
             parts = np.array_split(rng.permutation(rows[d]), len(owners))
             for owner, part in zip(owners, parts, strict=True):
                 client_rows[owner].append(part)
         return [np.concatenate(parts) for parts in client_rows]
 
     return Scheme(assign, looks_at=domains.domain_ids)
-
-
-def _check_owners(d, examples, owners):
-    if examples < owners:
-        raise errors.UserError(
-            f"source {d} has {examples} examples for {owners} clients. Use fewer "
-            "clients, or leave this source out."
-        )

@@ -53,11 +53,7 @@ def pfllib_dirichlet(
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
-    """Draws one attempt at the Dirichlet partition.
-
-    Returns:
-      Shuffled rows of each class, positions to cut them, and sizes of clients.
-    """
+    """Draws shuffled rows of each class, positions to cut them, sizes of clients."""
     drawn, cuts, size_K = [], [], np.zeros(clients, int)
     for rows in rows_C:
         rows = rows.copy()

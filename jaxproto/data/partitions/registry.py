@@ -1,7 +1,7 @@
 """Partition schemes by name, and the division into training and test examples.
 
-Another scheme is one more function that returns a `Scheme`; `file.py` reads partitions
-of other programs.
+Another scheme is one more function that returns a `Scheme`; `from_file.py` reads
+partitions of other programs.
 """
 
 import math
@@ -76,13 +76,10 @@ def partition_dataset(
     rng = scheme.make_rng(seed)
     tested = None if pooled else official_test(dataset)
     y_N, number = scheme.looks_at(dataset)
-    if tested is None:
-        client_rows = scheme.assign(y_N, number, clients, rng)
-        train, test = split_each(client_rows, train_share, rng)
-    else:
-        client_rows = scheme.assign(y_N[: dataset.train_size], number, clients, rng)
-        train = [rows[rng.permutation(len(rows))] for rows in client_rows]
-        test = [tested] * clients
+    size = len(y_N) if pooled else dataset.train_size
+    client_rows = scheme.assign(y_N[:size], number, clients, rng)
+    train, test = split_each(client_rows, train_share if pooled else 1, rng)
+    test = test if tested is None else [tested] * clients
     _check_none_is_empty(train, test, train_share)
     return make_partition(train, test)
 
@@ -141,11 +138,8 @@ def check_arguments(train_share: float, seed: int) -> None:
 
 
 def _check_none_is_empty(train, test, train_share):
-    lacking = [
-        k
-        for k, pair in enumerate(zip(train, test, strict=True))
-        if not all(map(len, pair))
-    ]
+    pairs = enumerate(zip(train, test, strict=True))
+    lacking = [k for k, (mine, tested) in pairs if not len(mine) or not len(tested)]
     if lacking:
         k, others = lacking[0], len(lacking) - 1
         more = f" (and so do {others} more clients)" if others else ""

@@ -1,10 +1,10 @@
 """Data sets of texts from csv files: a text and a label in each row."""
 
 import csv
+import io
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,37 +20,26 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
 MANY = 10  # rows from which labels that hardly repeat are taken for texts
 
 
-class CsvRows(NamedTuple):
-    """Rows of one file."""
-
-    text: list[str]
-    label: list[str]
-
-
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     """Reads the data set in a csv file or in a folder.
 
     A folder holds train.csv and, for an official test part, test.csv. Two files joined
     by a comma are such a pair too. A header row names the columns `text` and `label`,
     others are left out; without one, a row is a text and a label. Files are utf-8,
-    quoted as Python's csv module does. Labels are whole numbers or words.
-
-    Args:
-      path: of a file, of a folder, or of two files.
-      pixels: 0; texts have none.
+    quoted as Python's csv module does. Labels are whole numbers or words. `pixels` is
+    0, as texts have none.
     """
     name = f"csv:{path}"
     check_not_text(name, pixels)
     parts = [_read(file, name) for file in _files(os.path.expanduser(path), name)]
-    _check_repeat(name, [label for part in parts for label in part.label])
-    whole = all(WHOLE.fullmatch(label) for part in parts for label in part.label)
+    labels = [label for part in parts for _, label in part]
+    _check_repeat(name, labels)
     texts = np.dtypes.StringDType()
-    arrays = [
-        (np.array(part.text, texts), np.array(part.label, int if whole else texts))
-        for part in parts
-    ]
-    test = arrays[1] if len(arrays) > 1 else None
-    return dataset.make_dataset(name, arrays[0], test)
+    kind = int if all(map(WHOLE.fullmatch, labels)) else texts
+    x = [np.array([text for text, _ in part], texts) for part in parts]
+    y = [np.array([label for _, label in part], kind) for part in parts]
+    test = (x[1], y[1]) if len(parts) > 1 else None
+    return dataset.make_dataset(name, (x[0], y[0]), test)
 
 
 def _files(path, name):
@@ -77,33 +66,34 @@ def _files(path, name):
 
 
 def _read(file, name):
-    """Reads the rows of one file, without blank lines."""
-    rows, columns, width = CsvRows([], []), (0, 1), 2
-    limit = csv.field_size_limit(LONGEST)
+    """Reads text and label of each row of a file, without blank lines."""
     try:
-        with open(file, newline="", encoding="utf-8-sig") as lines:
-            reader = csv.reader(lines, strict=True)
-            for i, row in enumerate(filter(None, reader)):
-                at = f"{name}: {file}, line {reader.line_num}"
-                if i == 0 and (found := _header(row, at)):
-                    columns, width = found, len(row)
-                    continue
-                _check_row(row, columns, width, at)
-                rows.text.append(row[columns[0]])
-                rows.label.append(row[columns[1]].strip())
-    except csv.Error as error:
-        raise errors.UserError(
-            f"{name}: {file}, line {reader.line_num}: {error}. Quote a text that has "
-            'commas, quotes or line ends, and write a quote in it as "".'
-        ) from error
+        content = Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
         raise errors.UserError(
-            f"{name}: {file}, line {_undecodable(file)}: not utf-8 ({error.reason}). "
+            f"{name}: {file}, line {line}: not utf-8 ({error.reason}). "
             "Save it as utf-8."
         ) from error
     except OSError as error:
         raise errors.UserError(
             f"{name}: {file} cannot be read: {error.strerror}."
+        ) from error
+    rows, columns, width = [], (0, 1), 2
+    reader = csv.reader(io.StringIO(content, newline=""), strict=True)
+    limit = csv.field_size_limit(LONGEST)
+    try:
+        for i, row in enumerate(filter(None, reader)):
+            at = f"{name}: {file}, line {reader.line_num}"
+            if i == 0 and (found := _header(row, at)):
+                columns, width = found, len(row)
+                continue
+            _check_row(row, columns, width, at)
+            rows.append((row[columns[0]], row[columns[1]].strip()))
+    except csv.Error as error:
+        raise errors.UserError(
+            f"{name}: {file}, line {reader.line_num}: {error}. Quote a text that has "
+            'commas, quotes or line ends, and write a quote in it as "".'
         ) from error
     finally:
         csv.field_size_limit(limit)
@@ -151,13 +141,3 @@ def _check_repeat(name, label_N):
             f"as {different[0][:40]!r}. A row is a text and then its label; in another "
             "order, name the columns text and label in a header row."
         )
-
-
-def _undecodable(file):
-    """Returns the first line that is not utf-8."""
-    for number, line in enumerate(Path(file).read_bytes().split(b"\n"), 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            return number
-    return "?"

@@ -11,6 +11,7 @@ The orientation in EXIF data is ignored, and the first of several frames is read
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,21 +52,20 @@ def load(
     Args:
       path: the folder. With train/ in it (and val/, which is pooled into it, and
         test/), the class folders lie there; without, all of it is for training.
-      size: height and width that images are resized to; 0 leaves them as they are.
+      size: as `pixels` in `registry.load`.
       several_domains: whether the folders in `path` are domains of class folders.
     """
     name = f"{'domains' if several_domains else 'folder'}:{path}"
     root = Path(os.path.expanduser(path)).absolute()
     found = _list(name, root, _domains if several_domains else _parts)
-    what: dict[str, str | int] = {
-        "kind": "folder",
-        "path": str(root),
-        "classes": "/".join(found.classes),
-        "files": decoded_cache.fingerprint(found.rows),
-        "pixels": size,
-    }
     made = decoded_cache.load_or_decode(
-        name, what, lambda begin: _read(name, root, found, size, begin)
+        name,
+        partial(_read, name, found, size),
+        kind="folder",
+        path=str(root),
+        classes="/".join(found.classes),
+        files=decoded_cache.fingerprint(found.rows),
+        pixels=size,
     )
     made = made._replace(notes=(*found.notes, *made.notes))
     if not several_domains:
@@ -206,8 +206,8 @@ def _check_some(name, root, files):
             )
 
 
-def _read(name, root, found, size, begin):
-    """Reads all images into a sink, and returns the checked data set."""
+def _read(name, found, size, store):
+    """Reads and stores all images, and returns the checked data set."""
     every = found.rows
     y = {
         part: np.repeat(np.arange(len(classes)), [*map(len, classes)])
@@ -220,10 +220,9 @@ def _read(name, root, found, size, begin):
     if not size:
         image_files.check_one_size(name, every, heads)
     shape = (size, size) if size else heads[0].shape
-    sink = begin((len(every), *shape, 1 if grey else 3), np.dtype(np.uint8))
-    for rows in image_files.decode_batches(name, every, grey, size):
-        sink.append(rows)
-    x = sink.finish()
+    shape = (len(every), *shape, 1 if grey else 3)
+    blocks = image_files.decode_batches(name, every, grey, size)
+    x = store(shape, np.dtype(np.uint8), blocks)
     train, test = (x[:cut], y["train"]), (x[cut:], y.get("test"))
     count = len(found.classes)
     options = {"classes": found.classes, "join": lambda parts: x}

@@ -7,6 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,9 @@ LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
 
 
 def encode(data: Sequence) -> tuple[str, bytes]:
-    """Returns an npz file of arrays, after its name, which has their hash.
+    """Returns name and content of an npz file of (x, y) or (x, y, x_test, y_test).
 
-    Raises:
-      UserError: data are not (x, y) or (x, y, x_test, y_test), or `make_dataset`
-        refuses them.
+    The name has the hash of the content. `make_dataset` checks the arrays.
     """
     if len(data) not in (2, 4):
         n = len(data)
@@ -49,23 +48,19 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     The keys are x_train, y_train and optionally x_test, y_test, num_classes (if labels
     do not include the last class), domain_train, domain_test for sources of examples,
     and tokens, the vocabulary of inputs that are tokens: padding and the unknown word
-    first.
-
-    Args:
-      path: of the file.
-      pixels: height and width that images are resized to; 0 leaves them as they are.
+    first. `pixels` is as in `registry.load`.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     atomic.check_regular(name, file)
     host_memory.check_memory(
         f"{name}: its arrays", size := _size(file), "save smaller ones"
     )
+    read = partial(_load, name, file, pixels)
     if size < LARGE:
-        return _load(name, file, pixels, decoded_cache.memory_writer)
+        return read(decoded_cache.store_in_memory)
     digest = decoded_cache.fingerprint([file])
-    what: dict[str, str | int] = {"kind": "npz", "files": digest, "pixels": pixels}
     return decoded_cache.load_or_decode(
-        name, what, lambda begin: _load(name, file, pixels, begin)
+        name, read, kind="npz", files=digest, pixels=pixels
     )
 
 
@@ -76,7 +71,7 @@ def _size(file):
     return 0
 
 
-def _load(name, path, pixels, begin):
+def _load(name, path, pixels, store):
     arrays, present = _read(path, name)
     needed = TRAIN + TEST if present - {*TRAIN, *OPTIONAL} else TRAIN
     missing = [key for key in needed if key not in arrays]
@@ -92,7 +87,7 @@ def _load(name, path, pixels, begin):
     def join(parts):
         if parts[0].dtype.kind in "UTi" and not pixels:
             return dataset.join(parts)
-        return resize_and_join(name, parts, pixels, begin)
+        return resize_and_join(name, parts, pixels, store)
 
     declared = _declared_classes(name, arrays)
     tokens = _vocabulary(name, arrays)

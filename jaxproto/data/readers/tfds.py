@@ -6,13 +6,12 @@ Python under the interpreter's lock). Those of many sizes are photographs: sever
 """
 
 import contextlib
+import itertools
 import os
 import pathlib
 import re
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
 
 import absl.logging
 import numpy as np
@@ -32,47 +31,62 @@ def load(
     """Reads the prepared data set NAME, NAME/CONFIG or NAME:VERSION.
 
     The last of the splits train, validation, test is the official test part; the
-    others together are the training part. Images are decoded once, see `cache`.
+    others together are the training part. Images are decoded once (`decoded_cache`).
 
     Args:
       name: of TFDS; without a version, the newest one.
       data_dir: holds the prepared sets; TFDS's own default (TFDS_DATA_DIR or
         ~/tensorflow_datasets) if None.
-      pixels: height and width that images are resized to; 0 leaves them as they are.
+      pixels: as in `registry.load`.
     """
     path = find_version(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
-    what: dict[str, str | int] = {
-        "kind": "tfds",
-        "files": decoded_cache.fingerprint(files),
-        "pixels": pixels,
-    }
-    name = f"tfds:{name}"
+    digest, name = decoded_cache.fingerprint(files), f"tfds:{name}"
+    read = partial(_read, name, path, pixels)
     return decoded_cache.load_or_decode(
-        name, what, lambda begin: _read(name, path, pixels, begin)
+        name, read, kind="tfds", files=digest, pixels=pixels
     )
 
 
-def _read(name, path, pixels, begin):
+def _read(name, path, pixels, store):
     with _explained(name, path):
         import tensorflow_datasets as tfds  # imported here, as it takes a second
 
         info = (builder := tfds.builder_from_directory(path)).info
-    keys = _keys(name, info)
+    input_key, label_key = keys = _keys(name, info)
     feature, label = (info.features[key] for key in keys)
+    splits, y = _splits(name, info), []
+
+    def blocks(read, convert):
+        """Yields lists of inputs, and extends `y` by a list of labels per split."""
+        for split in splits:
+            y.append([])
+            with _explained(name, f"{path}, split {split!r},"):
+                for records in read(builder.as_data_source(split)):
+                    some = [(convert(record), record[label_key]) for record in records]
+                    y[-1] += [label for _, label in some]
+                    yield [x for x, _ in some]
+
     if isinstance(feature, tfds.features.Text):
         check_not_text(name, pixels)
-        read = _texts([TITLE, *keys] if TITLE in info.features else keys)
+        texts = [key for key in (TITLE, input_key) if key in info.features]
+
+        def join(record):
+            return " ".join(map(_decode, map(record.get, texts)))
+
+        every = itertools.chain.from_iterable(blocks(_chunks, join))
+        x_N = np.array([*every], np.dtypes.StringDType())
     else:
-        shape, dtype = _form(name, keys[0], feature, pixels)
-        numbers = (info.splits[split].num_examples for split in _parts(name, info))
-        sink = begin((sum(numbers), *shape), dtype)
-        read = _arrays(keys, shape, pixels, None in feature.shape, sink)
-    y = []
-    for split in _parts(name, info):
-        with _explained(name, f"{path}, split {split!r},"):
-            y.append(read.each(builder.as_data_source(split)))
-    x_N, y_N = read.all(), np.concatenate(y)
+        shape, dtype = _form(name, input_key, feature, pixels)
+        read = _chunks_in_threads if None in feature.shape else _chunks
+
+        def fit(record):
+            x = record[input_key]
+            return resize(x, pixels) if pixels else np.reshape(x, shape)
+
+        number = sum(info.splits[split].num_examples for split in splits)
+        x_N = store((number, *shape), dtype, map(np.stack, blocks(read, fit)))
+    y_N = np.array([*itertools.chain.from_iterable(y)], np.int64)
     cut = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
     return dataset.make_dataset(
         name,
@@ -84,13 +98,18 @@ def _read(name, path, pixels, begin):
     )
 
 
+def prepared_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """Returns the folder of prepared sets: `data_dir`, or TFDS's own default."""
+    default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    return pathlib.Path(data_dir or default).expanduser().absolute()
+
+
 def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
     """Returns the directory of the version in `name`, or of the newest.
 
     The configuration may be left out if there is only one.
     """
-    default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-    root = pathlib.Path(data_dir or default).expanduser().absolute()
+    root = prepared_folder(data_dir)
     name, _, version = name.partition(":")
     folders = [*root.glob("*/*"), *root.glob("*/*/*")]  # NAME/VERSION, with a CONFIG
     versions = sorted(
@@ -165,7 +184,7 @@ def _form(name, key, feature, pixels):
     return (*shape, 1) if len(shape) == 2 else shape, dtype
 
 
-def _parts(name, info):
+def _splits(name, info):
     there = [split for split in SPLITS if split in info.splits]
     if "train" not in there:
         raise errors.UserError(
@@ -175,53 +194,19 @@ def _parts(name, info):
     return there
 
 
-class RecordReader(NamedTuple):
-    """Consumer of the records of a split."""
-
-    each: Callable[[Sequence], np.ndarray]  # hands its inputs on, returns y [N]
-    all: Callable[[], np.ndarray]  # the inputs of all splits
+def _decode(text: str | bytes) -> str:
+    return text if isinstance(text, str) else bytes(text).decode("utf-8")
 
 
-def _arrays(keys, shape, pixels, varies, sink):
-    """Returns a reader of images and other numbers into a sink."""
-
-    def one(record):
-        x = record[keys[0]]
-        return resize(x, pixels) if pixels else np.reshape(x, shape)
-
-    def each(records):
-        chunk = image_files.CHUNK * image_files.THREADS if varies else CHUNK
-        y = np.empty(len(records), np.int64)
-        with ThreadPoolExecutor(image_files.THREADS) as threads:
-            decoded = partial(threads.map, records.__getitem__)
-            decoded = decoded if varies else records.__getitems__
-            for rows in _chunks(len(y), chunk):
-                some = [(one(r), r[keys[1]]) for r in decoded(rows)]
-                sink.append(np.stack([x for x, _ in some]))
-                y[rows] = [label for _, label in some]
-        return y
-
-    return RecordReader(each, sink.finish)
+def _chunks(records):
+    """Yields lists of some records."""
+    for start in range(0, len(records), CHUNK):
+        yield records.__getitems__([*range(len(records))[start : start + CHUNK]])
 
 
-def _texts(keys):
-    """Returns a reader of texts (several keys joined by a space) and labels."""
-    texts = []
-
-    def text(value):
-        return value if isinstance(value, str) else bytes(value).decode("utf-8")
-
-    def each(records):
-        y = []
-        for rows in _chunks(len(records), CHUNK):
-            for record in records.__getitems__(rows):
-                texts.append(" ".join(text(record[key]) for key in keys[:-1]))
-                y.append(record[keys[-1]])
-        return np.array(y, np.int64)
-
-    return RecordReader(each, lambda: np.array(texts, np.dtypes.StringDType()))
-
-
-def _chunks(count, size):
-    for start in range(0, count, size):
-        yield [*range(start, min(start + size, count))]
+def _chunks_in_threads(records):
+    """Yields iterators of fewer records, which threads decode."""
+    rows, chunk = range(len(records)), image_files.CHUNK * image_files.THREADS
+    with ThreadPoolExecutor(image_files.THREADS) as threads:
+        for start in range(0, len(records), chunk):
+            yield threads.map(records.__getitem__, rows[start : start + chunk])

@@ -1,6 +1,6 @@
 """Published archives: download, and reading without unpacking.
 
-A `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images come as
+An `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images come as
 RGB: the original bytes where they can stay, otherwise the same pixels as PNG.
 """
 
@@ -26,7 +26,7 @@ class Archive(NamedTuple):
     name: str
     url: str
     md5: str
-    holds: str  # the folder or file inside that is read
+    inside: str  # the folder or file of the archive that is read
 
 
 class ArchiveFiles(NamedTuple):
@@ -40,15 +40,9 @@ class ArchiveFiles(NamedTuple):
 def fetch(archives: Sequence[Archive], downloads) -> list[pathlib.Path]:
     """Returns the path of each archive, a zip file or an unpacked folder.
 
-    An archive in `downloads.manual_dir` is taken as it is (its own checksums are
-    verified as it is read); the others are downloaded and must have the known md5.
-
-    Args:
-      archives: to fetch.
-      downloads: TFDS's download manager.
-
-    Raises:
-      UserError: a downloaded archive is damaged; it is deleted.
+    An archive in `manual_dir` of TFDS's download manager is taken as it is (its own
+    checksums are verified as it is read); the others are downloaded and must have the
+    known md5, otherwise they are deleted.
     """
     found = {a.name: _by_hand(a, downloads) for a in archives}
     missing = [a for a in archives if found[a.name] is None]
@@ -66,7 +60,7 @@ def _by_hand(archive, downloads):
         return None
     if (folder / archive.name).is_file():
         return folder / archive.name
-    return folder if (folder / archive.holds).exists() else None
+    return folder if (folder / archive.inside).exists() else None
 
 
 def _check_md5(archive, path):
@@ -82,25 +76,25 @@ def _check_md5(archive, path):
 
 
 @contextlib.contextmanager
-def open_archive(path: pathlib.Path, holds: str) -> Iterator[ArchiveFiles]:
+def open_archive(path: pathlib.Path, inside: str) -> Iterator[ArchiveFiles]:
     """Opens a zip file, or the folder that it was unpacked to, and closes it.
 
     Raises:
-      UserError: not a whole zip file, or nothing named `holds` in it; later, from
+      UserError: not a whole zip file, or nothing named `inside` in it; later, from
         `read`, a damaged member.
     """
     with contextlib.ExitStack() as stack:
         if path.is_dir():
-            names, read = _names(path, holds), lambda name: (path / name).read_bytes()
+            names, read = _names(path, inside), lambda name: (path / name).read_bytes()
         else:
             with _explained(path):
                 archive = stack.enter_context(zipfile.ZipFile(path))
-            inside = (n for n in archive.namelist() if not n.endswith("/"))
-            names = [n for n in inside if n == holds or n.startswith(f"{holds}/")]
+            files = (n for n in archive.namelist() if not n.endswith("/"))
+            names = [n for n in files if n == inside or n.startswith(f"{inside}/")]
             read = archive.read
         if not names:
             raise UserError(
-                f"{path}: there is no {holds} in it. It is another archive."
+                f"{path}: there is no {inside} in it. It is another archive."
             )
 
         def explained(name):
@@ -110,8 +104,8 @@ def open_archive(path: pathlib.Path, holds: str) -> Iterator[ArchiveFiles]:
         yield ArchiveFiles(str(path), sorted(names), explained)
 
 
-def _names(folder, holds):
-    there = [folder / holds, *(folder / holds).rglob("*")]
+def _names(folder, inside):
+    there = [folder / inside, *(folder / inside).rglob("*")]
     return [file.relative_to(folder).as_posix() for file in there if file.is_file()]
 
 
@@ -129,13 +123,7 @@ def _explained(path, member=""):
 def check_rgb(
     files: ArchiveFiles, name: str, size: tuple[int, int] | None = None
 ) -> bytes:
-    """Reads an image as JPEG or PNG that decodes to RGB.
-
-    Args:
-      files: of the archive.
-      name: of the image in the archive.
-      size: required width and height in pixels; any if None.
-    """
+    """Reads an image of a size (any if None) as JPEG or PNG that decodes to RGB."""
     content = files.read(name)
     with _explained(files.where, f", image {name},"):
         image = Image.open(io.BytesIO(content), formats=image_files.FORMATS)

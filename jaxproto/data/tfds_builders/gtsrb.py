@@ -28,8 +28,8 @@ URL = "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/"
 TRUTH = "GT-final_test.csv"
 
 
-def _archive(name, md5, holds):
-    return archives.Archive(name, URL + name, md5, holds)
+def _archive(name, md5, inside):
+    return archives.Archive(name, URL + name, md5, inside)
 
 
 TRAIN = {
@@ -141,25 +141,20 @@ class Gtsrb43(tfds.core.GeneratorBasedBuilder):
 
 def train(path: pathlib.Path, config: str) -> archives.Examples:
     """Yields the training images class by class; a folder's name is its label."""
-    holds = TRAIN[config].holds
-    with archives.open_archive(path, holds) as files:
-        place = re.compile(rf"{holds}/(\d+)/[^/.][^/]*\.ppm")
+    inside = TRAIN[config].inside
+    with archives.open_archive(path, inside) as files:
+        place = re.compile(rf"{inside}/(\d+)/[^/.][^/]*\.ppm")
         found = [m for m in map(place.fullmatch, files.names) if m]
         if not found:
-            raise UserError(f"{files.where}: no images {holds}/CLASS/*.ppm in it.")
+            raise UserError(f"{files.where}: no images {inside}/CLASS/*.ppm in it.")
         for m in found:  # in the order of class and file name
             yield _example(files, m[0], m[1])
 
 
 def test(images: pathlib.Path, truth: pathlib.Path) -> archives.Examples:
-    """Yields the test images in the order of their annotations.
-
-    Args:
-      images: the archive of the images.
-      truth: that of GT-final_test.csv.
-    """
-    with archives.open_archive(images, TEST[0].holds) as files:
-        label = {f"{TEST[0].holds}/{name}": c for name, c in annotations(truth)}
+    """Yields the test images in the order of their annotations in GT-final_test.csv."""
+    with archives.open_archive(images, TEST[0].inside) as files:
+        label = {f"{TEST[0].inside}/{name}": c for name, c in annotations(truth)}
         there = {name for name in files.names if name.endswith(".ppm")}
         if wrong := sorted(there ^ {*label}):
             raise UserError(
