@@ -11,10 +11,13 @@ fit into `--changed-seconds`. What did not fit is printed.
 
 import heapq
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from jaxproto.methods import METHODS
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
@@ -27,6 +30,14 @@ def seconds_table(file: Path = SECONDS_FILE) -> dict[str, dict[str, float]]:
     if not file.exists():
         return {"default": {}, "long": {}}
     return json.loads(file.read_text())
+
+
+def group_of(nodeid: str) -> str:
+    """Returns the group of a test: its file, or a method's part of the contract."""
+    file, _, test = nodeid.removeprefix("tests/").partition("::")
+    method = re.findall(r"\w+", test)[-1]  # the last parameter, if it is one
+    contract = file.endswith("test_contract.py") and method in METHODS
+    return f"{file}-{method}" if contract else file
 
 
 def slices(groups: Iterable[str], seconds: Mapping, number: int) -> list[set[str]]:
