@@ -9,12 +9,13 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+CHUNK = 500  # test images at a time
 LAYER = "start_{}"  # name in the file of the i-th array of the initial network
 
 
@@ -60,6 +61,13 @@ def epoch(fed: Federation, client: int, rng: np.random.Generator) -> np.ndarray:
     """Returns rows of a client in a new order, cut to whole batches."""
     used = fed.steps() * fed.settings["batch_size"]
     return rng.permutation(fed.clients[client])[:used]
+
+
+def accuracy(predict: Callable, fed: Federation) -> float:
+    """Returns the test accuracy of a function from images to classes."""
+    starts = range(0, len(fed.test_y), CHUNK)
+    found = [np.asarray(predict(fed.test_x[i : i + CHUNK])) for i in starts]
+    return float((np.concatenate(found) == fed.test_y).mean())
 
 
 def say(**entry):
