@@ -61,8 +61,8 @@ def test_contenders_take_turns_and_timings_are_summed_up():
     timing = measure.Timing([4.0, 1.0, 2.0], [])
     record = timing.record()
     assert [record[k] for k in ("median", "min", "max")] == [2.0, 1.0, 4.0]
-    assert measure.ratio(timing, measure.Timing([0.5], [])) == 4.0
-    assert measure.exponent([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2.0)
+    rows = [{"n": n, "value": 3 * n**2} for n in (1, 10, 100)]
+    assert measure.exponents(rows, "n", ["value"])["value"] == pytest.approx(2.0)
 
 
 def test_a_fresh_process_returns_its_result_and_a_record_names_the_machine(run):
@@ -93,7 +93,7 @@ def test_compilation_and_memory_are_told_by_stage_and_by_program(run):
     results = run(compile, "--group=mlp", *SMALL, *FEW)["results"]
     assert results["cold"]["programs"] > 0 and results["warm"]["programs"] > 0
     names = [r["program"] for r in results["each"]]
-    steps = ("train mlp", "update", "evaluate mlp", "broadcast", "participate")
+    steps = ("broadcast", "participate", "train mlp", "evaluate mlp", "update")
     assert names == [*steps, "diagnostics", "all"]
     options = ("--images=200", "--clients=2", "--alpha=10", "--most=8", *SMALL)
     results = run(memory, "--group=mlp", *options)["results"]
