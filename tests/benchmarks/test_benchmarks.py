@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
+from support import runs
 
 from benchmarks import (
     alignment,
@@ -42,14 +43,9 @@ def run(tmp_path, monkeypatch):
         module.main([module.__name__, f"--out={out}", *flags])
         return json.loads(out.read_text())
 
-    names = ("compilation_cache_dir", "enable_compilation_cache")
-    names = (*names, "persistent_cache_min_compile_time_secs")
-    before = {f"jax_{n}": getattr(jax.config, f"jax_{n}") for n in names}
     monkeypatch.setattr(measure, "fresh", here)
-    yield main
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+    with runs.cache_restored():
+        yield main
 
 
 def test_contenders_take_turns_and_timings_are_summed_up():
