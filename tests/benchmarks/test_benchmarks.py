@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from support import runs
 
 from benchmarks import (
     alignment,
@@ -28,6 +27,8 @@ pytestmark = pytest.mark.long
 
 SMALL = ("--pixels=8", "--classes=3", "--dim=8")
 FEW = ("--clients=2", "--train=8", "--test=4")
+CACHE = ("compilation_cache_dir", "enable_compilation_cache")
+CACHE += ("persistent_cache_min_compile_time_secs",)
 
 
 @pytest.fixture
@@ -44,8 +45,11 @@ def run(tmp_path, monkeypatch):
         return json.loads(out.read_text())
 
     monkeypatch.setattr(measure, "fresh", here)
-    with runs.cache_restored():
-        yield main
+    before = {f"jax_{n}": getattr(jax.config, f"jax_{n}") for n in CACHE}
+    yield main
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def test_contenders_take_turns_and_timings_are_summed_up():
