@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from absl import flags
 
@@ -68,7 +69,7 @@ def settings_of(s: dict) -> dict:
     return {**made, "rounds": s["rounds"] + 1, "data": s["data"]}
 
 
-def fail(why: str):
+def fail(why: str) -> NoReturn:
     """Exits with an error."""
     sys.exit(f"error: {why}")
 
@@ -106,7 +107,6 @@ def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
         return shared.read(processes.output(program, s["limit"], XDG_CACHE_HOME=cache))
     except (processes.Unfinished, ValueError) as e:
         fail(f"{name} {e}")
-        raise
 
 
 def measured(s: dict, work: dict, file: Path, summary: Callable) -> dict[str, dict]:
