@@ -114,16 +114,13 @@ def peaks() -> list[int]:
     if not Path("/proc/self/status").exists():
         unit = 1 if sys.platform == "darwin" else 1024
         return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
-    found = {pid: status for pid in _processes() if (status := _status(pid))}
+    pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    found = {pid: status for pid in pids if (status := _status(pid))}
     family = [os.getpid()]
     for pid in family:  # grows in the loop
         family += [p for p, s in found.items() if int(s["PPid"]) == pid]
     known = [found[pid] for pid in family if pid in found]
     return [int(s["VmHWM"].split()[0]) * 1024 for s in known if "VmHWM" in s]
-
-
-def _processes():
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
 
 
 def _status(pid):
