@@ -18,21 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from absl import flags
 
 from benchmarks import local_training, measure, operations, sweep, synthetic
 from benchmarks import round as round_
 from benchmarks.peers import ours, prepare
-from jaxproto import models
 from jaxproto.experiment import build
 from jaxproto.models.ops import forms
-from jaxproto.training import rounds
+from jaxproto.storage import records
 
 PRECISIONS = {  # name -> matmul precision of float32, dtype of the networks' bodies
     "float32": ("highest", "float32"),
@@ -76,37 +74,30 @@ DRY = FULL | {
     "rounds": 1,
 }
 
-FLAGS = measure.flag_values()
-flags.DEFINE_bool("dry", False, "tiny sizes", flag_values=FLAGS)
-flags.DEFINE_bool("choose", False, "write the fastest forms", flag_values=FLAGS)
-flags.DEFINE_float("seconds", 540.0, "time limit of all stages", flag_values=FLAGS)
-flags.DEFINE_string("stage", "", "run only this stage", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    dry=(False, "tiny sizes"),
+    choose=(False, "write the fastest forms"),
+    seconds=(540.0, "time limit of all stages"),
+    stage=("", "run only this stage"),
+)
 
 Lines = Iterator[dict]
 
 
 def products(size: dict) -> Lines:
     """Yields operations per second of a product, and bytes per second of a copy."""
-    n = size["products"]
+    n, repeats = size["products"], 2 * size["rounds"]
     for name, (precision, dtype) in PRECISIONS.items():
         a = jnp.ones((n, n), dtype)
-        f = jax.jit(partial(jnp.matmul, precision=precision))
-        seconds = _seconds(lambda f=f, a=a: f(a, a), size)
-        yield {"precision": name, "flops_per_second": 2 * n**3 / seconds}
+        product = jax.jit(partial(jnp.matmul, precision=precision))
+        timing = measure.timed(measure.waiting(product, a, a), repeats)
+        yield {
+            "precision": name,
+            "flops_per_second": 2 * n**3 / min(timing.seconds),
+        }
     a = jnp.ones((n, n))
-    copy = jax.jit(lambda a: a + 1)
-    seconds = _seconds(lambda: copy(a), size)
-    yield {"bytes_per_second": 2 * a.nbytes / seconds}
-
-
-def _seconds(run: Callable, size: dict) -> float:
-    """Returns the least seconds of a call."""
-    timing = measure.alternate({"": lambda: _wait(run)}, 2 * size["rounds"])
-    return min(timing[""].seconds)
-
-
-def _wait(run: Callable):
-    jax.block_until_ready(run())
+    timing = measure.timed(measure.waiting(jax.jit(lambda a: a + 1), a), repeats)
+    yield {"bytes_per_second": 2 * a.nbytes / min(timing.seconds)}
 
 
 def operation_forms(size: dict) -> Lines:
@@ -133,9 +124,8 @@ def _local_training(name: str, clients: int, precision: str, size: dict) -> dict
     s |= {"clients": clients, "steps": size["steps"], "naive_steps": 1}
     with jax.default_matmul_precision(matmul):
         task = local_training.make_task(name, s)
-        net = partial(_network, name=name, dtype=dtype)
-        made = local_training.ours(task, "auto", "auto", s["steps"], net)
-        timing = measure.alternate({"": made.run}, size["rounds"])[""]
+        made = local_training.ours(task, "auto", "auto", s["steps"], dtype)
+        timing = measure.timed(made.run, size["rounds"])
     flops = local_training.ceiling_.training_flops(name, task.shape, *task.spec)
     return {
         "network": name,
@@ -147,39 +137,20 @@ def _local_training(name: str, clients: int, precision: str, size: dict) -> dict
     }
 
 
-def _network(task, kind, *, name, dtype):
-    classes, dim = task.spec
-    return models.build(
-        name,
-        input_shape=task.shape,
-        num_classes=classes,
-        feat_dim=dim,
-        compute_dtype=dtype,
-    )
-
-
 def whole_round(size: dict) -> Lines:
     """Yields seconds of a ProtoNorm round of Ht0, with evaluation and its memory."""
     for precision, (matmul, dtype) in PRECISIONS.items():
+        base = synthetic.plain("protonorm", synthetic.AS_RELEASED)
+        base.model.compute_dtype = dtype
+        s = {"clients": 8, "classes": 10, "dim": 512, "pixels": size["pixels"]}
+        s |= {"train": size["train"], "test": 96 * size["train"] // 320 or 2}
+        s |= {"batch": min(32, size["train"])}
+        s |= {"group": ",".join(size["networks"][:5][-4:])}
         with jax.default_matmul_precision(matmul):
-            _, exp = synthetic.equal_clients(
-                clients=8,
-                train=size["train"],
-                test=96 * size["train"] // 320 or 2,
-                shape=(size["pixels"], size["pixels"], 3),
-                classes=10,
-                model__group=",".join(size["networks"][:5][-4:]),
-                model__feat_dim=512,
-                model__compute_dtype=dtype,
-                local__batch_size=min(32, size["train"]),
-            )
-            run = round_.ours(exp)
-            timing = measure.alternate({"": run}, size["rounds"])[""]
-        yield {"precision": precision, "peak_bytes": _peak(), **timing.record()}
-
-
-def _peak() -> int | None:
-    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+            _, exp = synthetic.equal_clients(s, base)
+            timing = measure.timed(round_.ours(exp), size["rounds"])
+        peak = records.peak_memory_bytes()["device"]
+        yield {"precision": precision, "peak_bytes": peak, **timing.record()}
 
 
 def federated_averaging(size: dict) -> Lines:
@@ -189,20 +160,11 @@ def federated_averaging(size: dict) -> Lines:
         file = Path(folder) / "federation.npz"
         prepare.images(file, {**work, "rounds": 1, "data": ""})
         exp = build.experiment(ours.config(str(file), work), jax.default_backend())
-    start = synthetic.start(exp)
-    state, r = start.state, 0
-
-    def run():
-        nonlocal state, r
-        state, _ = rounds.next_state(start.work, r, state)
-        r += 1
-
-    timing = measure.alternate({"": run}, 4 * size["rounds"])[""]
-    yield {
-        "compile_seconds": start.compile_seconds,
-        "peak_bytes": _peak(),
-        **timing.record(),
-    }
+    run = synthetic.Run(exp)
+    timing = measure.timed(run.next_round, 4 * size["rounds"])
+    peak = records.peak_memory_bytes()["device"]
+    found = {"compile_seconds": run.compile_seconds, "peak_bytes": peak}
+    yield found | timing.record()
 
 
 def batched_sweep(size: dict) -> Lines:

@@ -12,11 +12,11 @@ from unittest import mock
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from benchmarks import synthetic
 from jaxproto import config as config_
 from jaxproto import models
 from jaxproto.data import registry
@@ -101,8 +101,6 @@ def at_once(group: str, mode: str) -> int:
 def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     """Builds the federation of a group; every chip runs its rows in the form `how`."""
     each, names = rows(group, chips), models.GROUPS[group]
-    made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
     fields = {
         "data.name": "shapes",
         "data.clients": each * len(names),
@@ -113,7 +111,7 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
         "local.batch_size": BATCH,
         "clients_at_once": how.mode,
     }
-    made.update_from_flattened_dict(fields)
+    made = synthetic.plain("protonorm", fields)
     config_.check(made)
     dataset = GROUPS[group]()
     with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
@@ -183,14 +181,9 @@ def at(tree: Tree, mesh: Mesh, own: bool) -> Tree:
     sharding = NamedSharding(mesh, P(AXIS) if own else P())
 
     def shape(a):
-        return jax.ShapeDtypeStruct(np.shape(a), dtype_of(a), sharding=sharding)
+        return jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding)
 
-    return jax.tree.map(shape, tree)
-
-
-def dtype_of(a):
-    """Returns the dtype that JAX gives an array, a shape or a number."""
-    return a.dtype if hasattr(a, "dtype") else jnp.result_type(a)
+    return jax.tree.map(shape, jax.eval_shape(lambda t: t, tree))
 
 
 def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
@@ -232,15 +225,6 @@ def sgd(net: Net, params: Tree, norm: Tree, x, y, key):
 
     (value, norm), grads = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(lambda p, g: p - 0.01 * g, params, grads), norm, value
-
-
-def memory(compiled: jax.stages.Compiled) -> dict[str, int]:
-    """Returns bytes on one device by kind; `need` is the total, shared ones once."""
-    analysis = compiled.memory_analysis()
-    kinds = ("argument", "output", "alias", "temp")
-    found = {kind: getattr(analysis, f"{kind}_size_in_bytes") for kind in kinds}
-    need = found["argument"] + found["output"] - found["alias"] + found["temp"]
-    return {**found, "need": need}
 
 
 def wanted(program: Traced, networks: Sequence[str]) -> bool:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from absl import flags
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
@@ -34,25 +33,19 @@ class Target(NamedTuple):
     packages: tuple[str, ...]  # versions of these are in every row
 
 
-def flag_values(chips: str, forms: str) -> flags.FlagValues:
-    """Makes the flags of both benchmarks."""
-    values, names = measure.flag_values(), ",".join(ahead.NETWORKS)
-    own = {"flag_values": values}
-    flags.DEFINE_list("networks", names, "networks of the programs", **own)
-    flags.DEFINE_list("chips", chips, "devices that share the clients", **own)
-    dtypes = "dtype of the bodies: " + ", ".join(PRECISIONS)
-    flags.DEFINE_list("dtype", "float32", dtypes, **own)
-    flags.DEFINE_list(
-        "forms",
-        forms,
-        "MODE:OPS; modes one, all, a number; ops " + ", ".join(ahead.OPS),
-        **own,
+def flag_values(chips: list[str], forms: list[str], **more):
+    """Makes the flags of both benchmarks, and more."""
+    modes = "MODE:OPS; modes one, all, a number; ops " + ", ".join(ahead.OPS)
+    return measure.flag_values(
+        networks=([*ahead.NETWORKS], "networks of the programs"),
+        chips=(chips, "devices that share the clients"),
+        dtype=(["float32"], "dtype of the bodies: " + ", ".join(PRECISIONS)),
+        forms=(forms, modes),
+        parts=([*PARTS], "steps: local steps alone; programs: all of a run"),
+        programs=([], "only these: train, update, ..."),
+        add=(False, "keep the other rows of the file"),
+        **more,
     )
-    parts = "steps: local steps alone; programs: all of a run"
-    flags.DEFINE_list("parts", ",".join(PARTS), parts, **own)
-    flags.DEFINE_list("programs", "", "only these: train, update, ...", **own)
-    flags.DEFINE_bool("add", False, "keep the other rows of the file", **own)
-    return values
 
 
 def run(target: Target, settings: dict, tables: Callable):
@@ -101,12 +94,8 @@ def compiled(target: Target, s: dict) -> Iterator[dict]:
             lowered = program.stage.lower()
             executable = lowered.compile()
             seconds = time.process_time() - start
-            labels = {
-                "part": part,
-                "network": network,
-                "program": program.name,
-                **common,
-            }
+            labels = {"part": part, "network": network, "program": program.name}
+            labels |= common
             found = target.read(lowered, executable, chips)
             at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             print(*labels.values(), f"{seconds:.0f} s of CPU", flush=True)

@@ -10,17 +10,15 @@ import sys
 
 import jax
 import jax.numpy as jnp
-from absl import flags
 
 from benchmarks import measure
 from jaxproto import kernels
 
-FLAGS = measure.flag_values()
-flags.DEFINE_list(
-    "classes", "10,100,200,1000", "K, number of classes", flag_values=FLAGS
+FLAGS = measure.flag_values(
+    "repeats",
+    classes=(["10", "100", "200", "1000"], "K, number of classes"),
+    dims=(["64", "512"], "d, number of features"),
 )
-flags.DEFINE_list("dims", "64,512", "d, number of features", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed calls", flag_values=FLAGS)
 
 STARTS = {  # name -> key, shape -> prototypes
     "random": lambda key, shape: jnp.abs(jax.random.normal(key, shape)),
@@ -33,11 +31,7 @@ def one(start: str, classes: int, dim: int, repeats: int) -> dict:
     shape = (classes, dim)
     mean, present = STARTS[start](jax.random.key(0), shape), jnp.ones(classes, bool)
     align = jax.jit(kernels.align).lower(mean, present).compile()
-
-    def call():
-        jax.block_until_ready(align(mean, present))
-
-    time = measure.alternate({"align": call}, repeats)["align"]
+    time = measure.timed(measure.waiting(align, mean, present), repeats)
     steps = int(align(mean, present)[1])
     return {"start": start, "K": classes, "d": dim, "steps": steps, **time.record()}
 

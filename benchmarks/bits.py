@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PART = {"participation.law": "uniform", "participation.fraction": 0.5}
+PART = {"participation__law": "uniform", "participation__fraction": 0.5}
 STORES = ("device", "host", "disk")
 
 
@@ -99,17 +99,16 @@ def cases() -> dict[str, Callable[[Path], None]]:
     """Returns all runs by their names."""
     from jaxproto.methods import METHODS
 
-    part = {key.replace(".", "__"): value for key, value in PART.items()}
     two_networks = {"model__group": "mlp,cnn4_d"}
     return {
         **{f"method {name}": run(name) for name in METHODS},
         **{
-            f"store {store}": run("protonorm", clients__store=store, **part)
+            f"store {store}": run("protonorm", clients__store=store, **PART)
             for store in STORES
         },
-        "store none": run("fedavg", **part),
+        "store none": run("fedavg", **PART),
         "devices 2": run("protonorm", devices="2", **two_networks),
-        "devices 2, part": run("refprotofl", devices="2", **part),
+        "devices 2, part": run("refprotofl", devices="2", **PART),
         "sweep threads": swept("threads"),
         "sweep together": swept("all"),
         "resume": resumed,

@@ -27,10 +27,5 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
 def matmul_flops(size: int = 2048, repeats: int = 10) -> float:
     """Measures operations per second of a float32 matrix product, at its fastest."""
     a = jax.random.normal(jax.random.key(0), (size, size))
-    product = jax.jit(jnp.matmul)
-
-    def run():
-        product(a, a).block_until_ready()
-
-    times = measure.alternate({"matmul": run}, repeats)["matmul"]
+    times = measure.timed(measure.waiting(jax.jit(jnp.matmul), a, a), repeats)
     return 2 * size**3 / min(times.seconds)

@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 import jax
-from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto.experiment import build
@@ -26,32 +25,17 @@ from jaxproto.training import (
     xla_cache,
 )
 
-FLAGS = measure.flag_values()
-flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 8, "number of clients", flag_values=FLAGS)
-flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("test", 96, "test examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
-flags.DEFINE_bool("each", True, "also measure every program alone", flag_values=FLAGS)
-flags.DEFINE_bool("keep", True, "traced programs, as main.py does", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    *("group", "clients", "train", "test", "pixels", "classes", "dim", "form"),
+    each=(True, "also measure every program alone"),
+    keep=(True, "traced programs, as main.py does"),
+)
 
 
 def prepare(s: dict, folder: Path | None = None):
     """Returns experiment, examples, cache of programs, and seconds of each part."""
     clock = measure.Clock()
-    config, exp = synthetic.equal_clients(
-        clients=s["clients"],
-        train=s["train"],
-        test=s["test"],
-        shape=(s["pixels"], s["pixels"], 3),
-        classes=s["classes"],
-        model__group=s["group"],
-        model__feat_dim=s["dim"],
-        clients_at_once=s["form"],
-    )
+    config, exp = synthetic.equal_clients(s)
     examples = build.examples(exp.dataset)
     clock.lap("build")
     wrap = program_cache.uncached
@@ -77,36 +61,22 @@ def alone(settings: dict) -> list[dict]:
     """Compiles program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
-    exp = batched_programs.without_lanes(exp)
-    state = programs.shapes(exp, 0)
-    f = programs.with_floats(programs.build_programs(exp), exp.floats)
-    at = programs.round_context(0, 0)
-    participants = jax.eval_shape(f.participate, at, state.server)
-    down = jax.eval_shape(f.broadcast, state.server).message
-    names, rows, ups = [c.name for c in exp.cohorts], [], []
-    for name, g, clients, shard in zip(
-        names, f.train, state.clients, exp.train, strict=True
-    ):
-        inputs = programs.RoundArguments(at, participants, down)
-        given = (inputs, clients, examples, shard)
-        rows.append(one(f"train {name}", g, given))
-        ups.append(jax.eval_shape(g, *given)[1])
-    rows.append(one("update", f.update, (at, state.server, tuple(ups))))
-    for name, g, clients, shard in zip(
-        names, f.evaluate, state.clients, exp.test, strict=True
-    ):
-        given = (down, clients, examples, shard)
-        rows.append(one(f"evaluate {name}", g, given))
-    rows.append(one("broadcast", f.broadcast, (state.server,)))
-    rows.append(one("participate", f.participate, (at, state.server)))
-    rows.append(one("diagnostics", f.diagnostics, (state.server,)))
+    exp, rows = batched_programs.without_lanes(exp), []
+
+    def submit(name, f, *rest, **options):
+        jitted, given = jax.jit(f, **options), (exp.floats, *rest)
+        if not name.startswith("first "):  # of the first state, which `cold` has
+            rows.append(one(name, jitted, given))
+        return compiler.PendingProgram(jax.eval_shape(jitted, *given), None)
+
+    compiler.submit_programs(submit, exp, programs.build_programs(exp), examples)
     return rows
 
 
-def one(name: str, f, given) -> dict:
+def one(name: str, jitted, given) -> dict:
     """Times the three stages of one program, and counts its lines of StableHLO."""
     start = time.perf_counter()
-    traced = jax.jit(f).trace(*given)
+    traced = jitted.trace(*given)
     lower = time.perf_counter()
     lowered = traced.lower()
     begin = time.perf_counter()
@@ -132,21 +102,13 @@ def main(argv):
             for _ in range(2)
         )
     rows = measure.fresh(module, "alone", given) if settings["each"] else []
-    tables = [
-        measure.table(
-            "All programs, as the runner compiles them: seconds",
-            ("cache", "first state", "programs", "both"),
-            [
-                (
-                    name,
-                    t["first state"],
-                    t["programs"],
-                    t["first state"] + t["programs"],
-                )
-                for name, t in {"cold": cold, "warm": warm}.items()
-            ],
-        )
-    ]
+    cells = []
+    for name, t in {"cold": cold, "warm": warm}.items():
+        both = t["first state"], t["programs"]
+        cells.append((name, *both, sum(both)))
+    columns = ("cache", "first state", "programs", "both")
+    title = "All programs, as the runner compiles them: seconds"
+    tables = [measure.table(title, columns, cells)]
     if rows:
         keys = ("program", "trace", "lower", "compile", "total", "lines")
         total = {k: sum(r[k] for r in rows) for k in keys[1:]}

@@ -13,14 +13,13 @@ the program before XLA optimises it, with the body of every loop once.
 import os
 import sys
 
-from absl import flags
-
-from benchmarks import ahead, ahead_run, hlo, measure
+from benchmarks import ahead_run, hlo, measure
 from benchmarks.ahead_run import Target
 from benchmarks.cuda_chips import CHIPS
 
-FLAGS = ahead_run.flag_values("1,8", "all:lax,all:gpu,one:lax")
-flags.DEFINE_list("gpus", ",".join(CHIPS), "GPUs to compile for", flag_values=FLAGS)
+FORMS = ["all:lax", "all:gpu", "one:lax"]
+GPUS = list(CHIPS), "GPUs to compile for"
+FLAGS = ahead_run.flag_values(["1", "8"], FORMS, gpus=GPUS)
 
 
 def read(stage, compiled, chips: int) -> dict:
@@ -32,7 +31,7 @@ def read(stage, compiled, chips: int) -> dict:
         "library_calls": hlo.library_calls(text),
         "groups_of_convolutions": hlo.grouped(text),
         "collectives": hlo.collectives(text),
-        "memory": ahead.memory(compiled),
+        "memory": measure.program_memory(compiled),
     }
 
 
@@ -78,9 +77,7 @@ def main(argv):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no warning about the driver
     settings = measure.parse(FLAGS, argv, __doc__)
     gpus = settings["gpus"]
-    for gpu in gpus:
-        if gpu not in CHIPS:
-            sys.exit(f"error: --gpus has {gpu!r}; choose from {', '.join(CHIPS)}.")
+    measure.check_choices(settings, "gpus", CHIPS)
     if settings["out"] and len(gpus) > 1:
         sys.exit(f"error: --out is for one GPU, --gpus has {len(gpus)}; choose one.")
     for gpu in gpus:

@@ -14,55 +14,33 @@ The devices are virtual devices of a CPU, in separate processes.
 """
 
 import sys
-from collections.abc import Callable
+from collections import Counter
 
 import jax
-from absl import flags
 
 from benchmarks import hlo, measure, synthetic
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import compiler, data_placement, rounds, sharded_programs
-from jaxproto.types import Examples
+from jaxproto.training import compiler, data_placement, sharded_programs
 
-FLAGS = measure.flag_values()
-flags.DEFINE_list("groups", "Ht0,HmCNN", "groups of networks", flag_values=FLAGS)
-flags.DEFINE_list("parts", "count,time", "of count, time", flag_values=FLAGS)
-flags.DEFINE_list("devices", "1,2,4,8", "device counts of `count`", flag_values=FLAGS)
-flags.DEFINE_integer("each", 1, "clients per network and device", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 8, "clients of `time`", flag_values=FLAGS)
-flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    *("train", "batch", "pixels", "classes", "dim", "repeats"),
+    groups=(["Ht0", "HmCNN"], "groups of networks"),
+    parts=(["count", "time"], "of count, time"),
+    devices=(["1", "2", "4", "8"], "device counts of `count`"),
+    each=(1, "clients per network and device"),
+    clients=(8, "clients of `time`"),
+)
 
 NETWORKS = {"Ht0": 4}  # architectures per group; other groups have 1
-STAGES = (
-    "broadcast",
-    "participate",
-    "train",
-    "update",
-    "diagnostics",
-)  # stages of a round
+STAGES = "broadcast", "participate", "train", "update", "diagnostics"  # of a round
 
 
 def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Experiment:
     """Builds a federation on random images, on the first `number` devices."""
-    _, exp = synthetic.equal_clients(
-        clients=clients,
-        train=s["train"],
-        test=32,
-        shape=(s["pixels"], s["pixels"], 3),
-        classes=s["classes"],
-        layout=mesh.parse_devices(str(number)),
-        model__group=group,
-        model__feat_dim=s["dim"],
-        local__batch_size=s["batch"],
-        clients_at_once=form,
-    )
-    return exp
+    s = {**s, "test": 32, "group": group, "clients": clients, "form": form}
+    layout = mesh.parse_devices(str(number))
+    return synthetic.equal_clients(s, layout=layout)[1]
 
 
 def counted(settings: dict, group: str, number: int) -> dict:
@@ -71,98 +49,46 @@ def counted(settings: dict, group: str, number: int) -> dict:
     clients = s["each"] * NETWORKS.get(group, 1) * number
     exp = experiment(s, group, clients, number, "all")
     examples, _ = data_placement.place_data(exp)
-    made = compiled(exp, examples)
-    found = {name: account(made[name]) for name in STAGES}
-    return {
-        "group": group,
-        "devices": number,
-        "clients": len(exp.partition.train),
-        "train": found["train"],
-        "round": summed(list(found.values())),
-    }
-
-
-def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
-    """Compiles the programs of a round by stage; others of a run are only lowered."""
-    f = sharded_programs.functions(exp)
-    made: dict[str, list] = {stage: [] for stage in STAGES}
+    train, whole = Counter(), Counter()
 
     def submit(name, f, *rest, **options):
         options |= f.shardings() if isinstance(f, sharded_programs.ShardMapped) else {}
         lowered = jax.jit(f, **options).lower(exp.floats, *rest)
-        if (stage := name.split()[0]) in made:
-            made[stage].append(lowered.compile())
+        if name.split()[0] in STAGES:  # others of a run are only lowered
+            work = account(lowered.compile())
+            whole.update(work)
+            train.update(work if name.startswith("train") else {})
         return compiler.PendingProgram(lowered.out_info, None)
 
-    compiler.submit_programs(submit, exp, f, examples)
-    return made
+    compiler.submit_programs(submit, exp, sharded_programs.functions(exp), examples)
+    found = {"group": group, "devices": number, "clients": len(exp.partition.train)}
+    return {**found, "train": train, "round": whole}
 
 
-def account(compiled_: list) -> dict:
-    """Adds up FLOPs, bytes and collectives of a stage's programs on one device."""
-    each = []
-    for program in compiled_:
-        cost = program.cost_analysis() or {}
-        each.append(
-            {
-                "flops": cost.get("flops", 0.0),
-                "bytes": cost.get("bytes accessed", 0.0),
-                "collectives": sum(hlo.collectives(program.as_text()).values()),
-            }
-        )
-    return summed(each)
-
-
-def summed(parts: list[dict]) -> dict:
-    """Adds up FLOPs, bytes and collectives."""
-    names = ("flops", "bytes", "collectives")
-    return {name: sum(part[name] for part in parts) for name in names}
-
-
-def timed(s: dict, group: str) -> dict[str, measure.Timing]:
-    """Times a round on one device, and on one device per core."""
-    numbers = [1, measure.cores()]
-    runs = {
-        f"{n} device" + "s" * (n > 1): one(
-            experiment(s, group, s["clients"], n, "auto")
-        )
-        for n in numbers
+def account(program: jax.stages.Compiled) -> dict:
+    """Returns FLOPs, bytes and collectives of a program on one device."""
+    cost = program.cost_analysis() or {}
+    return {
+        "flops": cost.get("flops", 0.0),
+        "bytes": cost.get("bytes accessed", 0.0),
+        "collectives": sum(hlo.collectives(program.as_text()).values()),
     }
-    return measure.alternate(runs, s["repeats"])
 
 
-def one(exp: Experiment) -> Callable[[], None]:
-    """Returns a function that runs the next round of a federation."""
-    work, state, _ = synthetic.start(exp)
-    r = 0
-
-    def run():
-        nonlocal state, r
-        state, _ = rounds.next_state(work, r, state)
-        r += 1
-
-    return run
-
-
-def timed_record(settings: dict, group: str) -> dict:
-    """Times rounds of a group; returns the entry of the JSON file."""
-    times = timed(settings, group)
+def timed(settings: dict, group: str) -> dict:
+    """Times a round on one device and on one per core: the entry of the JSON file."""
+    s, runs = settings, {}
+    for n in (1, measure.cores()):
+        exp = experiment(s, group, s["clients"], n, "auto")
+        runs[f"{n} device" + "s" * (n > 1)] = synthetic.Run(exp).next_round
+    times = measure.alternate(runs, s["repeats"])
     return {"group": group} | {name: time.record() for name, time in times.items()}
 
 
-def environment(number: int) -> dict[str, str]:
-    """Returns the environment of a process with virtual devices."""
-    return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={number}"}
-
-
-def in_processes(settings: dict, functions: list[tuple[str, dict, int]]) -> list[dict]:
-    """Calls functions of this module, each in a process with its virtual devices."""
-    return [
-        measure.fresh(
-            "benchmarks.devices", name, {"settings": settings} | given, **environment(n)
-        )
-        for name, given, n in functions
-    ]
+def in_process(devices: int, function: str, **arguments) -> dict:
+    """Calls a function of this module in a process with virtual devices."""
+    virtual = f"--xla_force_host_platform_device_count={devices}"
+    return measure.fresh("benchmarks.devices", function, arguments, XLA_FLAGS=virtual)
 
 
 def count_table(rows: list[dict]):
@@ -199,20 +125,19 @@ def time_table(rows: list[dict]):
 def main(argv):
     """Measures the selected parts."""
     s = measure.parse(FLAGS, argv, __doc__)
-    if {*s["parts"]} - {"count", "time"}:
-        sys.exit(f"error: --parts={','.join(s['parts'])}; choose from count, time.")
+    measure.check_choices(s, "parts", ("count", "time"))
     results: dict[str, list[dict]] = {"count": [], "time": []}
     if "count" in s["parts"]:
-        numbers = measure.whole(s["devices"])
-        calls = [
-            ("counted", {"group": g, "number": n}, n)
-            for g in s["groups"]
-            for n in numbers
+        results["count"] = [
+            in_process(n, "counted", settings=s, group=group, number=n)
+            for group in s["groups"]
+            for n in measure.whole(s["devices"])
         ]
-        results["count"] = in_processes(s, calls)
     if "time" in s["parts"]:
-        calls = [("timed_record", {"group": g}, measure.cores()) for g in s["groups"]]
-        results["time"] = in_processes(s, calls)
+        results["time"] = [
+            in_process(measure.cores(), "timed", settings=s, group=group)
+            for group in s["groups"]
+        ]
     tables = [count_table(results["count"]), time_table(results["time"])]
     measure.finish("devices", s, results, tables)
 

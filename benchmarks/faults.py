@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from absl import flags
-
 from benchmarks import measure
 from jaxproto import config as config_
 from jaxproto.contrib.flower_deployment.deployment import (
@@ -33,14 +31,15 @@ from jaxproto.contrib.flower_deployment.deployment import (
 from jaxproto.flower.server_run import FAULTS
 from jaxproto.storage import checkpoint, records
 
-FLAGS = measure.flag_values()
-flags.DEFINE_integer("faults", 50, "number of faults", 1, flag_values=FLAGS)
-flags.DEFINE_integer("clients", 4, "clients, each a SuperNode", 2, flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "seed of the order of faults", flag_values=FLAGS)
-flags.DEFINE_string("method", "fedproto", "method of the run", flag_values=FLAGS)
-flags.DEFINE_float("patience", 30.0, "seconds to wait for a reply", flag_values=FLAGS)
-flags.DEFINE_float("limit", 600.0, "most seconds of a fault", flag_values=FLAGS)
-flags.DEFINE_float("minutes", 120.0, "time to inject faults", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    faults=(50, "number of faults", 1),
+    clients=(4, "clients, each a SuperNode", 2),
+    seed=(0, "seed of the order of faults"),
+    method=("fedproto", "method of the run"),
+    patience=(30.0, "seconds to wait for a reply"),
+    limit=(600.0, "most seconds of a fault"),
+    minutes=(120.0, "time to inject faults"),
+)
 
 MOD = '''"""Damages one message, as the benchmark of faults selects."""
 

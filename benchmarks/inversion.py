@@ -22,7 +22,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import flags
 
 from benchmarks import measure
 from jaxproto import batches, config, federation, participation, wire
@@ -35,12 +34,13 @@ from jaxproto.federation import Cohort, RoundInputs
 from jaxproto.method import own_features
 from jaxproto.types import Client, Net, Shard
 
-FLAGS = measure.flag_values()
-flags.DEFINE_list("behind", "1,2,5,20", "m, examples per class", flag_values=FLAGS)
-flags.DEFINE_string("net", "mlp", "network of the client", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 10, "rounds of the client", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 300, "gradient steps on an image", flag_values=FLAGS)
-flags.DEFINE_integer("seeds", 3, "clients, each with other data", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    behind=(["1", "2", "5", "20"], "m, examples per class"),
+    net=("mlp", "network of the client"),
+    rounds=(10, "rounds of the client"),
+    steps=(300, "gradient steps on an image"),
+    seeds=(3, "clients, each with other data"),
+)
 PUBLIC = 40  # examples per class of the attacker, and of the other body
 
 

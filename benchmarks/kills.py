@@ -22,17 +22,16 @@ import sys
 import time
 from pathlib import Path
 
-from absl import flags
-
 from benchmarks import measure
 from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards, records
 from jaxproto.storage.row_deltas import read as read_rows
 
-FLAGS = measure.flag_values()
-flags.DEFINE_integer("kills", 200, "number of kills", 1, flag_values=FLAGS)
-flags.DEFINE_string("folder", "kills", "folder of all runs", flag_values=FLAGS)
-flags.DEFINE_list("kinds", [], "keys of KINDS; default: all", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "seed of the rounds", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    kills=(200, "number of kills", 1),
+    folder=("kills", "folder of all runs"),
+    kinds=([], "keys of KINDS; default: all"),
+    seed=(0, "seed of the rounds"),
+)
 
 SOME = ["--config.participation.law=uniform", "--config.participation.fraction=0.4"]
 KINDS: dict[str, list[str]] = {  # kind -> further flags

@@ -12,19 +12,17 @@ texts, makes vocabulary and tokens.
 import sys
 import tempfile
 
-from absl import flags
-
 from benchmarks import measure
+from benchmarks.peers import shared
 from jaxproto import config
 from jaxproto.experiment import data
 
-FLAGS = measure.flag_values()
-flags.DEFINE_list(
-    "names", "tfds:fashion_mnist", "values of data.name", flag_values=FLAGS
+FLAGS = measure.flag_values(
+    "data_dir",
+    names=(["tfds:fashion_mnist"], "values of data.name"),
+    pixels=(0, "height and width; 0: unchanged"),
+    vocab_size=(32_000, "data.vocab_size"),
 )
-flags.DEFINE_string("data_dir", "", "folder of TFDS data sets", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 0, "height and width; 0: unchanged", flag_values=FLAGS)
-flags.DEFINE_integer("vocab_size", 32_000, "data.vocab_size", flag_values=FLAGS)
 
 
 def once(name: str, settings: dict) -> dict:
@@ -37,13 +35,13 @@ def once(name: str, settings: dict) -> dict:
         vocab_size=settings["vocab_size"],
         partition="pfllib",
     )
-    before, clock = measure.peak_bytes(), measure.Clock()
+    before, clock = shared.peaks()[0], measure.Clock()
     dataset = data.build_data(fields.data).dataset
     clock.lap("seconds")
     return {
         **clock.parts,
         "before": before,
-        "peak": measure.peak_bytes(),
+        "peak": shared.peaks()[0],
         "examples": len(dataset.y),
         "bytes": dataset.x.nbytes,
     }
@@ -63,15 +61,8 @@ def main(argv):
         for which, r in zip(("first", "second"), results[name], strict=True):
             sizes = (r[k] / 2**20 for k in ("bytes", "before", "peak"))
             rows.append((name, which, r["examples"], r["seconds"], *sizes))
-    columns = (
-        "data set",
-        "load",
-        "examples",
-        "s",
-        "MiB of x",
-        "MiB before",
-        "peak MiB",
-    )
+    columns = ("data set", "load", "examples", "s")
+    columns = (*columns, "MiB of x", "MiB before", "peak MiB")
     title = "Loading a data set"
     measure.finish("loading", settings, results, [measure.table(title, columns, rows)])
 

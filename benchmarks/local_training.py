@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from absl import flags
 
 from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
@@ -39,20 +38,17 @@ from jaxproto.training.threads import run_parallel
 from jaxproto.types import Batch, Examples, Net, Shard, Spec
 from jaxproto.wire import EXACT
 
-FLAGS = measure.flag_values()
 NETWORKS = "resnet8,mobilenet_v2,shufflenet_v2_x1_0,efficientnet_b0,cnn4"
-flags.DEFINE_list("networks", NETWORKS, "names of networks", flag_values=FLAGS)
 CONTENDERS = "ours,naive,naive_loop,torch"
-flags.DEFINE_list("contenders", CONTENDERS, "in this order", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 4, "clients of one architecture", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 10, "local steps per client", flag_values=FLAGS)
-flags.DEFINE_integer("naive_steps", 1, "local steps of `naive*`", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed repetitions", flag_values=FLAGS)
-flags.DEFINE_integer("naive_repeats", 2, "those for `naive`", flag_values=FLAGS)
-flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    *("repeats", "batch", "pixels", "classes", "dim"),
+    networks=(NETWORKS.split(","), "names of networks"),
+    contenders=(CONTENDERS.split(","), "in this order"),
+    clients=(4, "clients of one architecture"),
+    steps=(10, "local steps per client"),
+    naive_steps=(1, "local steps of `naive*`"),
+    naive_repeats=(2, "those for `naive`"),
+)
 
 BASES = ("torch", "naive", "naive_loop")  # contenders that others are divided by
 RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # ProtoNorm, Section 5.1; lam as released
@@ -108,22 +104,19 @@ def server(task: Task, net: Net):
     return state._replace(protos=state.protos.replace(mean=task.globals, count=present))
 
 
-def network(task: Task, kind: str) -> Net:
-    """Builds the network with operations of one kind."""
+def network(task: Task, kind: str, dtype: str = "float32") -> Net:
+    """Builds the network with operations of one kind, and a body of one precision."""
     classes, dim = task.spec
     local = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
+    local["compute_dtype"] = dtype
     return models.build(task.name, input_shape=task.shape, **local)
 
 
 def ours(
-    task: Task, mode: str, kind: str, steps: int, build: Callable = network
+    task: Task, mode: str, kind: str, steps: int, dtype: str = "float32"
 ) -> Contender:
-    """Compiles a run's local training of one cohort, in its lanes.
-
-    Args:
-      build: `task, kind -> network`.
-    """
-    net, key = build(task, kind), jax.random.key(0)
+    """Compiles a run's local training of one cohort, in its lanes."""
+    net, key = network(task, kind, dtype), jax.random.key(0)
     each = len(task.examples.y) // task.clients
     index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxproto.storage import records
+from jaxproto.training import compiler
 
 WIDTH = 140  # columns of tables in files and logs
 ROOT = Path(__file__).parent.parent
@@ -34,6 +35,28 @@ BUSY = (
     "this machine is busy (load {:.1f}); measure on a quiet one. PyTorch slows down "
     "most, because its threads wait for each other: ratios against it are too good."
 )
+COMMON = {  # flags of several benchmarks: default, help
+    "batch": (32, "examples per step"),
+    "classes": (10, "number of classes K"),
+    "clients": (8, "number of clients"),
+    "data_dir": ("", "folder of TFDS data sets"),
+    "dim": (512, "number of features d"),
+    "form": ("auto", "value of clients_at_once"),
+    "group": ("Ht0", "group of networks"),
+    "network": ("mlp", "network of all clients"),
+    "pixels": (32, "height and width"),
+    "repeats": (5, "timed repetitions"),
+    "rounds": (10, "timed rounds"),
+    "test": (96, "test examples per client"),
+    "train": (320, "training examples per client"),
+}
+DEFINE = {
+    bool: flags.DEFINE_bool,
+    float: flags.DEFINE_float,
+    int: flags.DEFINE_integer,
+    list: flags.DEFINE_list,
+    str: flags.DEFINE_string,
+}
 NO_TORCH = "torch is not installed, so it is not measured (pip install torch)."
 
 
@@ -88,9 +111,18 @@ def alternate(
     return times
 
 
-def ratio(slow: Timing, fast: Timing) -> float:
-    """Returns how many times faster `fast` is, by medians."""
-    return slow.median / fast.median
+def timed(run: Callable[[], dict | None], repeats: int) -> Timing:
+    """Times one contender, after a warm-up run."""
+    return alternate({"": run}, repeats)[""]
+
+
+def waiting(f: Callable, *args) -> Callable[[], None]:
+    """Returns a contender that calls a function and waits for its results."""
+
+    def run():
+        jax.block_until_ready(f(*args))
+
+    return run
 
 
 class Clock:
@@ -107,21 +139,46 @@ class Clock:
         self._last = now
 
 
-def exponent(factors: Sequence[float], values: Sequence[float]) -> float:
-    """Fits the slope b of value = a * factor**b, by least squares of logarithms."""
-    return float(np.polyfit(np.log(factors), np.log(values), 1)[0])
+def exponents(
+    rows: Sequence[Mapping], factor: str, kinds: Iterable[str]
+) -> dict[str, float | None]:
+    """Fits the slope b of value = a * factor**b, by least squares of logarithms.
+
+    Args:
+      rows: results for several values of the factor; a single one has no slope.
+      factor: key of the factor.
+      kinds: keys of the values.
+    """
+
+    def slope(kind):
+        x, y = ([row[k] for row in rows] for k in (factor, kind))
+        return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+    return {kind: slope(kind) if len(rows) > 1 else None for kind in kinds}
 
 
-def flag_values() -> flags.FlagValues:
-    """Makes the flags of one benchmark, with `--out`."""
+def flag_values(*common: str, **given) -> flags.FlagValues:
+    """Makes the flags of one benchmark, with `--out`.
+
+    Args:
+      *common: names of flags of `COMMON`.
+      **given: other defaults of such flags; of other flags default, help, and the least
+        value if there is one.
+    """
     values = flags.FlagValues()
-    flags.DEFINE_string(
-        "out",
-        "",
-        "JSON file; default: benchmarks/results/<name>-<platform>.json",
-        flag_values=values,
-    )
+    out = "", "JSON file; default: benchmarks/results/<name>-<platform>.json"
+    rows = {"out": out, **{name: COMMON[name] for name in common}, **given}
+    for name, row in rows.items():
+        default, *rest = row if isinstance(row, tuple) else (row, COMMON[name][1])
+        DEFINE[type(default)](name, default, *rest, flag_values=values)
     return values
+
+
+def check_choices(settings: Mapping, name: str, known: Iterable[str]):
+    """Exits if a value of a list flag is unknown."""
+    if {*settings[name]} - {*known}:
+        given, there = ",".join(settings[name]), ", ".join(known)
+        sys.exit(f"error: --{name}={given}; they are {there}.")
 
 
 def parse(values: flags.FlagValues, argv: Sequence[str], about: str) -> dict:
@@ -254,14 +311,12 @@ def cell(value) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def peak_bytes() -> int:
-    """Returns the peak resident memory of this process, without its parent's."""
-    try:
-        status = Path("/proc/self/status").read_text().splitlines()
-        fields = dict(line.split(":", 1) for line in status)
-        return int(fields["VmHWM"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return records.peak_memory_bytes()["host"]
+def program_memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
+    """Returns bytes on one device by kind; `need` is the total, shared ones once."""
+    analysis = compiled.memory_analysis()
+    kinds = ("argument", "output", "alias", "temp", "generated_code")
+    found = {kind: getattr(analysis, f"{kind}_size_in_bytes", None) for kind in kinds}
+    return {**found, "need": compiler.required_bytes([compiled])}
 
 
 def fresh(module: str, function: str, arguments: Mapping, **environment: str):

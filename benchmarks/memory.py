@@ -15,27 +15,23 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from absl import flags
 
 from benchmarks import measure, synthetic
+from benchmarks.peers import shared
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import rounds, run_evaluation
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Shard
 
-FLAGS = measure.flag_values()
-flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
-flags.DEFINE_integer("images", 60_000, "examples of the pool", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 20, "number of clients", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 1, "rounds to run", flag_values=FLAGS)
-flags.DEFINE_integer("most", 320, "most examples per client; 0: all", flag_values=FLAGS)
-flags.DEFINE_float("alpha", 0.1, "alpha of the Dirichlet partition", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    *("group", "pixels", "classes", "dim", "form"),
+    images=(60_000, "examples of the pool"),
+    clients=20,
+    rounds=(1, "rounds to run"),
+    most=(320, "most examples per client; 0: all"),
+    alpha=(0.1, "alpha of the Dirichlet partition"),
+)
 
 
 def shortened(exp: Experiment, most: int) -> Experiment:
@@ -61,39 +57,28 @@ def run(settings: dict, images: str) -> dict:
 
     def stage(name):
         before = max((s["host"] for s in stages.values()), default=0)
-        host = max(before, measure.peak_bytes())  # Linux's count is approximate
-        stages[name] = {"host": host, "device": on_device()}
+        host = max(before, shared.peaks()[0])  # Linux's count is approximate
+        device = records.peak_memory_bytes()["device"]  # of the fullest one
+        stages[name] = {"host": host, "device": device}
 
     jax.devices()
     stage("imports")
-    config = synthetic.config(
-        images,
-        settings["clients"],
-        data__partition="pfllib",
-        data__alpha=settings["alpha"],
-        model__group=settings["group"],
-        model__feat_dim=settings["dim"],
-        clients_at_once=settings["form"],
-    )
+    base, law = synthetic.plain("protonorm", synthetic.AS_RELEASED), settings["alpha"]
+    config = synthetic.configured(base, images, settings, partition="pfllib", alpha=law)
     exp = build.experiment(config, jax.default_backend())
     stage("data")
-    work, state, _ = synthetic.start(shortened(exp, settings["most"]))
+    fed = synthetic.Run(shortened(exp, settings["most"]))
     stage("programs")
     clock = measure.Clock()
-    for r in range(settings["rounds"]):
-        state, seen = rounds.next_state(work, r, state)
+    for _ in range(settings["rounds"]):
+        fed.next_round()
         stage("training")
-        run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
+        fed.evaluate()
         stage("evaluation")
     clock.lap("rounds")
-    checkpoint.save(folder / "checkpoints", settings["rounds"], state)
+    checkpoint.save(folder / "checkpoints", fed.r, fed.state)
     stage("checkpoint")
-    return {"stages": stages, "seconds": clock.parts, "programs": programs(work)}
-
-
-def on_device() -> int | None:
-    """Returns the peak bytes of the fullest accelerator."""
-    return records.peak_memory_bytes()["device"]
+    return {"stages": stages, "seconds": clock.parts, "programs": programs(fed.work)}
 
 
 def programs(work: RoundEnvironment) -> list[dict]:
@@ -107,14 +92,9 @@ def programs(work: RoundEnvironment) -> list[dict]:
         **{f"evaluate {n}": f for n, f in zip(names, compiled.evaluate, strict=True)},
         "diagnostics": compiled.diagnostics,
     }
-    return [{"program": name, **account(f)} for name, f in every.items()]
-
-
-def account(compiled) -> dict:
-    """Returns bytes of arguments, results, temporaries and code."""
-    analysis = compiled.func.memory_analysis()  # `func`: without bound floats
-    kinds = ("argument", "output", "alias", "temp", "generated_code")
-    return {kind: getattr(analysis, f"{kind}_size_in_bytes", None) for kind in kinds}
+    return [  # `func`: without bound floats
+        {"program": name, **measure.program_memory(f.func)} for name, f in every.items()
+    ]
 
 
 def main(argv):

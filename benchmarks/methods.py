@@ -9,80 +9,48 @@ clients, of the largest program according to XLA, and of the messages of a round
 """
 
 import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 
 import jax
-from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto import config
-from jaxproto.experiment import build
-from jaxproto.experiment.build import Experiment
-from jaxproto.training import compiler, rounds, run_evaluation
 
-FLAGS = measure.flag_values()
 CELLS = (
     "fedproto,fedtgp,protonorm,tinyproto,tinyproto_ft,cps_ppa_cpkd,cps_ppa_cpkd_ft,"
     "refprotofl,local"
 )
-flags.DEFINE_list("cells", CELLS, "cells of configs/comparison.py", flag_values=FLAGS)
-flags.DEFINE_string("base", "fedproto", "cell to divide by", flag_values=FLAGS)
-flags.DEFINE_string("group", "cnn4_d", "group of networks", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 20, "number of clients", flag_values=FLAGS)
-flags.DEFINE_integer("train", 160, "training examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("test", 48, "test examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 28, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 500, "number of features d", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    *("repeats", "classes"),
+    cells=(CELLS.split(","), "cells of configs/comparison.py"),
+    base=("fedproto", "cell to divide by"),
+    group="cnn4_d",
+    clients=20,
+    train=160,
+    test=48,
+    pixels=28,
+    dim=500,
+)
 SIZES = ("state", "program", "network")  # kinds of bytes
 
 
-def experiment(cell: str, s: dict, path: Path) -> Experiment:
-    """Builds the federation of one cell on the images in `path`."""
-    each = s["train"] + s["test"]
-    made = config.load(f"{measure.ROOT}/configs/comparison.py:{cell}")
-    made.update_from_flattened_dict(
-        {
-            "data.name": f"npz:{path}",
-            "data.clients": s["clients"],
-            "data.partition": "iid",
-            "data.train_share": (s["train"] + 0.5) / each,
-            "model.group": s["group"],
-            "model.feat_dim": s["dim"],
-        }
-    )
-    config.check(made)
-    return build.experiment(made, jax.default_backend())
+def contender(cell: str, s: dict) -> synthetic.Run:
+    """Compiles the federation of one cell."""
+    base = config.load(f"{measure.ROOT}/configs/comparison.py:{cell}")
+    _, exp = synthetic.equal_clients(s, base, channels=1)
+    run = synthetic.Run(exp)
+    print(f"{cell}: compiled", flush=True)
+    return run
 
 
-def contender(cell: str, s: dict, path: Path):
-    """Returns a function for a round and an evaluation, and one for the bytes."""
-    work, state, _ = synthetic.start(experiment(cell, s, path))
-    r, seen = 0, None
-
-    def run():
-        nonlocal state, seen, r
-        clock = measure.Clock()
-        state, seen = rounds.next_state(work, r, state)
-        clock.lap("round")
-        r += 1
-        run_evaluation.evaluate(work, r, state, seen, [1.0])
-        clock.lap("evaluation")
-        return clock.parts
-
-    def sizes():
-        model = (state.server, state.clients)
-        return {
-            "state": sum(a.nbytes for a in jax.tree.leaves(model)),
-            "program": compiler.required_bytes(
-                f.func for f in jax.tree.leaves(work.compiled)
-            ),
-            "network": seen.bytes_up + seen.bytes_down,
-        }
-
-    return run, sizes
+def sizes(run: synthetic.Run) -> dict[str, int]:
+    """Returns the bytes of state, largest program and messages after a round."""
+    model = (run.state.server, run.state.clients)
+    return {
+        "state": sum(a.nbytes for a in jax.tree.leaves(model)),
+        "program": run.required_bytes(),
+        "network": run.seen.bytes_up + run.seen.bytes_down,
+    }
 
 
 def main(argv):
@@ -90,18 +58,10 @@ def main(argv):
     s = measure.parse(FLAGS, argv, __doc__)
     if s["base"] not in s["cells"]:
         sys.exit(f"error: --base={s['base']} is none of --cells.")
-    shape, made = (s["pixels"], s["pixels"], 1), {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "images.npz"
-        each = s["train"] + s["test"]
-        synthetic.save(path, s["clients"] * each, shape, s["classes"])
-        for cell in s["cells"]:
-            made[cell] = contender(cell, s, path)
-            print(f"{cell}: compiled", flush=True)
-    times = measure.alternate({c: run for c, (run, _) in made.items()}, s["repeats"])
-    results = {
-        c: {**times[c].record(), "bytes": sizes()} for c, (_, sizes) in made.items()
-    }
+    made = {cell: contender(cell, s) for cell in s["cells"]}
+    timed = {c: partial(run.timed_round, "round") for c, run in made.items()}
+    times = measure.alternate(timed, s["repeats"])
+    results = {c: {**times[c].record(), "bytes": sizes(r)} for c, r in made.items()}
     measure.finish("methods", s, results, [view(results, s["base"])])
 
 

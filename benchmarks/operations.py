@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from absl import flags
 from jax import lax
 
 from benchmarks import measure
@@ -57,13 +56,14 @@ CASES = {
 }
 MAPS = {"all": execution.all_at_once().each, "one": execution.one_by_one().each}
 
-FLAGS = measure.flag_values()
-flags.DEFINE_list("cases", list(CASES), "from " + ", ".join(CASES), flag_values=FLAGS)
-flags.DEFINE_integer("clients", 20, "number of clients", flag_values=FLAGS)
-flags.DEFINE_integer("batch", 32, "images per client", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 20, "repetitions within a program", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed calls of a program", flag_values=FLAGS)
-flags.DEFINE_list("maps", "all,one", "forms of clients: all, one", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    "repeats",
+    cases=(list(CASES), "from " + ", ".join(CASES)),
+    clients=20,
+    batch=(32, "images per client"),
+    steps=(20, "repetitions within a program"),
+    maps=(["all", "one"], "forms of clients: all, one"),
+)
 
 
 def applied(case: Case, f: Callable) -> Callable:
@@ -92,7 +92,7 @@ def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], 
         return lax.fori_loop(0, s["steps"], step, (x, kernel))
 
     compiled = jax.jit(program).lower(x, kernel).compile()
-    return lambda: jax.block_until_ready(compiled(x, kernel)) and None
+    return measure.waiting(compiled, x, kernel)
 
 
 def one_case(name: str, s: dict) -> list[dict]:
@@ -120,9 +120,8 @@ def one_case(name: str, s: dict) -> list[dict]:
 def main(argv):
     """Measures every case."""
     s = measure.parse(FLAGS, argv, __doc__)
-    for kind, given, known in (("cases", s["cases"], CASES), ("maps", s["maps"], MAPS)):
-        if not {*given} <= {*known}:
-            sys.exit(f"error: --{kind}={','.join(given)}; they are {', '.join(known)}.")
+    measure.check_choices(s, "cases", CASES)
+    measure.check_choices(s, "maps", MAPS)
     rows = []
     for name in s["cases"]:
         rows += one_case(name, s)

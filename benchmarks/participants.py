@@ -11,114 +11,76 @@ of the device are those of the largest program without the examples.
 
 import contextlib
 import json
-import resource
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import jax
-from absl import flags
-
 from benchmarks import measure, synthetic
+from benchmarks.peers import shared
 from jaxproto import config as config_
 from jaxproto.experiment import build
-from jaxproto.training import compiler, rounds, run_evaluation
 
-FLAGS = measure.flag_values()
-flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
-flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
-flags.DEFINE_list(
-    "registered", "1000,100,10000,100000", "first: default", flag_values=FLAGS
+FLAGS = measure.flag_values(
+    *("network", "rounds"),
+    method=("fedavg", "method of every run"),
+    registered=(["1000", "100", "10000", "100000"], "first: default"),
+    participants=(["50", "10", "100", "400"], "first: default"),
+    train=45,
+    test=5,
+    pixels=8,
+    channels=(1, "channels of an image"),
+    feat_dim=(64, "number of features"),
+    batch=10,
+    evaluated=(100, "clients to evaluate"),
+    store=("auto", "clients.store"),
+    only=("", "REGISTERED,PARTICIPANTS"),
 )
-flags.DEFINE_list("participants", "50,10,100,400", "first: default", flag_values=FLAGS)
-flags.DEFINE_integer("train", 45, "training examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("test", 5, "test examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 8, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("channels", 1, "channels of an image", flag_values=FLAGS)
-flags.DEFINE_integer("feat_dim", 64, "number of features", flag_values=FLAGS)
-flags.DEFINE_integer("batch", 10, "examples per step", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 10, "timed rounds", flag_values=FLAGS)
-flags.DEFINE_integer("evaluated", 100, "clients to evaluate", flag_values=FLAGS)
-flags.DEFINE_string("store", "auto", "clients.store", flag_values=FLAGS)
-flags.DEFINE_string("only", "", "REGISTERED,PARTICIPANTS", flag_values=FLAGS)
 
 MEASURED = ("training", "evaluation", "device_bytes", "peak_bytes")
 
 
 def experiment(registered: int, participants: int, s: dict) -> build.Experiment:
     """Builds a federation on random images."""
-    each = s["train"] + s["test"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "images.npz"
-        shape = (s["pixels"], s["pixels"], s["channels"])
-        synthetic.save(path, registered * each, shape, 10)
-        c = config_.experiment(s["method"])
-        share = participants / registered
-        fields = {
-            "data.name": f"npz:{path}",
-            "data.clients": registered,
-            "data.partition": "iid",
-            "data.train_share": (s["train"] + 0.5) / each,  # the split rounds down
-            "model.group": s["network"],
-            "model.feat_dim": s["feat_dim"],
-            "local.batch_size": s["batch"],
+    base, share = config_.experiment(s["method"]), participants / registered
+    base.update_from_flattened_dict(
+        {
             "local.short": "skip",
             "participation.law": "uniform" if share < 1 else "all",
             "participation.fraction": share,
             "eval.clients": str(min(s["evaluated"], registered)),
             "clients.store": s["store"] if share < 1 else "device",
         }
-        c.update_from_flattened_dict(fields)
-        config_.check(c)
-        return build.experiment(c, jax.default_backend())
+    )
+    sizes = {"clients": registered, "classes": 10, "dim": s["feat_dim"]}
+    s = {**s, **sizes, "group": s["network"]}
+    return synthetic.equal_clients(s, base, s["channels"])[1]
 
 
 def one(registered: int, participants: int, s: dict) -> dict:
     """Returns medians over the rounds of one federation, in this process."""
     exp = experiment(registered, participants, s)
-    laps = []
     with tempfile.TemporaryDirectory() as folder:
-        work, state, seconds = synthetic.start(exp, folder=Path(folder))
-        need = compiler.required_bytes(f.func for f in jax.tree.leaves(work.compiled))
-        need -= exp.dataset.x.nbytes  # the same for every number of participants
-        with contextlib.closing(work.store):
-            for r in range(s["rounds"] + 1):
-                clock = measure.Clock()
-                state, seen = rounds.next_state(work, r, state)
-                clock.lap("training")
-                run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
-                clock.lap("evaluation")
-                laps.append(clock.parts)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        run = synthetic.Run(exp, folder=Path(folder))
+        with contextlib.closing(run.work.store):
+            times = measure.timed(run.timed_round, s["rounds"]).record()["parts"]
     return {
         "registered": registered,
         "participants": participants,
         "store": exp.store,
-        **{k: statistics.median(lap[k] for lap in laps[1:]) for k in laps[0]},
-        "device_bytes": need,
-        "peak_bytes": peak,
-        "compile": seconds,
+        **times,
+        # without the examples, which are as many for every number of participants
+        "device_bytes": run.required_bytes() - exp.dataset.x.nbytes,
+        "peak_bytes": shared.peaks()[0],
+        "compile": run.compile_seconds,
     }
 
 
-def in_own_process(registered: int, participants: int, settings: dict) -> dict:
+def in_own_process(registered: int, participants: int, s: dict) -> dict:
     """Measures one federation in its own process."""
-    given = [f"--{k}={v}" for k, v in settings.items() if k in PASSED]
-    command = [sys.executable, "-m", "benchmarks.participants", *given]
-    command += [f"--only={registered},{participants}"]
-    done = subprocess.run(
-        command, check=True, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True
-    )
+    sizes = {"registered": registered, "participants": participants}
+    row = measure.fresh("benchmarks.participants", "one", {**sizes, "s": s})
     print(f"{registered} registered, {participants} a round: done", flush=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-PASSED = (  # flags that every process receives
-    *("method", "network", "train", "test", "pixels", "channels", "feat_dim"),
-    *("batch", "rounds", "evaluated", "store"),
-)
+    return row
 
 
 def main(argv):
@@ -137,12 +99,7 @@ def main(argv):
     results, tables = {}, []
     for factor, varied in sizes.items():
         rows = [known[pair] for pair in varied]
-        if len(rows) < 2:  # a single federation has no exponent
-            continue
-        grows = {
-            k: measure.exponent([r[factor] for r in rows], [r[k] for r in rows])
-            for k in MEASURED
-        }
+        grows = measure.exponents(rows, factor, MEASURED)
         results[factor] = {"rows": rows, "exponents": grows}
         cells = [
             [str(r[factor]), r["store"], r["training"], r["evaluation"]]

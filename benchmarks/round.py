@@ -16,63 +16,36 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto import batches, models
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import programs, rounds, run_evaluation
+from jaxproto.training import programs
 from jaxproto.training.rounds import RoundEnvironment
 
-FLAGS = measure.flag_values()
-flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
-flags.DEFINE_list("contenders", "ours,scripts,lean", "in this order", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 8, "number of clients", flag_values=FLAGS)
-flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("test", 96, "test examples per client", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed rounds", flag_values=FLAGS)
-flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
-flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
-flags.DEFINE_integer("classes", 10, "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
-flags.DEFINE_string("form", "auto", "value of clients_at_once", flag_values=FLAGS)
-
-
-def experiment(s: dict) -> Experiment:
-    """Builds the federation of the settings."""
-    _, exp = synthetic.equal_clients(
-        clients=s["clients"],
-        train=s["train"],
-        test=s["test"],
-        shape=(s["pixels"], s["pixels"], 3),
-        classes=s["classes"],
-        model__group=s["group"],
-        model__feat_dim=s["dim"],
-        local__batch_size=s["batch"],
-        clients_at_once=s["form"],
-    )
-    return exp
+FLAGS = measure.flag_values(
+    *("group", "clients", "train", "test", "repeats", "batch"),
+    *("pixels", "classes", "dim", "form"),
+    contenders=(["ours", "scripts", "lean"], "in this order"),
+)
 
 
 def ours(exp: Experiment) -> Callable[[], dict]:
     """Returns the runner's round, with evaluation on test and training parts."""
-    work, state, _ = synthetic.start(exp)
-    on_train = evaluation_of_training(work)
-    r = 0
+    run = synthetic.Run(exp)
+    on_train = evaluation_of_training(run.work)
 
-    def run():
-        nonlocal state, r
+    def timed():
         clock = measure.Clock()
-        state, seen = rounds.next_state(work, r, state)
-        r += 1
+        run.next_round()
         clock.lap("train, prototypes, server")
-        for each in (work, on_train):
-            run_evaluation.evaluate(each, r, state, seen, [1.0])
+        run.evaluate()
+        run.evaluate(on_train)
         clock.lap("evaluate")
         return clock.parts
 
-    return run
+    return timed
 
 
 def evaluation_of_training(work: RoundEnvironment) -> RoundEnvironment:
@@ -108,10 +81,8 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
 
 def contest(s: dict) -> dict[str, measure.Timing]:
     """Times all contenders in turn."""
-    known = {"ours", "scripts", "lean"}
-    if {*s["contenders"]} - known:
-        sys.exit(f"error: --contenders must be of {', '.join(sorted(known))}.")
-    exp, runs = experiment(s), {}
+    measure.check_choices(s, "contenders", ("ours", "scripts", "lean"))
+    (_, exp), runs = synthetic.equal_clients(s), {}
     if "ours" in s["contenders"]:
         runs["ours"] = ours(exp)
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +101,7 @@ def main(argv):
     rows = [
         {
             "contender": name,
-            "times_ours": measure.ratio(t, times["ours"]) if "ours" in times else None,
+            "times_ours": t.median / times["ours"].median if "ours" in times else None,
             **t.record(),
         }
         for name, t in times.items()

@@ -14,21 +14,19 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from absl import flags
 
 from benchmarks import measure
 from jaxproto import models
 from jaxproto.methods import METHODS
 from jaxproto.types import Protos, Spec
 
-FLAGS = measure.flag_values()
-flags.DEFINE_list(
-    "methods", "fedproto,protonorm,fedtgp,fedgh", "methods", flag_values=FLAGS
+FLAGS = measure.flag_values(
+    "dim",
+    methods=(["fedproto", "protonorm", "fedtgp", "fedgh"], "methods"),
+    clients=(["10", "20", "50", "100"], "M, number of clients"),
+    classes=(["10", "100"], "number of classes K"),
+    repeats=3,
 )
-flags.DEFINE_list("clients", "10,20,50,100", "M, number of clients", flag_values=FLAGS)
-flags.DEFINE_list("classes", "10,100", "number of classes K", flag_values=FLAGS)
-flags.DEFINE_integer("dim", 512, "number of features d", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 3, "timed steps", flag_values=FLAGS)
 
 
 def uploads(clients: int, spec: Spec) -> Protos:
@@ -53,11 +51,7 @@ def one(name: str, clients: int, spec: Spec, repeats: int) -> dict:
     )
     given = method.init_server(net, key), uploads(clients, spec), key
     step = jax.jit(partial(method.aggregation, net)).lower(*given).compile()
-
-    def call():
-        jax.block_until_ready(step(*given))
-
-    time = measure.alternate({name: call}, repeats)[name]
+    time = measure.timed(measure.waiting(step, *given), repeats)
     return {"method": name, "M": clients, "K": spec[0], "d": spec[1], **time.record()}
 
 

@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from absl import flags
 from rich.console import Console
 
 import jaxproto
@@ -25,11 +24,12 @@ from benchmarks import measure
 from jaxproto import config as config_
 from jaxproto.callbacks import Callback
 
-FLAGS = measure.flag_values()
-flags.DEFINE_integer("clients", 1000, "number of clients", 1, flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 1000, "number of rounds", 40, flag_values=FLAGS)
-flags.DEFINE_string("store", "disk", "see clients.store", flag_values=FLAGS)
-flags.DEFINE_float("fraction", 0.05, "participation.fraction", flag_values=FLAGS)
+FLAGS = measure.flag_values(
+    clients=(1000, "number of clients", 1),
+    rounds=(1000, "number of rounds", 40),
+    store=("disk", "see clients.store"),
+    fraction=(0.05, "participation.fraction"),
+)
 
 EVERY = 10  # rounds between two samples
 PER_CLIENT = 12  # examples, a quarter of them for tests

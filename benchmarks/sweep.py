@@ -19,38 +19,35 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 from absl import flags
 
-from benchmarks import measure
+from benchmarks import measure, synthetic
 from jaxproto import config as config_
 from jaxproto.experiment import build, traced
-from jaxproto.federation import Model
-from jaxproto.training import (
-    batched_programs,
-    compiler,
-    programs,
-    rounds,
-)
-from jaxproto.training.client_store import DeviceStore
+from jaxproto.experiment.build import Experiment
+from jaxproto.sweeps.batched import BatchedEngine
+from jaxproto.training import compiler
+from jaxproto.training.programs import Programs
 
-FLAGS = measure.flag_values()
+FLAGS = measure.flag_values(
+    config=("protonorm:digits", "for runs"),
+    seeds=(["0", "1", "2"], "for runs"),
+    gammas=(["1", "10", "25", "50"], "for runs"),
+    rounds=(0, "0: those of the configuration"),
+    states=(["cold", "shared", "warm"], "for runs"),
+    sizes=(["1", "2", "4", "8", "16"], "federations, for scaling"),
+    forms=(["one", "threads", "all"], "for scaling"),
+    repeats=(5, "timed rounds, for scaling"),
+    clients_at_once=("auto", "for scaling"),
+)
 PARTS = ("runs", "scaling", "spiral")
 flags.DEFINE_enum("part", "runs", PARTS, "what is measured", flag_values=FLAGS)
-flags.DEFINE_string("config", "protonorm:digits", "for runs", flag_values=FLAGS)
-flags.DEFINE_list("seeds", "0,1,2", "for runs", flag_values=FLAGS)
-flags.DEFINE_list("gammas", "1,10,25,50", "for runs", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 0, "0: those of the configuration", flag_values=FLAGS)
-flags.DEFINE_list("states", "cold,shared,warm", "for runs", flag_values=FLAGS)
-flags.DEFINE_list("sizes", "1,2,4,8,16", "federations, for scaling", flag_values=FLAGS)
-flags.DEFINE_list("forms", "one,threads,all", "for scaling", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 5, "timed rounds, for scaling", flag_values=FLAGS)
-flags.DEFINE_string("clients_at_once", "auto", "for scaling", flag_values=FLAGS)
 
 
 def command(s: dict, workdir: Path, *more: str) -> list[str]:
@@ -115,51 +112,36 @@ def runs(s: dict):
     return results, [measure.table("A sweep and its single runs", columns, rows)]
 
 
-def federations(count: int) -> list[tuple[int, dict]]:
-    """Returns seeds and floats of federations that differ in both."""
-    return [(i, {"method.upscale": np.float32(1 + i)}) for i in range(count)]
+def federations(exp: Experiment, count: int, compiled) -> list[synthetic.Run]:
+    """Starts federations that differ in seed and gamma."""
+    every = []
+    for i in range(count):
+        floats = {**exp.floats, "method.upscale": np.float32(1 + i)}
+        every.append(synthetic.Run(exp._replace(floats=floats), i, compiled=compiled))
+    return every
 
 
-def one_round(form: str, exp, examples, compiled, own):
-    """Returns a function of r that runs round r of every federation."""
-    if form == "all":
-        return _in_one_program(exp, examples, compiled, own)
-    works = []
-    for seed, other in own:
-        bound = programs.with_floats(compiled, {**exp.floats, **other})
-        store = DeviceStore(exp, bound)
-        works.append(rounds.RoundEnvironment(exp, examples, bound, seed, store))
-    states = [programs.init(exp, w.seed, w.compiled) for w in works]
-    threads = 1 if form == "one" else os.cpu_count()
+def together(every: list[synthetic.Run], compiled: Programs) -> Callable[[], None]:
+    """Returns a function that runs the next round of all federations as one program."""
+    engine = BatchedEngine([run.work for run in every], compiled, len(every))
+    model, numbers = engine.joined([run.state for run in every]), itertools.count()
+
+    def next_round():
+        nonlocal model
+        model, _ = engine.round(next(numbers), model)
+
+    return next_round
+
+
+def apart(every: list[synthetic.Run], threads: int) -> Callable[[], None]:
+    """Returns a function that runs the next round of each federation, in threads."""
     pool = ThreadPoolExecutor(threads)
 
-    def run(r):
-        tasks = [
-            pool.submit(rounds.next_state, w, r, state)
-            for w, state in zip(works, states, strict=True)
-        ]
-        states[:] = [task.result()[0] for task in tasks]
+    def next_round():
+        for task in [pool.submit(run.next_round) for run in every]:
+            task.result()
 
-    return run
-
-
-def _in_one_program(exp, examples, compiled, own):
-    values = [{**exp.floats, **other} for _, other in own]
-    joined = {k: np.stack([v[k] for v in values]) for k in values[0]}
-    bound = programs.with_floats(compiled, joined)
-    keys = zip(*(programs.keys(seed) for seed, _ in own), strict=True)
-    keys = [jax.numpy.stack(part) for part in keys]
-    model = Model(*programs.init_states(exp, keys, bound))
-    store = DeviceStore(batched_programs.without_lanes(exp), bound)
-    work = rounds.RoundEnvironment(exp, examples, bound, 0, store)
-
-    def run(r):
-        nonlocal model
-        contexts = [programs.round_context(seed, r) for seed, _ in own]
-        context = batched_programs.stack_trees(contexts)
-        model, _ = rounds.compute_round(work, context, model, r)
-
-    return run
+    return next_round
 
 
 def scaling(s: dict):
@@ -169,32 +151,25 @@ def scaling(s: dict):
     exp = build.experiment(c, jax.default_backend())
     assert "method.upscale" in traced.traced_floats(c)
     examples, results, rows = build.examples(exp.dataset), {}, []
-    one, seconds = compiler.compile_all(exp, examples)
+    one = compiler.compile_all(exp, examples)
     for size in measure.whole(s["sizes"]):
         for form in s["forms"]:
-            compiled, took = one, seconds
+            (compiled, took), every = one, federations(exp, size, one)
             if form == "all":
                 compiled, took = compiler.compile_all(exp, examples, many=size)
-            run = one_round(form, exp, examples, compiled, federations(size))
-            times = measure.alternate(
-                {form: partial(_next, run, itertools.count())}, s["repeats"]
-            )[form]
+                run = together(every, compiled)
+            else:
+                run = apart(every, 1 if form == "one" else os.cpu_count())
+            times = measure.timed(run, s["repeats"])
             need = compiler.required_bytes(jax.tree.leaves(compiled))
-            need *= 1 if form == "all" else size if form == "threads" else 1
+            need *= size if form == "threads" else 1
             each = times.median / size
-            results[f"{form} {size}"] = {
-                **times.record(),
-                "bytes": need,
-                "compile": took,
-            }
+            result = {**times.record(), "bytes": need, "compile": took}
+            results[f"{form} {size}"] = result
             rows.append([f"{size} {form}", times.median, each, need / 2**20, took])
             print(f"{size} {form}: done", flush=True)
     columns = ("federations", "round s", "s per federation", "MiB", "compile s")
     return results, [measure.table("A round of federations", columns, rows)]
-
-
-def _next(run, numbers):
-    run(next(numbers))
 
 
 def spiral(s: dict):
@@ -215,9 +190,8 @@ def main(argv):
     """Measures one part."""
     settings = measure.parse(FLAGS, argv, __doc__)
     part = settings["part"]
-    results, tables = {"runs": runs, "scaling": scaling, "spiral": spiral}[part](
-        settings
-    )
+    measured = {"runs": runs, "scaling": scaling, "spiral": spiral}[part]
+    results, tables = measured(settings)
     measure.finish(f"sweep-{part}", settings, results, tables)
 
 

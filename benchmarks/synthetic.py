@@ -1,20 +1,25 @@
 """Federations on random images, for benchmarks in which only sizes matter."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
 
+from benchmarks import measure
 from jaxproto import config as config_
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.mesh import ONE, OneDevice
-from jaxproto.training import compiler, data_placement, programs
-from jaxproto.training.programs import State
+from jaxproto.training import (
+    compiler,
+    data_placement,
+    programs,
+    rounds,
+    run_evaluation,
+)
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
 
@@ -24,6 +29,13 @@ AS_RELEASED = {  # loss and batches of the released code
     "method.collect": "after_training",
     "local.order": "fixed",
     "local.short": "skip",
+}
+FIELDS = {  # setting of a benchmark -> field
+    "batch": "local.batch_size",
+    "clients": "data.clients",
+    "dim": "model.feat_dim",
+    "form": "clients_at_once",
+    "group": "model.group",
 }
 
 
@@ -40,69 +52,96 @@ def save(path: Path, examples: int, shape: Sequence[int], classes: int):
     np.savez(path, x_train=x, y_train=y, num_classes=classes)
 
 
-def config(path: Path, clients: int, **fields) -> ml_collections.ConfigDict:
-    """Configures ProtoNorm on the images of a file.
-
-    Args:
-      path: npz file.
-      clients: number of clients.
-      **fields: further fields; `__` stands for the dot of a name.
-    """
+def plain(method: str, fields: Mapping) -> ml_collections.ConfigDict:
+    """Configures a method without presets, with other values in some flat fields."""
     made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
-    fields = {name.replace("__", "."): value for name, value in fields.items()}
-    given = {"data.name": f"npz:{path}", "data.clients": clients}
-    made.update_from_flattened_dict({**AS_RELEASED, **given, **fields})
-    config_.check(made)
+    made.method = ml_collections.ConfigDict(config_.method_fields(method))
+    made.update_from_flattened_dict(fields)
     return made
 
 
+def configured(
+    base: ml_collections.ConfigDict, path: Path, s: Mapping, **of_data
+) -> ml_collections.ConfigDict:
+    """Completes a configuration: images of a file, settings of FIELDS; checks it."""
+    fields = {f"data.{name}": value for name, value in of_data.items()}
+    fields |= {FIELDS[name]: s[name] for name in FIELDS if name in s}
+    base.update_from_flattened_dict({"data.name": f"npz:{path}", **fields})
+    config_.check(base)
+    return base
+
+
 def equal_clients(
-    *,
-    clients: int,
-    train: int,
-    test: int,
-    shape: Sequence[int],
-    classes: int,
+    s: Mapping,
+    base: ml_collections.ConfigDict | None = None,
+    channels: int = 3,
     layout: OneDevice = ONE,
-    **fields,
 ) -> tuple[ml_collections.ConfigDict, Experiment]:
     """Builds clients of `train` and `test` random images each, split iid.
 
     The configuration names the data "made up", because their file is removed.
+
+    Args:
+      s: settings: clients, train, test, pixels, classes, and others of FIELDS.
+      base: configuration to start from; default: ProtoNorm as released.
+      channels: channels of an image.
+      layout: devices.
     """
-    each = train + test
+    each, base = s["train"] + s["test"], base or plain("protonorm", AS_RELEASED)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"
-        save(path, clients * each, shape, classes)
-        share = (train + 0.5) / each  # the split rounds down
-        how = {"data__partition": "iid", "data__train_share": share}
-        made = config(path, clients, **how, **fields)
+        shape = s["pixels"], s["pixels"], channels
+        save(path, s["clients"] * each, shape, s["classes"])
+        share = (s["train"] + 0.5) / each  # the split rounds down
+        made = configured(base, path, s, partition="iid", train_share=share)
         exp = build.experiment(made, jax.default_backend(), layout=layout)
     made.data.name = "made up"
     return made, exp
 
 
-class Start(NamedTuple):
-    """Compiled programs and initial state of a measured run."""
+class Run:
+    """Rounds of a federation with the compiled programs of a run."""
 
-    work: RoundEnvironment
-    state: State  # before round 1
-    compile_seconds: float
+    def __init__(
+        self, exp: Experiment, seed: int = 0, folder: Path = Path(), compiled=None
+    ):
+        """Compiles all programs and initialises the state, as the runner does.
 
+        Args:
+          exp: federation.
+          seed: seed of the run.
+          folder: folder for clients that are kept in files.
+          compiled: programs and seconds of `compile_all`, if it was called before.
+        """
+        examples, tables = data_placement.place_data(exp)
+        made, self.compile_seconds = compiled or compiler.compile_all(exp, examples)
+        compiled = programs.with_floats(made, exp.floats, exp.layout.put)
+        self.state = programs.init(exp, seed, compiled)
+        store = open_store(exp, compiled, seed, folder, tables)
+        self.work = RoundEnvironment(exp, examples, compiled, seed, store)
+        self.r, self.seen = 0, None
 
-def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
-    """Compiles all programs and initialises the state, as the runner does.
+    def next_round(self):
+        """Trains the next round, with the server's step."""
+        self.state, self.seen = rounds.next_state(self.work, self.r, self.state)
+        self.r += 1
 
-    Args:
-      exp: federation.
-      seed: seed of the run.
-      folder: folder for clients that are kept in files.
-    """
-    examples, tables = data_placement.place_data(exp)
-    compiled, seconds = compiler.compile_all(exp, examples)
-    compiled = programs.with_floats(compiled, exp.floats, exp.layout.put)
-    state = programs.init(exp, seed, compiled)
-    store = open_store(exp, compiled, seed, folder, tables)
-    work = RoundEnvironment(exp, examples, compiled, seed, store)
-    return Start(work, state, seconds)
+    def evaluate(self, work: RoundEnvironment | None = None) -> dict:
+        """Evaluates the last round, in another environment if one is given."""
+        work = work or self.work
+        return run_evaluation.evaluate(work, self.r, self.state, self.seen, [1.0])
+
+    def timed_round(self, training: str = "training") -> dict[str, float]:
+        """Returns the seconds of a round, by the name `training`, and an evaluation."""
+        clock = measure.Clock()
+        self.next_round()
+        clock.lap(training)
+        self.evaluate()
+        clock.lap("evaluation")
+        return clock.parts
+
+    def required_bytes(self) -> int:
+        """Returns the bytes that the largest program needs."""
+        return compiler.required_bytes(
+            f.func for f in jax.tree.leaves(self.work.compiled)
+        )

@@ -21,7 +21,7 @@ FLOPS = 197e12  # per second, bfloat16: Google's data sheet of v5e
 BANDWIDTH = 819e9  # bytes per second of the HBM, from the same data sheet
 HBM = 16e9  # bytes
 
-FLAGS = ahead_run.flag_values("1,4", "one:tpu")
+FLAGS = ahead_run.flag_values(["1", "4"], ["one:tpu"])
 WITHOUT_TPU = {  # environment in which libtpu does not look for a TPU
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -49,7 +49,7 @@ def read(stage, compiled, chips: int) -> dict:
         "flops": flops,
         "bytes_accessed": count,
         "hbm_bytes": moved["hbm"],
-        "memory": ahead.memory(compiled),
+        "memory": measure.program_memory(compiled),
         "collectives": hlo.collectives(text),
         "roofline_seconds": max(flops / FLOPS, count / BANDWIDTH),
         "roofline_seconds_hbm": max(flops / FLOPS, moved["hbm"] / BANDWIDTH),
@@ -83,15 +83,7 @@ def tables(rows: list[dict]):
     title = "One local step of all clients of a network, on one chip"
     yield measure.table(title, columns, steps)
     names = ("group", "program", "chips", "dtype", "form")
-    columns = (
-        *names,
-        "GFLOP",
-        "GB accessed",
-        "ms",
-        "GB needed",
-        "% of HBM",
-        "collectives",
-    )
+    columns = (*names, "GFLOP", "GB accessed", "ms", "GB needed", "% of HBM")
     programs = [
         [
             *(r[n] for n in names),
@@ -104,7 +96,7 @@ def tables(rows: list[dict]):
         for r in by_part["programs"]
     ]
     title = "Programs per chip, with the body of every loop once"
-    yield measure.table(title, columns, programs)
+    yield measure.table(title, (*columns, "collectives"), programs)
 
 
 def main(argv):

@@ -72,10 +72,8 @@ def file_of(item) -> str:
 
 
 def group(item) -> str:
-    """Name of the tests that share compiled programs: a file, a method's contract."""
-    file = file_of(item).removeprefix("tests/")
-    contract = item.path.name == "test_contract.py" and method_of(item)
-    return f"{file}-{contract}" if contract else file
+    """Name of the tests that share compiled programs."""
+    return selection.group_of(item.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

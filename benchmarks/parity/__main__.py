@@ -19,8 +19,6 @@ status is 1 if nothing differs.
 import sys
 from collections.abc import Sequence
 
-from absl import flags
-
 from benchmarks import measure
 from benchmarks.parity import compare, rules, views
 from benchmarks.parity.compare import Finding
@@ -29,7 +27,6 @@ from benchmarks.parity.record import Record, of_clients
 from jaxproto import config as config_
 from jaxproto.errors import UserError
 
-FLAGS = measure.flag_values()
 NONE = {"masks": "none", "scaling": "none", "distill": "none"}
 ROWS: dict[str, tuple[str, dict]] = {  # row -> method, its fields
     "local": ("local", {}),
@@ -44,24 +41,24 @@ ROWS: dict[str, tuple[str, dict]] = {  # row -> method, its fields
     "refprotofl": ("refprotofl", {}),
 }
 METHODS = ("local", "fedproto", "protonorm")
-flags.DEFINE_list("method", ",".join(METHODS), "keys of ROWS", flag_values=FLAGS)
-flags.DEFINE_string("data", "digits", "data set of configs/", flag_values=FLAGS)
-flags.DEFINE_string("data_dir", "", "folder of TFDS data sets", flag_values=FLAGS)
-flags.DEFINE_string("group", "cnn4_d", "group of networks", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 5, "number of rounds", flag_values=FLAGS)
-flags.DEFINE_integer("clients", 4, "number of clients", flag_values=FLAGS)
-flags.DEFINE_integer("most", 0, "most examples per client; 0: all", flag_values=FLAGS)
-flags.DEFINE_integer("epochs", 1, "local epochs", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "seed of weights and batches", flag_values=FLAGS)
-flags.DEFINE_float("rate", 0.01, "learning rate", flag_values=FLAGS)
-flags.DEFINE_float("lam", 10.0, "weight of the pull", flag_values=FLAGS)
-flags.DEFINE_float("upscale", 10.0, "gamma of ProtoNorm", flag_values=FLAGS)
-flags.DEFINE_string("reg", "mse_mean", "form of the pull", flag_values=FLAGS)
-flags.DEFINE_string(
-    "collect", "after_training", "see method.collect", flag_values=FLAGS
+FLAGS = measure.flag_values(
+    "data_dir",
+    method=(list(METHODS), "keys of ROWS"),
+    data=("digits", "data set of configs/"),
+    group="cnn4_d",
+    rounds=(5, "number of rounds"),
+    clients=4,
+    most=(0, "most examples per client; 0: all"),
+    epochs=(1, "local epochs"),
+    seed=(0, "seed of weights and batches"),
+    rate=(0.01, "learning rate"),
+    lam=(10.0, "weight of the pull"),
+    upscale=(10.0, "gamma of ProtoNorm"),
+    reg=("mse_mean", "form of the pull"),
+    collect=("after_training", "see method.collect"),
+    perturb=([], "mistakes such as lam=5"),
+    mistakes=(False, "try all mistakes"),
 )
-flags.DEFINE_list("perturb", "", "mistakes such as lam=5", flag_values=FLAGS)
-flags.DEFINE_boolean("mistakes", False, "try all mistakes", flag_values=FLAGS)
 NO_TORCH = "error: parity needs PyTorch, and torch is not installed: pip install torch"
 MISTAKES = {  # method -> mistakes on the PyTorch side
     "local": ("order=fixed", "rate=0.01001"),
@@ -231,8 +228,6 @@ def compared_all(s: dict):
     """Returns results, tables and first findings of all methods."""
     results, tables, found, rows = [], [], [], []
     for method in s["method"]:
-        if method not in ROWS:
-            sys.exit(f"error: --method={method}; choose from {', '.join(ROWS)}.")
         compared = Comparison(method, s)
         record, views_, first = report(method, compared, s["perturb"])
         results.append(record)
@@ -249,6 +244,7 @@ def main(argv):
     settings = measure.parse(FLAGS, argv, __doc__)
     if not measure.has_torch():
         sys.exit(NO_TORCH)
+    measure.check_choices(settings, "method", ROWS)
     try:
         results, tables, found = compared_all(settings)
     except UserError as e:

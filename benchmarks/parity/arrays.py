@@ -99,4 +99,5 @@ def after(exp: Experiment, state: State, learnt: rounds.RoundSummary) -> Record:
 
 def table(protos: Protos) -> np.ndarray:
     """Returns prototypes [C, D], with NaN where there is none."""
-    return record.where_present(np.asarray(protos.mean), np.asarray(protos.count))
+    present = np.asarray(protos.count)[:, None] > 0
+    return np.where(present, np.asarray(protos.mean), np.nan)

@@ -79,17 +79,15 @@ class Finding(NamedTuple):
         )
 
 
-def rounds(before, ours: Iterable[Record], theirs, exact=None) -> Iterator[Finding]:
+def rounds(before, ours: Iterable[Record], theirs, exact) -> Iterator[Finding]:
     """Yields the findings of all rounds, in order.
 
     Args:
       before: weights before the first round, as in a record.
       ours: records of jaxproto.
       theirs: records of PyTorch.
-      exact: records of PyTorch in float64; without them, `rounding` is 0.
+      exact: records of PyTorch in float64.
     """
-    theirs = [*theirs]
-    exact = theirs if exact is None else exact
     for r, three in enumerate(zip(ours, theirs, exact, strict=True), 1):
         yield from one_round(r, before, *three)
         before = three[0][record.WEIGHTS]

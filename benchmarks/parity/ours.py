@@ -41,7 +41,7 @@ from jaxproto.method import no_pre_upload
 from jaxproto.methods import fedtgp
 from jaxproto.metrics import ACCURACY
 from jaxproto.summary import host_prototypes
-from jaxproto.training import programs, rounds, run_evaluation
+from jaxproto.training import batched_programs, programs, rounds, run_evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Array, Data, Examples, Net, Tree
 
@@ -70,7 +70,8 @@ class Ours:
         build.check_experiment(exp)
         exp = exp._replace(cohorts=tuple(map(without_dropout, exp.cohorts)))
         self.exp, self.seed, self.r = shortened(exp, most), config.seed, 0
-        self.work, self.state, _ = synthetic.start(self.exp, config.seed)
+        run = synthetic.Run(self.exp, config.seed)
+        self.work, self.state = run.work, run.state
         self.shares = "collect" in config.method
         self.averages = "aggregate" in config.method
         trains = hasattr(self.state.server, "network")
@@ -124,15 +125,13 @@ class Ours:
 
     def broadcast(self, state: State) -> Tree:
         """Returns the message that clients train with, of the last exchange."""
-        down, method = (
-            self.work.compiled.broadcast(state.server).message,
-            self.exp.method,
-        )
+        down = self.work.compiled.broadcast(state.server).message
+        method = self.exp.method
         if method.pre_upload is no_pre_upload:
             return down
         every = zip(self.first, state.clients, self.exp.train, strict=True)
         seen = self.by_client(f(down, c, self.work.examples, s) for f, c, s in every)
-        messages = jax.tree.map(lambda *a: jnp.stack(a), *seen)
+        messages = batched_programs.stack_trees(seen)
         return method.broadcast(method.pre_aggregate(state.server, messages, None))
 
     def server_order(self, key: Array) -> np.ndarray | None:
@@ -162,7 +161,7 @@ class Ours:
         local = {record.client(i): table(p) for i, p in enumerate(own)}
         protos = self.state.server.protos
         if self.averages:
-            mean = self.mean(jax.tree.map(lambda *a: jnp.stack(a), *own))
+            mean = self.mean(batched_programs.stack_trees(own))
             steps = kernels.align(mean.mean, mean.count > 0)[1] if self.aligns else 0
             server[record.MEAN] = {"server": table(mean)}
             server[record.ITERATIONS] = {"server": np.asarray(steps, float)}

@@ -71,8 +71,3 @@ def below_best(scores: np.ndarray) -> np.ndarray:
     """Returns scores [M, C] minus the best score of each example."""
     with np.errstate(invalid="ignore"):  # -inf - -inf, without any prototype
         return scores - scores.max(-1, keepdims=True)
-
-
-def where_present(mean: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Returns prototypes [C, D], with NaN where the count [C] is 0."""
-    return np.where(count[:, None] > 0, mean, np.nan)

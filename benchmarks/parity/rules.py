@@ -33,13 +33,7 @@ CHOICES = {
     "anchors": ("public", "own"),
     "adapters": ("by_examples", "by_clients"),
 }
-FREE = (
-    "shares",
-    "averages",
-    "classes",
-    "dim",
-    "width",
-)  # rules that cannot be perturbed
+FREE = "shares", "averages", "classes", "dim", "width"  # that cannot be perturbed
 
 
 class Rules(NamedTuple):

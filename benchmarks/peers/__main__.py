@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from absl import flags
 
@@ -38,35 +39,23 @@ HTFE8_MODULES = {
     "ours": "benchmarks.peers.htfe8",
     "htfllib": "benchmarks.peers.with_htfllib",
 }
-FLAGS = measure.flag_values()
+SIZES = ("clients", "cohort", "images", "test")
+FLAGS = measure.flag_values(
+    contenders=([], "in this order; default: all"),
+    rounds=(10, "timed rounds of a process"),
+    repeats=(2, "processes of each contender"),
+    limit=(3600.0, "most seconds of a process"),
+    data=("", "npz file with x, y; default: random"),
+    install=(False, "make missing environments"),
+    venvs=(str(environments.DEFAULT), "folder of environments"),
+    torch=("torch>=2.6,<3", "requirement of PyTorch for pip"),
+    htfllib=(environments.SOURCE, "repository of HtFLlib"),
+    methods=(list(htfe8.RULES), "methods of the workload htfe8"),
+    python=(sys.executable, "interpreter of new environments"),
+    **{k: (0, f"{k} instead of the workload's; 0: the workload's") for k in SIZES},
+)
 NAMES = (*prepare.WORKLOADS, HTFE8)
 flags.DEFINE_enum("workload", "cifar", NAMES, "federation to train", flag_values=FLAGS)
-flags.DEFINE_list("contenders", [], "in this order; default: all", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 10, "timed rounds of a process", flag_values=FLAGS)
-flags.DEFINE_integer("repeats", 2, "processes of each contender", flag_values=FLAGS)
-flags.DEFINE_float("limit", 3600, "most seconds of a process", flag_values=FLAGS)
-flags.DEFINE_string(
-    "data", "", "npz file with x, y; default: random", flag_values=FLAGS
-)
-flags.DEFINE_bool("install", False, "make missing environments", flag_values=FLAGS)
-flags.DEFINE_string(
-    "venvs", str(environments.DEFAULT), "folder of environments", flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "torch", "torch>=2.6,<3", "requirement of PyTorch for pip", flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "htfllib", environments.SOURCE, "repository of HtFLlib", flag_values=FLAGS
-)
-flags.DEFINE_list(
-    "methods", [*htfe8.RULES], "methods of the workload htfe8", flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "python", sys.executable, "interpreter of new environments", flag_values=FLAGS
-)
-for size in ("clients", "cohort", "images", "test"):
-    about = f"{size} instead of the workload's; 0: the workload's"
-    flags.DEFINE_integer(size, 0, about, flag_values=FLAGS)
 
 
 def settings_of(s: dict) -> dict:
@@ -80,7 +69,7 @@ def settings_of(s: dict) -> dict:
     return {**made, "rounds": s["rounds"] + 1, "data": s["data"]}
 
 
-def fail(why: str):
+def fail(why: str) -> NoReturn:
     """Exits with an error."""
     sys.exit(f"error: {why}")
 
@@ -92,11 +81,9 @@ def modules(s: dict) -> dict[str, str]:
 
 def check(s: dict):
     """Exits if a contender is unknown or has no environment."""
-    folder, names, known = Path(s["venvs"]), s["contenders"], modules(s)
-    if not {*names} <= {*known}:
-        fail(f"--contenders={','.join(names)}: they are {', '.join(known)}.")
-    if not {*s["methods"]} <= {*htfe8.RULES}:
-        fail(f"--methods={','.join(s['methods'])}: they are {', '.join(htfe8.RULES)}.")
+    folder, names = Path(s["venvs"]), s["contenders"]
+    measure.check_choices(s, "contenders", modules(s))
+    measure.check_choices(s, "methods", htfe8.RULES)
     absent = environments.absent(folder, names)
     if absent and not s["install"]:
         fail(
@@ -120,7 +107,6 @@ def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
         return shared.read(processes.output(program, s["limit"], XDG_CACHE_HOME=cache))
     except (processes.Unfinished, ValueError) as e:
         fail(f"{name} {e}")
-        raise
 
 
 def measured(s: dict, work: dict, file: Path, summary: Callable) -> dict[str, dict]:

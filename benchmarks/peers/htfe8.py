@@ -8,7 +8,6 @@ Each side draws its own initial networks.
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +15,10 @@ import jax
 import ml_collections
 import numpy as np
 
-from benchmarks import synthetic
+from benchmarks import measure, synthetic
 from benchmarks.peers import prepare, shared
 from jaxproto import config as config_
 from jaxproto.experiment import build
-from jaxproto.training import rounds, run_evaluation
 
 RULES = {"local": "head", "fedproto": "global"}  # method -> prediction rule of HtFLlib
 
@@ -43,22 +41,13 @@ class Workload(NamedTuple):
 def config(path: str, s: dict) -> ml_collections.ConfigDict:
     """Configures a method on the images of a file, with HtFLlib's settings."""
     made = config_.experiment(s["method"], "cifar100,code")
-    made.update_from_flattened_dict(
-        {
-            "data.name": f"npz:{path}",
-            "data.clients": s["clients"],
-            "data.partition": "dirichlet",
-            "data.alpha": s["alpha"],
-            "data.min_size": 2 * s["batch_size"],
-            "model.group": s["group"],
-            "model.feat_dim": s["feat_dim"],
-            "local.batch_size": s["batch_size"],
-            "optimizer.learning_rate": s["learning_rate"],
-            **({"method.lam": s["lam"]} if "lam" in made.method else {}),
-        }
-    )
-    config_.check(made)
-    return made
+    made.model.feat_dim, made.local.batch_size = s["feat_dim"], s["batch_size"]
+    made.optimizer.learning_rate = s["learning_rate"]
+    if "lam" in made.method:
+        made.method.lam = s["lam"]
+    how = {"partition": "dirichlet", "alpha": s["alpha"]}
+    how["min_size"] = 2 * s["batch_size"]
+    return synthetic.configured(made, path, s, **how)
 
 
 def write(path: str, settings: dict):
@@ -85,17 +74,15 @@ def main(path: str):
     with np.load(clients_file(path)) as f:
         s = json.loads(str(f["settings"]))
     exp = build.experiment(config(path, s), jax.default_backend())
-    work, state, _ = synthetic.start(exp)
-    accuracy = 0.0
-    for r in range(s["rounds"]):
-        times = [time.perf_counter()]
-        state, seen = rounds.next_state(work, r, state)
-        times.append(time.perf_counter())
-        record = run_evaluation.evaluate(work, r + 1, state, seen, [1.0])
-        times.append(time.perf_counter())
+    run, accuracy = synthetic.Run(exp), 0.0
+    for _ in range(s["rounds"]):
+        clock = measure.Clock()
+        run.next_round()
+        clock.lap("seconds")
+        record = run.evaluate()
+        clock.lap("evaluation")
         accuracy = record["rules"][RULES[s["method"]]]["pooled"]
-        seconds, evaluated = np.diff(times).tolist()
-        shared.say(round=r + 1, seconds=seconds, evaluation=evaluated, pooled=accuracy)
+        shared.say(round=run.r, **clock.parts, pooled=accuracy)
     shared.finish(accuracy, ("jax", "jaxlib", "numpy"))
 
 

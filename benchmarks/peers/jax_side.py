@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from benchmarks.peers import shared
 from benchmarks.peers.shared import Federation
-
-CHUNK = 500  # test images at a time
 
 
 def parameters(fed: Federation) -> dict[str, jax.Array]:
@@ -32,14 +31,9 @@ def rows_last_channel(weight: np.ndarray, channels: int) -> np.ndarray:
     return maps.transpose(0, 2, 3, 1).reshape(outputs, inputs)
 
 
-def decode(x: jax.Array) -> jax.Array:
-    """Converts images from uint8 to float32 in [-1, 1]."""
-    return x.astype(jnp.float32) / 127.5 - 1
-
-
 def logits(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     """Maps images [B, H, W, channels] uint8 to logits [B, C], for both networks."""
-    x, last = decode(x), len(params) // 2 - 1
+    x, last = shared.decode(x), len(params) // 2 - 1
     for i in range(last + 1):
         weight, bias = params[f"weight{i}"], params[f"bias{i}"]
         if weight.ndim == 4:
@@ -70,8 +64,5 @@ def loss(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
 
 def accuracy(params: dict[str, jax.Array], fed: Federation) -> float:
     """Returns the test accuracy of a network."""
-    predict, correct = jax.jit(logits), 0
-    for i in range(0, len(fed.test_y), CHUNK):
-        best = predict(params, fed.test_x[i : i + CHUNK]).argmax(1)
-        correct += int((np.asarray(best) == fed.test_y[i : i + CHUNK]).sum())
-    return correct / len(fed.test_y)
+    predict = jax.jit(logits)
+    return shared.accuracy(lambda x: predict(params, x).argmax(1), fed)

@@ -12,13 +12,11 @@ import ml_collections
 
 from benchmarks import synthetic
 from benchmarks.peers import shared
-from jaxproto import config as config_
 from jaxproto import models
 from jaxproto.experiment import build
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.mlp import Perceptron
 from jaxproto.models.ops import Ops
-from jaxproto.training import rounds, run_evaluation
 from jaxproto.types import Net
 
 HIDDEN = 512  # units of cnn4 below its head
@@ -48,27 +46,20 @@ def config(path: str, s: dict) -> ml_collections.ConfigDict:
       s: settings of the workload.
     """
     models.NETS["logistic"] = logistic
-    made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields("fedavg"))
     pixels = math.prod(s["shape"])
-    made.update_from_flattened_dict(
-        {
-            "data.name": f"npz:{path}",
-            "data.clients": s["clients"],
-            "data.partition": "iid",
-            "data.pool": False,  # keep the test images apart
-            "model.group": s["network"],
-            "model.feat_dim": HIDDEN if s["network"] == "cnn4" else pixels,
-            "local.epochs": 1,
-            "local.batch_size": s["batch_size"],
-            "optimizer.name": "sgd",
-            "optimizer.learning_rate": s["learning_rate"],
-            "participation.law": "uniform",
-            "participation.fraction": s["cohort"] / s["clients"],
-        }
-    )
-    config_.check(made)
-    return made
+    fields = {
+        "model.group": s["network"],
+        "model.feat_dim": HIDDEN if s["network"] == "cnn4" else pixels,
+        "local.epochs": 1,
+        "local.batch_size": s["batch_size"],
+        "optimizer.name": "sgd",
+        "optimizer.learning_rate": s["learning_rate"],
+        "participation.law": "uniform",
+        "participation.fraction": s["cohort"] / s["clients"],
+    }
+    base = synthetic.plain("fedavg", fields)
+    # without a pool the test images stay apart
+    return synthetic.configured(base, path, s, partition="iid", pool=False)
 
 
 def main(path: str):
@@ -77,13 +68,13 @@ def main(path: str):
     exp = build.experiment(config(path, fed.settings), jax.default_backend())
     total = len(fed.cohorts)
     del fed  # frees its images
-    work, state, _ = synthetic.start(exp)
-    for r in range(total):
+    run = synthetic.Run(exp)
+    for _ in range(total):
         start = time.perf_counter()
-        state, seen = rounds.next_state(work, r, state)
-        shared.say(round=r + 1, seconds=time.perf_counter() - start)
-    record = run_evaluation.evaluate(work, total, state, seen, [1.0])
-    shared.finish(record["rules"]["received"]["pooled"], ("jax", "jaxlib", "numpy"))
+        run.next_round()
+        shared.say(round=run.r, seconds=time.perf_counter() - start)
+    accuracy = run.evaluate()["rules"]["received"]["pooled"]
+    shared.finish(accuracy, ("jax", "jaxlib", "numpy"))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
 from jaxproto.types import Tree
 
-SEED = 0  # seed of the run, the default of `synthetic.start`
+SEED = 0  # seed of the run, the default of `synthetic.Run`
 CLASSES = 10
 BLOCK = 4  # height and width of patches of one brightness, in pixels
 SPREAD, NOISE = 18.0, 60.0  # std of class means and of noise, in brightness

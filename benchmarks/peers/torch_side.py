@@ -10,8 +10,6 @@ from torch.nn import functional as F
 from benchmarks.peers import shared
 from benchmarks.peers.shared import Federation
 
-CHUNK = 500  # test images at a time
-
 
 def network(fed: Federation) -> nn.Sequential:
     """Builds the network of the workload with the initial parameters of the file."""
@@ -68,12 +66,7 @@ def examples(fed: Federation, rows: np.ndarray) -> tuple[torch.Tensor, torch.Ten
 @torch.no_grad()
 def accuracy(net: nn.Module, fed: Federation) -> float:
     """Returns the test accuracy of a network."""
-    correct = 0
-    for i in range(0, len(fed.test_y), CHUNK):
-        x = images(fed.test_x[i : i + CHUNK])
-        y = torch.from_numpy(fed.test_y[i : i + CHUNK])
-        correct += int((net(x).argmax(1) == y).sum())
-    return correct / len(fed.test_y)
+    return shared.accuracy(lambda x: net(images(x)).argmax(1), fed)
 
 
 def train(net: nn.Module, fed: Federation, client: int, rng: np.random.Generator):

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.long
 
 SMALL = ("--pixels=8", "--classes=3", "--dim=8")
 FEW = ("--clients=2", "--train=8", "--test=4")
+CACHE = ("compilation_cache_dir", "enable_compilation_cache")
+CACHE += ("persistent_cache_min_compile_time_secs",)
 
 
 @pytest.fixture
@@ -42,10 +44,8 @@ def run(tmp_path, monkeypatch):
         module.main([module.__name__, f"--out={out}", *flags])
         return json.loads(out.read_text())
 
-    names = ("compilation_cache_dir", "enable_compilation_cache")
-    names = (*names, "persistent_cache_min_compile_time_secs")
-    before = {f"jax_{n}": getattr(jax.config, f"jax_{n}") for n in names}
     monkeypatch.setattr(measure, "fresh", here)
+    before = {f"jax_{n}": getattr(jax.config, f"jax_{n}") for n in CACHE}
     yield main
     for name, value in before.items():
         jax.config.update(name, value)
@@ -61,8 +61,8 @@ def test_contenders_take_turns_and_timings_are_summed_up():
     timing = measure.Timing([4.0, 1.0, 2.0], [])
     record = timing.record()
     assert [record[k] for k in ("median", "min", "max")] == [2.0, 1.0, 4.0]
-    assert measure.ratio(timing, measure.Timing([0.5], [])) == 4.0
-    assert measure.exponent([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2.0)
+    rows = [{"n": n, "value": 3 * n**2} for n in (1, 10, 100)]
+    assert measure.exponents(rows, "n", ["value"])["value"] == pytest.approx(2.0)
 
 
 def test_a_fresh_process_returns_its_result_and_a_record_names_the_machine(run):
@@ -93,7 +93,7 @@ def test_compilation_and_memory_are_told_by_stage_and_by_program(run):
     results = run(compile, "--group=mlp", *SMALL, *FEW)["results"]
     assert results["cold"]["programs"] > 0 and results["warm"]["programs"] > 0
     names = [r["program"] for r in results["each"]]
-    steps = ("train mlp", "update", "evaluate mlp", "broadcast", "participate")
+    steps = ("broadcast", "participate", "train mlp", "evaluate mlp", "update")
     assert names == [*steps, "diagnostics", "all"]
     options = ("--images=200", "--clients=2", "--alpha=10", "--most=8", *SMALL)
     results = run(memory, "--group=mlp", *options)["results"]

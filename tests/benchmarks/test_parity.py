@@ -15,21 +15,8 @@ from jaxproto.types import Spec
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-SETTINGS = {
-    "data": "digits",
-    "data_dir": "",
-    "group": "mlp",
-    "rounds": 2,
-    "clients": 2,
-    "most": 60,
-    "epochs": 1,
-    "seed": 0,
-    "rate": 0.05,
-    "lam": 10.0,
-    "reg": "mse_mean",
-    "collect": "after_training",
-    "upscale": 10.0,
-}
+SETTINGS = {name: parity.FLAGS[name].default for name in parity.FLAGS}
+SETTINGS |= {"group": "mlp", "rounds": 2, "clients": 2, "most": 60, "rate": 0.05}
 
 
 def configuration(method, **changed):

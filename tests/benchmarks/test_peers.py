@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks import synthetic
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers import (
     htfe8,
@@ -44,14 +45,14 @@ def made(folder, workload, **other):
 
 def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
     path, seen = made(tmp_path, "logistic"), []
-    next_state = ours.rounds.next_state
+    next_state = synthetic.rounds.next_state
 
     def spied(work, r, state):
         state, told = next_state(work, r, state)
         seen.append(np.flatnonzero(told.bytes_by_client["up"]).tolist())
         return state, told
 
-    monkeypatch.setattr(ours.rounds, "next_state", spied)
+    monkeypatch.setattr(synthetic.rounds, "next_state", spied)
     ours.main(str(path))
     assert seen == shared.load(path).cohorts.tolist()
     seconds, last = shared.read("noise\n[1]\n" + capsys.readouterr().out)

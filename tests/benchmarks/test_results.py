@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support import workdirs
 from support.every import check_every
 
 from jaxproto import config
@@ -24,12 +25,9 @@ def finished(path, **more):
     """A work directory with what a record needs, and what it leaves out."""
     made = config.default()
     made.data.data_dir, made.data.name = "somewhere", "npz:/some/where/mine.npz"
-    path.mkdir(parents=True)
-    (path / "config.json").write_text(made.to_json())
     summary = {"status": "finished", "rounds": 200, "rules": {}}
     summary |= {"dataset": made.data.name} | more
-    (path / "summary.json").write_text(json.dumps(summary))
-    (path / "metrics.jsonl").write_text('{"round": 1}\n')
+    workdirs.write(path, made, summary, [{"round": 1}])
     (path / "indices.csv").write_text("0\n")
 
 

@@ -6,7 +6,6 @@ left unrendered (`quick`, in a process of its own; the fixture `quick_programs`)
 
 import contextlib
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,10 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from benchmarks import kills
 from jaxproto import config
 from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
-from jaxproto.storage import checkpoint, records
 from jaxproto.training import compiler, runner
 from support.fields import changed
 
@@ -103,11 +102,5 @@ def unrendered():
 
 
 def end(path: Path) -> tuple:
-    """Returns the end of a run: metrics without seconds, every byte of the weights."""
-    rows = records.read(path / "metrics.jsonl")
-    for row in rows:
-        row.pop("seconds")
-    newest = path / "checkpoints" / str(checkpoint.rounds(path / "checkpoints")[-1])
-    entries = json.loads((newest / "manifest.json").read_text())["leaves"]
-    arrays = checkpoint._read_arrays(newest, entries)
-    return rows, {name: a.tobytes() for name, a in sorted(arrays.items())}
+    """Returns metrics without seconds, bytes of the state and of clients in files."""
+    return kills.bits(path)["."]

@@ -10,6 +10,7 @@ from jaxproto.flower.server_run import FAULTS, run_server
 from jaxproto.storage import records
 from jaxproto.summary import pictures
 from support.fields import changed
+from support.runs import records as metrics
 
 QUIET = Console(quiet=True)
 
@@ -48,12 +49,6 @@ def simulated(c, path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "draw_all", lambda *_: None)
         return jaxproto.run(c, path, QUIET)
-
-
-def metrics(path):
-    """Records without what the clock says."""
-    found = records.read(path / "metrics.jsonl")
-    return [{k: v for k, v in r.items() if k != "seconds"} for r in found]
 
 
 def rounds(path):

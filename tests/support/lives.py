@@ -141,7 +141,7 @@ class Life:
         assert len(self.runs()) == (len(SEEDS) if self.sweeps else 1)
         for run in self.runs():
             seed = json.loads((run / "config.json").read_text())["seed"]
-            assert ended(run) == self.whole(seed), f"other numbers in {run}"
+            assert attacked.end(run) == self.whole(seed), f"other numbers in {run}"
             left = [p for p in run.rglob("*") if p.suffix in (".partial", ".new")]
             assert not left, left
 
@@ -150,7 +150,7 @@ class Life:
         if key not in self.wholes:
             path = self.folder / "-".join(map(str, key))
             attacked.run(self.config(self.rounds, seed), path)
-            self.wholes[key] = ended(path)
+            self.wholes[key] = attacked.end(path)
             shutil.rmtree(path)
         return self.wholes[key]
 
@@ -165,18 +165,6 @@ class Life:
                 step()
         self.steps.append("end")
         self.finish()
-
-
-def ended(path: Path) -> tuple:
-    """Metrics and weights of a run, with the rows of clients beside the state."""
-    newest = path / "checkpoints" / str(checkpoint.rounds(path / "checkpoints")[-1])
-    rows = dict[str, dict]()
-    for arrays in row_deltas.read(newest):
-        for name, a in arrays.items():
-            at = arrays[f"{name.partition('.')[0]}.at"]
-            pairs = zip(map(int, at), a, strict=True)
-            rows.setdefault(name, {}).update((i, x.tobytes()) for i, x in pairs)
-    return attacked.end(path), rows
 
 
 def main(folder: Path, seconds: float, seed: int):
@@ -205,7 +193,6 @@ if __name__ == "__main__":
     import jaxproto
     from jaxproto.errors import UserError
     from jaxproto.reporting import compare
-    from jaxproto.storage import checkpoint, row_deltas
     from jaxproto.sweeps import SweepOptions
     from support import attacked, killing
 

@@ -1,17 +1,19 @@
 """Pages of the documentation: their code, and a folder to run it in."""
 
+import contextlib
 import re
 import shutil
 from pathlib import Path
+from unittest import mock
 
-import jax
 import pytest
 
-from jaxproto import participation, plots
+from jaxproto import participation
 from jaxproto.callbacks import WRITERS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.models import NETS
+from support import quick
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,14 +37,10 @@ def elsewhere(tmp_path, monkeypatch):
 
     Afterwards the registries are as they were.
     """
-    registries = METHODS, NETS, METRICS, participation.SAMPLERS, WRITERS
-    before = [dict(registry) for registry in registries]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "available", lambda: False)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield tmp_path
-    jax.config.update("jax_disable_most_optimizations", False)
-    for registry, entries in zip(registries, before, strict=True):
-        registry.clear()
-        registry.update(entries)
+    with contextlib.ExitStack() as stack:
+        for registry in (METHODS, NETS, METRICS, participation.SAMPLERS, WRITERS):
+            stack.enter_context(mock.patch.dict(registry))
+        stack.enter_context(quick.quickly())
+        yield tmp_path

@@ -1,16 +1,25 @@
 """Runs whose programs are made quickly, without pictures."""
 
+import contextlib
+
 import jax
 import pytest
 
 from jaxproto import plots
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_runs():
-    """For all tests of a file that has it by `quick_runs = quick.quick_runs`."""
+@contextlib.contextmanager
+def quickly():
+    """A block in which runs are quick."""
     jax.config.update("jax_disable_most_optimizations", True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "available", lambda: False)
         yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_runs():
+    """For all tests of a file that has it by `quick_runs = quick.quick_runs`."""
+    with quickly():
+        yield

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from jaxproto import config
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import Counts
 from jaxproto.storage import records
+from support import workdirs
 from support.fields import changed
 
 COUNTS = Counts(  # of three clients and two classes
@@ -30,18 +30,12 @@ def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", 
     made = more.pop("configuration", None) or config.experiment(method, "digits")
     per_client = more.pop("per_client", False)
     changed(made, seed=seed, rounds=rounds, **more)
-    path = Path(path)
-    path.mkdir(parents=True)
-    (path / "config.json").write_text(made.to_json())
-    partition_stats.write_csv(path / "partition.csv", COUNTS)
     done = rounds if status == "finished" else max(1, rounds - 1)
     told = [record(r, best * r / rounds, rules) for r in range(1, done + 1)]
     if per_client:
         told[-1]["by_client"] = clients(rules)
-    for one in told:
-        records.append(path / "metrics.jsonl", one)
-    if status:
-        records.write_json(path / "summary.json", summary(status, told) | whole)
+    path = workdirs.write(path, made, status and summary(status, told) | whole, told)
+    partition_stats.write_csv(path / "partition.csv", COUNTS)
     return path
 
 

@@ -8,20 +8,11 @@ A kind that is not given keeps its seconds: `python -m tests.support.seconds a.t
 """
 
 import json
-import re
 import sys
 from collections import Counter
 from pathlib import Path
 
-SECONDS_FILE = Path(__file__).parents[1] / "seconds.json"
-
-
-def group_of(nodeid: str) -> str:
-    """Name of a test's group, as `group` of conftest.py makes it of an item."""
-    file, _, rest = nodeid.removeprefix("tests/").partition("::")
-    method = re.search(r"\[(?:[a-z_]+-)*?([a-z_]+)\]$", rest)
-    contract = file.endswith("test_contract.py") and method
-    return f"{file}-{contract[1]}" if contract else file
+from . import selection
 
 
 def table(lines: list[str]) -> dict[str, float]:
@@ -29,16 +20,16 @@ def table(lines: list[str]) -> dict[str, float]:
     total: Counter[str] = Counter()
     for line in lines:
         seconds, _, nodeid = line.partition("\t")
-        total[group_of(nodeid)] += float(seconds)
+        total[selection.group_of(nodeid)] += float(seconds)
     return {name: round(s, 1) for name, s in sorted(total.items())}
 
 
 def main(default: str, long: str) -> None:
-    found = json.loads(SECONDS_FILE.read_text()) if SECONDS_FILE.exists() else {}
+    found = selection.seconds_table()
     for kind, file in (("default", default), ("long", long)):
         if file:
             found[kind] = table(Path(file).read_text().splitlines())
-    SECONDS_FILE.write_text(json.dumps(found, indent=1) + "\n")
+    selection.SECONDS_FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,13 @@ fit into `--changed-seconds`. What did not fit is printed.
 
 import heapq
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from jaxproto.methods import METHODS
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
@@ -22,11 +25,17 @@ SECONDS_FILE = TESTS / "seconds.json"
 UNKNOWN = 5.0  # seconds of a group that is not in the table
 
 
-def seconds_table(file: Path = SECONDS_FILE) -> dict[str, dict[str, float]]:
-    """Returns {"default" or "long": {group: seconds}}; empty without a file."""
-    if not file.exists():
-        return {"default": {}, "long": {}}
-    return json.loads(file.read_text())
+def seconds_table() -> dict[str, dict[str, float]]:
+    """Returns {"default" or "long": {group: seconds}}."""
+    return json.loads(SECONDS_FILE.read_text())
+
+
+def group_of(nodeid: str) -> str:
+    """Returns the group of a test: its file, or a method's part of the contract."""
+    file, _, test = nodeid.removeprefix("tests/").partition("::")
+    method = re.findall(r"\w+", test)[-1]  # the last parameter, if it is one
+    contract = file.endswith("test_contract.py") and method in METHODS
+    return f"{file}-{method}" if contract else file
 
 
 def slices(groups: Iterable[str], seconds: Mapping, number: int) -> list[set[str]]:
@@ -40,19 +49,17 @@ def slices(groups: Iterable[str], seconds: Mapping, number: int) -> list[set[str
     return parts
 
 
-def changed_files(since: str = "1 day ago", root: Path = ROOT) -> list[str]:
-    """Returns the paths whose content differs from the last commit before `since`.
+def changed_files() -> list[str]:
+    """Returns the paths whose content differs from the newest commit of a day ago.
 
     A file that was only moved is not in the list.
     """
 
     def git(*args: str) -> str:
-        done = subprocess.run(
-            ["git", *args], cwd=root, capture_output=True, text=True, check=True
-        )
-        return done.stdout
+        command = ["git", "-C", str(ROOT), *args]
+        return subprocess.check_output(command, text=True)
 
-    base = git("rev-list", "-1", f"--before={since}", "HEAD").strip()
+    base = git("rev-list", "-1", "--before=1 day ago", "HEAD").strip()
     if not base:
         return git("ls-files").split("\n")[:-1]
     lines = git("diff", "--name-status", "-M", base, "HEAD").splitlines()

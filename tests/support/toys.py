@@ -76,9 +76,9 @@ HET = ((8, (0, 2, 4)), (16, (1, 3, 5)))
 HOM = ((8, (0, 1, 2, 3, 4, 5)),)
 
 
-def pool_and_rows(clients=6, most=19, seed=0):
-    """A pool and per client rows; sizes 5, 7, ..., each client has three classes."""
-    rng = np.random.default_rng(seed)
+def pool_and_rows():
+    """A pool and rows of six clients; sizes 5, 7, ..., each has three classes."""
+    rng, clients, most = np.random.default_rng(0), 6, 19
     centre = rng.normal(size=(SPEC.num_classes, INPUT)) * 1.5
     three = partial(rng.choice, SPEC.num_classes, 3, replace=False)
     y = np.concatenate([rng.choice(three(), most) for _ in range(clients)])

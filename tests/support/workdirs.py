@@ -1,12 +1,25 @@
 """Work directories as finished runs leave them, written without training."""
 
 import json
+from pathlib import Path
 
 from jaxproto import config
 from jaxproto.reporting import compare
 from support.fields import changed
 
 AS_PRINTED = {"data__partition": "pfllib", "model__feat_dim": 500}  # in most papers
+
+
+def write(path, made, summary=None, history=()):
+    """Writes the files of a run with this configuration; returns its folder."""
+    path = Path(path)
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(made.to_json())
+    if summary:
+        (path / "summary.json").write_text(json.dumps(summary))
+    if lines := [json.dumps(row) + "\n" for row in history]:
+        (path / "metrics.jsonl").write_text("".join(lines))
+    return path
 
 
 def folder(
@@ -25,8 +38,6 @@ def folder(
     `more` goes into its summary; `history` are its records, see `record`.
     """
     made = changed(config.experiment(method, "cifar10"), seed=seed, **fields)
-    path.mkdir(parents=True)
-    (path / "config.json").write_text(made.to_json())
     one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
     one["last_n"] = 10
     summary = {
@@ -38,11 +49,7 @@ def folder(
         "seconds_per_round": 2.0,
         **dict(more),
     }
-    if status:
-        (path / "summary.json").write_text(json.dumps(summary))
-    if lines := [json.dumps(row) + "\n" for row in history]:
-        (path / "metrics.jsonl").write_text("".join(lines))
-    return path
+    return write(path, made, status and summary, history)
 
 
 def record(at, accuracy, **metrics):
