@@ -49,6 +49,13 @@ def head_change(captured: CapturedUpload, up: Tree) -> HeadChange | None:
     return HeadChange(bias, num_sent + bias_sent, chosen)
 
 
+def push(captured: CapturedUpload, change: HeadChange, steps: int) -> np.ndarray:
+    """Returns minus the mean gradient of the last bias [C] over steps of SGD."""
+    next = captured.next
+    rate = float(next.run.config.optimizer.learning_rate * next.local.factor)
+    return change.bias / (rate * steps)
+
+
 def _unravel(message: Tree, params: Tree, mask: bool = False) -> Tree:
     """Restores parameters from the vectors of chosen entries in a message.
 
