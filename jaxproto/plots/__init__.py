@@ -32,9 +32,9 @@ from jaxproto.plots.samples import image_grid, scatter_grid
 from jaxproto.plots.style import FORMATS, HINT, SIZES, available, check, paper_width
 from jaxproto.plots.two_dimensional import (
     Embedded,
-    FeaturePlane,
-    PrototypePlane,
+    Plane,
     embedding,
     features_grid,
+    prototype_plane,
     prototypes_2d,
 )
