@@ -44,7 +44,7 @@ def partition_heatmap(
         axes.set(xlabel="class", ylabel="client")
         sizes = f"{num_K} clients, {num_C} classes, {counts_KC.sum():,} examples"
         axes.set_title(": ".join(filter(None, [name, sizes])))
-        dark = np.asarray(scale(np.maximum(counts_KC, 1))) > 0.6
+        dark = np.asarray(scale(np.maximum(counts_KC, 1))) > _DARK
         matrix_axes.ticks(axes, counts_KC, (classes, clients))
         matrix_axes.cells(axes, counts_KC, counts_KC > 0, dark, "{:d}")
 

@@ -67,7 +67,7 @@ def _of_rows(case: AttackCase) -> Iterator[ClassEvidence]:
     target = prototype_inversion.prototype_target(case)
     if target is None:
         return
-    yield ClassEvidence("rows", target.present, target.count)
+    yield ClassEvidence("rows", target.present, target.counts)
     if target.scaled:
         x, y = case.known.public
         feat = np.asarray(case.captured.embedding(case.body, x))

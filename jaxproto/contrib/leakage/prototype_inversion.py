@@ -49,7 +49,7 @@ class PrototypeTarget(NamedTuple):
     present: np.ndarray  # [C] classes with a prototype
     mask: np.ndarray  # [C, D] coordinates that are sent
     scaled: bool  # by a factor that the server does not know
-    count: np.ndarray | None = None  # [C] examples, if they are sent
+    counts: np.ndarray | None = None  # [C] examples, if they are sent
 
 
 def prototype_target(case: AttackCase) -> PrototypeTarget | None:
@@ -64,8 +64,8 @@ def prototype_target(case: AttackCase) -> PrototypeTarget | None:
     if mask_CD is None or expanded is host:
         mask_CD = np.ones(expanded.mean.shape, bool)
     scaled = is_scaled(case.captured, mask_CD)
-    count = np.asarray(host.count, float) if protos.disclosed else None
-    return PrototypeTarget(expanded.mean, host.count > 0, mask_CD, scaled, count)
+    counts = np.asarray(host.count, float) if protos.disclosed else None
+    return PrototypeTarget(expanded.mean, host.count > 0, mask_CD, scaled, counts)
 
 
 def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
