@@ -14,7 +14,6 @@ OF_ROUND = {  # entries of a record about its round, not about the server
     "bytes_up",
     "bytes_down",
 }
-NAMES = {"rules": "accuracy"}  # entry of a record -> its name in charts
 
 
 class Point(NamedTuple):
@@ -40,10 +39,17 @@ def scalar_points(record: Mapping) -> list[Point]:
     scalars = points.setdefault(last, {})
     for name, value in record.items():
         if isinstance(value, Mapping) and name not in SKIPPED:
-            scalars.update(_nested(NAMES.get(name, name), value))
+            prefix = "accuracy" if name == "rules" else name
+            scalars.update(_nested(prefix, value))
         elif _is_number(value) and name not in SKIPPED:
             scalars[f"{'round' if name in OF_ROUND else 'server'}/{name}"] = value
     return [Point(r, points[r]) for r in sorted(points)]
+
+
+def plain_settings(config: Mapping) -> dict[str, bool | int | float | str]:
+    """Returns settings with all values but numbers and texts as text."""
+    plain = bool | int | float | str
+    return {k: v if isinstance(v, plain) else str(v) for k, v in config.items()}
 
 
 def _nested(prefix: str, entries: Mapping) -> Iterator[tuple[str, float]]:

@@ -6,7 +6,7 @@ from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
 from jaxproto.callbacks.base import Callback, RunInfo
-from jaxproto.callbacks.scalars import scalar_points
+from jaxproto.callbacks.scalars import plain_settings, scalar_points
 
 FOLDER = "tensorboard"  # of the work directory
 
@@ -51,10 +51,6 @@ class TensorBoard(Callback):
     def _write_hparams(self, values: Mapping):
         """Writes the table under HParams: settings, with the accuracies of the run."""
         self._write_config = False
-        settings = {
-            k: v if isinstance(v, bool | int | float | str) else str(v)
-            for k, v in self._config.items()
-        }
         accuracies = {k: v for k, v in values.items() if k.startswith("accuracy/")}
-        for message in hparams(settings, accuracies):
+        for message in hparams(plain_settings(self._config), accuracies):
             self._writer.file_writer.add_summary(message)

@@ -26,7 +26,6 @@ from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.next_upload import NextRound
 from jaxproto.errors import UserError
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
-from jaxproto.saved_runs.saved_client import check_id
 from jaxproto.summary.table_formats import TableView
 from jaxproto.types import Array
 
@@ -68,7 +67,6 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
     config = next.run.config
     if config.privacy.unit == OFF:
         raise UserError(f"{workdir} has privacy.unit=off: there is no claim to audit.")
-    check_id(request.client, len(next.run.exp.partition.train))
     release, noise = client_release(next, request.client), visible_noise(config)
 
     @jax.jit
@@ -121,11 +119,8 @@ def visible_noise(config) -> float:
 
 def client_release(next: NextRound, id: int) -> Release:
     """Returns a function of the upload of a client, flat, with other labels."""
-    exp, (index, cohort) = next.run.exp, next_upload.cohort_and_index(next.run, id)
-    row, r = cohort.ids.index(id), jnp.int32(next.run.round)
-    state, tables = next.run.state.clients[index], exp.train[index]
-    client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], (state, tables))
-    client = cohort.kept_state.restore(exp.method, cohort.net, client)
+    exp, r = next.run.exp, jnp.int32(next.run.round)
+    cohort, client, shard = next_upload.client_before(next, id)
 
     def release(key, y_N, noise):
         parts = exp.parts({**exp.floats, "privacy.noise": noise})
@@ -157,7 +152,6 @@ def epsilon_lower_bound(
     Args:
       first: Statistic of the releases of one data set [T]; smaller ones are likelier.
       second: Statistic of the releases of its neighbour [T].
-      delta: Of (epsilon, delta).
       confidence: Probability that both error rates are within their bounds.
     """
     half = len(first) // 2

@@ -79,7 +79,6 @@ def accepted_replies(
     """Returns the parsed replies by client, sorted.
 
     Args:
-      replies: Replies by client or node.
       parse: Parses a reply; its errors are the reasons of a refusal.
       report: Receives the client and the reason, one printable line, of a refusal.
     """
@@ -114,11 +113,7 @@ class ReplyParser:
     """Parses the replies of one federation; raises UserError for those it refuses."""
 
     def __init__(self, messages: Messages, shapes, limits: Limits):
-        """Stores the arguments.
-
-        Args:
-          shapes: Shapes of the messages of a client, `stack_uploads.UploadShapes`.
-        """
+        """Stores the arguments; `shapes` are `stack_uploads.UploadShapes`."""
         self.messages, self.shapes, self.limits = messages, shapes, limits
 
     def update(self, stage: str, request: Payload, i: int, reply: Payload) -> Update:

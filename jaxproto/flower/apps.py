@@ -88,7 +88,6 @@ def handle_message(
     Args:
       text: Configuration in JSON.
       root: Folder that holds a folder per client.
-      data: Data source of each client; () for none.
     """
     request = dict(message.content.config_records[RECORD])
     try:
@@ -161,13 +160,7 @@ class GridLink:
         patience: float,
         report: Callable[[str], object],
     ):
-        """Stores the arguments; contacts no node yet.
-
-        Args:
-          wait: Seconds to wait for all clients before the first round.
-          patience: Seconds that a client has to reply.
-          report: Receives a line about each refused node.
-        """
+        """Contacts no node yet; `report` receives a line about each refused node."""
         self.grid, self.patience, self.wait = grid, patience, wait
         self.num_clients, self.federation = config.data.clients, config_hash(config)
         self.nodes: dict[int, int] = {}  # node by connected client

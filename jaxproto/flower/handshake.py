@@ -55,8 +55,8 @@ class HandshakeLink:
         descriptions = self._describe(link.members())
         if not descriptions:
             raise UserError(
-                "no client has said what its data are like; the reasons are above. "
-                "Mend them and start again."
+                "no client has described its data; the reasons are above. Correct "
+                "them and start again."
             )
         self._save(
             node_schema.merge_descriptions(

@@ -20,12 +20,7 @@ class InProcessLink:
     def __init__(
         self, config: ml_collections.ConfigDict, path: Path, data: Sequence[str] = ()
     ):
-        """Makes the nodes of all clients.
-
-        Args:
-          path: Folder that holds a folder per client.
-          data: Data source of each client, such as folder:PATH; () for none.
-        """
+        """Makes the nodes of all clients, each with a folder in `path`."""
         self.nodes = {
             i: make_node(config, i, path / str(i), source)
             for i, source in enumerate(parse_node_data(config, data))

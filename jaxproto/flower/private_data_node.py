@@ -21,7 +21,7 @@ from jaxproto.flower.node import Node, Payload, check_client_id
 from jaxproto.io import atomic
 from jaxproto.io.owner_only import owner_only_folder
 
-SCHEMA_FILE = "told.json"
+DESCRIPTION_FILE = "told.json"
 
 
 def check_source(config: ml_collections.ConfigDict, id: int, source: str):
@@ -34,8 +34,8 @@ def check_source(config: ml_collections.ConfigDict, id: int, source: str):
         )
     if name != registry.NODES and source:
         raise UserError(
-            f"client {id} names data, {source}, but data.name is {name}, of which it "
-            "would take its part; set data.name=nodes, or leave data out."
+            f"client {id} names data, {source}, but data.name is {name}, which has a "
+            "part for every client; set data.name=nodes, or leave data out."
         )
 
 
@@ -51,7 +51,7 @@ def parse_node_data(
     if data and len(data) != num_clients:
         raise UserError(
             f"data of {len(data)} nodes are named, but data.clients is {num_clients}; "
-            "name those of each, in the order of clients."
+            "name the data of every client, in their order."
         )
     sources = tuple(map(_absolute, data)) or ("",) * num_clients
     for id, source in enumerate(sources):
@@ -72,12 +72,7 @@ class PrivateDataNode:
     def __init__(
         self, config: ml_collections.ConfigDict, id: int, path: Path, source: str
     ):
-        """Checks the arguments; reads no data yet.
-
-        Args:
-          path: Folder of the client.
-          source: Data source, such as folder:PATH.
-        """
+        """Checks the arguments; reads no data yet."""
         check_source(config, id, source)
         check_client_id(id, config.data.clients)
         self.config, self.id, self.path, self.source = config, id, path, source
@@ -98,7 +93,7 @@ class PrivateDataNode:
         file = self.path / node_schema.FILE
         if not file.exists():
             raise UserError(
-                f"client {self.id} knows no agreement ({file}); the server tells it "
+                f"client {self.id} has no agreement yet ({file}); the server sends it "
                 "before the next round."
             )
         return self._node(file.read_text()).answer(stage, message, memory)
@@ -110,13 +105,13 @@ class PrivateDataNode:
         description = nodes.describe_node(self._read(), self.config.data.min_texts)
         text = node_schema.to_json(description)
         owner_only_folder(self.path)
-        atomic.write(self.path / SCHEMA_FILE, text.encode())
+        atomic.write(self.path / DESCRIPTION_FILE, text.encode())
         return text
 
     def _accept(self, text: str):
         """Saves the schema if it has the description of this node."""
         description = node_schema.parse_description(
-            (self.path / SCHEMA_FILE).read_text()
+            (self.path / DESCRIPTION_FILE).read_text()
         )
         self._check(node_schema.parse_schema(text), description)
         atomic.write(self.path / node_schema.FILE, text.encode())
@@ -124,7 +119,7 @@ class PrivateDataNode:
     def _check(self, schema: NodeSchema, description: node_schema.NodeDescription):
         if node_schema.add_client(schema, self.id, description) != schema:
             raise UserError(
-                f"client {self.id} is not in the agreement; the server tells it "
+                f"client {self.id} is not in the agreement; the server sends a new one "
                 "before the next round."
             )
 

@@ -135,11 +135,13 @@ class Server(Engine):
         replies = self._answers("evaluate", r - 1, requests, parse)
         if not replies:
             raise UserError(
-                f"no client was evaluated after round {r}: none answered. The rounds "
-                "before it are saved; the same command goes on when nodes are there."
+                f"no client was evaluated after round {r}: none answered. Earlier "
+                "rounds are saved; the same command resumes once nodes are connected."
             )
         exp = stack_uploads.restrict_evaluated(self.exp, list(replies))
-        sums = stack_uploads.merge_evaluations(replies, exp)
+        sums = stack_uploads.stack_messages(
+            map(evaluated_ids, exp.cohorts), replies, ()
+        )
         outcome = EvaluationSums(
             sums, jax.device_get(self.run.diagnostics(model.server))
         )
@@ -224,5 +226,6 @@ class Server(Engine):
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
         participation = drawn._replace(reports=drawn.trains & arrived)
-        stacked = stack_uploads.stack_uploads(self.exp, ups, like)
+        ids = [cohort.ids for cohort in self.exp.cohorts]
+        stacked = stack_uploads.stack_messages(ids, ups, like)
         return self.split_uploads[stage](participation, stacked)

@@ -1,7 +1,7 @@
 """Arrays of the server programs, built from the replies of clients."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from jaxproto import federation, gather, wire
 from jaxproto.evaluation import BY_CLIENT
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
+from jaxproto.experiment.cohorts import evaluation_tables
 from jaxproto.flower.accept import Update
 from jaxproto.flower.node import single_client_experiment
 from jaxproto.kept_state import STATEFUL
@@ -66,20 +66,21 @@ def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     )
 
 
-def stack_uploads(
-    exp: Experiment, ups: Mapping[int, Tree], like: Tree
-) -> tuple[Tree, ...]:
-    """Stacks packed uploads [K, ...] per cohort; absent clients have zeros.
+def stack_messages(
+    ids: Iterable[Sequence[int]], messages: Mapping[int, Tree], like: Tree
+) -> list[Tree]:
+    """Stacks messages [K, ...] per cohort; absent clients have zeros.
 
     Args:
-      ups: Packed uploads by client id.
-      like: Shapes of one packed upload.
+      ids: Client ids of each cohort.
+      messages: Messages by client id.
+      like: Shapes of one message.
     """
     absent = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), like)
-    return tuple(
-        jax.tree.map(lambda *a: np.stack(a), *(ups.get(i, absent) for i in c.ids))
-        for c in exp.cohorts
-    )
+    return [
+        jax.tree.map(lambda *a: np.stack(a), *(messages.get(i, absent) for i in own))
+        for own in ids
+    ]
 
 
 def split_into_lanes(
@@ -94,7 +95,7 @@ def split_into_lanes(
 
     Args:
       participation: Drawn clients, and those whose upload arrived.
-      stacked: Packed uploads from `stack_uploads`.
+      stacked: Packed uploads from `stack_messages`.
     """
     lanes = []
     for cohort, packed in zip(exp.cohorts, stacked, strict=True):
@@ -135,16 +136,3 @@ def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
             )
     tests = evaluation_tables(cohorts, exp.partition)
     return exp._replace(cohorts=tuple(cohorts), test=tests)
-
-
-def merge_evaluations(sums: Mapping[int, Tree], evaluated: Experiment) -> list[dict]:
-    """Stacks the evaluation sums of clients, per evaluated cohort.
-
-    Args:
-      sums: Evaluation sums by client id.
-      evaluated: Experiment from `restrict_evaluated`.
-    """
-    return [
-        jax.tree.map(lambda *a: np.stack(a), *(sums[i] for i in evaluated_ids(cohort)))
-        for cohort in evaluated.cohorts
-    ]

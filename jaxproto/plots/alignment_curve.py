@@ -25,7 +25,6 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
     """Draws distances, angles, energy and force over an alignment (N Figure 4).
 
     Args:
-      path: Path of the file.
       runs: {name: `kernels.Spacing` of arrays [steps + 1] as a mapping}.
       shapes: {name: (number of prototypes, number of dimensions)}.
     """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.plots.curves import MIN_SPACING, UNITS
+from jaxproto.plots.curves import MIN_SPACING, UNITS, largest_unit
 from jaxproto.plots.style import COLOURS, in_column, new_figure
 
 _BAR = 0.24  # height of a bar with its gap, inches
@@ -27,12 +27,10 @@ def rounds_to_target_bars(path: str | Path, bars: Sequence[Bar], title: str):
     """Draws a panel of rounds and one of bytes: means with lines over the range.
 
     Args:
-      path: Path of the file.
-      bars: Bars from top to bottom.
       title: Title of the picture, such as the accuracy.
     """
     most = max((max(b.sent, default=0) for b in bars), default=0)
-    unit, size = next(u for u in UNITS.items() if max(most, 1) >= u[1])
+    unit, size = largest_unit(most, UNITS)
     stacked = in_column()
     lines = [textwrap.fill(b.label, 18) if stacked else b.label for b in bars]
     high = _BAR * sum(1 + 0.6 * line.count("\n") for line in lines)
@@ -57,8 +55,8 @@ def _rounds(value: float) -> str:
 
 def _bytes(sent: float) -> str:
     """Returns a number of bytes in a fitting unit."""
-    unit, one = next((u for u in UNITS.items() if sent >= u[1]), ("B", 1.0))
-    return f"{sent / one:.3g} {unit}"
+    unit, size = largest_unit(sent, UNITS)
+    return f"{sent / size:.3g} {unit}"
 
 
 def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):

@@ -23,7 +23,6 @@ def prototype_angles(
     The title names the closest pair and the angle at which all are equally far apart.
 
     Args:
-      path: Path of the file.
       mean_CD: Global prototypes [C, D].
       count_C: Examples [C]; classes with 0 are left out.
       classes: Class numbers of the rows; 0, 1, ... by default.
@@ -33,7 +32,7 @@ def prototype_angles(
     has_C = (np.asarray(count_C) > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
     names, angle_CC = rows[has_C], angles(np.asarray(mean_CD)[has_C])
     num = len(names)
-    size = matrix_axes.figure_size(num - 1, num - 1, num**2 <= matrix_axes.READABLE)
+    size = matrix_axes.figure_size(num - 1, num - 1)
     lines = [name, *_title_lines(angle_CC, names, mean_CD)]
     with new_figure(path, size) as figure:
         axes = figure.add_subplot(title="\n".join(filter(None, lines)))
@@ -84,7 +83,6 @@ def margins(path: str | Path, runs: Mapping[str, np.ndarray], classes: Sequence[
     """Draws margins of global prototypes as shares of the largest one (N Figure 5).
 
     Args:
-      path: Path of the file.
       runs: {name: [C] from 0 to 1, nan where a class has no prototype}.
       classes: Classes that are shown, in this order.
     """
@@ -101,7 +99,6 @@ def cosine_by_class(
     """Draws the cosine similarity of global prototypes to the others (S Figure 2).
 
     Args:
-      path: Path of the file.
       runs: {name: mean, least and largest over the other classes, each [C]}.
       classes: Classes that are shown, in this order.
     """

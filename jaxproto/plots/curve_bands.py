@@ -28,7 +28,6 @@ def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> 
     """Returns the mean, least and largest over runs; nan counts as missing.
 
     Args:
-      label: Label of the line.
       x: N places on the x axis.
       values_SN: A row for each run.
       kind: Kind of line, as in `Band`.
@@ -61,10 +60,7 @@ def bands(
     The x axis is logarithmic where positive places differ by factors.
 
     Args:
-      path: Path of the file.
       shown: {title of a panel: its bands}.
-      xlabel: Name of the x axes.
-      ylabel: Name of the y axes.
       note: Line below the panels.
       whole: Whether values are counts, with ticks at integers alone.
       log: Whether the x axis is logarithmic in any case.
@@ -151,7 +147,6 @@ def communication_cost(
     """Draws the scalars of a round in panels with two logarithmic axes.
 
     Args:
-      path: Path of the file.
       parts: (title, name of the x axis, bands) of each panel.
       note: Line below the panels.
     """

@@ -21,9 +21,7 @@ def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str
     """Draws the accuracy of each rule in a panel, over the pooled ones of all rules.
 
     Args:
-      path: Path of the file.
       records: Records of `metrics.jsonl`, at least one.
-      name: Name of the method.
     """
     rules = list(records[-1]["rules"])
     with new_figure(path, layout.figure_size(len(rules), more=0.2)) as figure:
@@ -46,7 +44,6 @@ def accuracy_against_bytes(path: str | Path, runs: Runs, rule: str | None = None
     band from the least to the largest.
 
     Args:
-      path: Path of the file.
       runs: {name: for each of its seeds, records of `metrics.jsonl`}.
       rule: Rule to draw; None draws all.
 
@@ -74,14 +71,19 @@ def _accuracy_against(
 ):
     """Draws panels with x in the largest unit that the longest run reaches."""
     ends = [b.x[-1] for rows in panels.values() for b in rows if len(b.x)]
-    reached = {k: size for k, size in units.items() if max(ends, default=1) >= size}
-    unit, size = next(iter(reached.items()), (*units.items(),)[-1])
+    unit, size = largest_unit(max(ends, default=1), units)
     shown = {
         title: [b._replace(x=[x / size for x in b.x]) for b in rows]
         for title, rows in panels.items()
     }
     log = bool(ends) and max(ends) > MIN_SPACING * min(ends)
     bands(path, shown, f"{what} ({unit})", "test accuracy (%)", log=log)
+
+
+def largest_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
+    """Returns the largest unit that a value reaches, or the smallest, and its size."""
+    reached = [unit for unit in units.items() if value >= unit[1]]
+    return reached[0] if reached else list(units.items())[-1]
 
 
 def curves(

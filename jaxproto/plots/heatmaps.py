@@ -24,15 +24,12 @@ def partition_heatmap(
     """Draws the examples of each class at each client; a blank cell has none.
 
     Args:
-      path: Path of the file.
-      counts_KC: Examples [K, C].
       clients: Client numbers of the rows; 0, 1, ... by default.
       classes: Class numbers of the columns, likewise.
-      name: Name of the run, for the title.
     """
     counts_KC = np.asarray(counts_KC)
     num_K, num_C = counts_KC.shape
-    size = matrix_axes.figure_size(num_C, num_K, counts_KC.size <= matrix_axes.READABLE)
+    size = matrix_axes.figure_size(num_C, num_K)
     with new_figure(path, size) as figure:
         import matplotlib
         from matplotlib.colors import ListedColormap, LogNorm
@@ -47,7 +44,7 @@ def partition_heatmap(
         axes.set(xlabel="class", ylabel="client")
         sizes = f"{num_K} clients, {num_C} classes, {counts_KC.sum():,} examples"
         axes.set_title(": ".join(filter(None, [name, sizes])))
-        dark = np.asarray(scale(np.maximum(counts_KC, 1))) > 0.6
+        dark = np.asarray(scale(np.maximum(counts_KC, 1))) > _DARK
         matrix_axes.ticks(axes, counts_KC, (classes, clients))
         matrix_axes.cells(axes, counts_KC, counts_KC > 0, dark, "{:d}")
 
@@ -61,7 +58,6 @@ def confusion_matrices(
     """Draws a confusion matrix for each run, in % of the true class.
 
     Args:
-      path: Path of the file.
       runs: {title: examples [C, C], true class by predicted class}.
       classes: Rows and columns that are shown; all by default.
       note: Line below the panels.
@@ -69,7 +65,7 @@ def confusion_matrices(
     first = next(iter(runs.values()))
     chosen = list(range(len(first)) if classes is None else classes)
     num = len(chosen)
-    wide, high = matrix_axes.figure_size(num, num, num**2 <= matrix_axes.READABLE)
+    wide, high = matrix_axes.figure_size(num, num)
     part = (0.62 * wide, 0.8 * high)
     with new_figure(path, layout.figure_size(len(runs), part, 0.2)) as figure:
         drawn = layout.panels(figure, list(runs), share=False)
@@ -108,10 +104,8 @@ def head_norms(
     Two runs have a panel of their difference as well (S Figure 10).
 
     Args:
-      path: Path of the file.
       runs: {name: |phi_ij|_2, the length of the weights of class j at client i}, one or
         two.
-      count_KC: Training examples n_ij.
       axis: Axis of the minimum and maximum, as in `frobenius`.
       clients: Rows that are shown of the scaled matrices; all by default.
       classes: Columns that are shown; all by default.
@@ -125,7 +119,7 @@ def head_norms(
         list(range(n)) if chosen is None else list(chosen)
         for n, chosen in zip(count_KC.shape, (clients, classes), strict=True)
     )
-    wide, high = matrix_axes.figure_size(len(columns), len(rows), False)
+    wide, high = matrix_axes.figure_size(len(columns), len(rows), numbered=False)
     part = max(2.3, min(wide - 1.0, 8.0)), high - 0.5
     titles = ["training examples", *titles, *gaps]
     with new_figure(path, layout.figure_size(len(titles), part, 0.5)) as figure:
@@ -156,7 +150,6 @@ def frobenius(head_norm_KC: np.ndarray, count_KC: np.ndarray, axis: int = 1) -> 
 
     Args:
       head_norm_KC: |phi_ij|_2, without biases.
-      count_KC: Examples n_ij.
       axis: Axis of the minimum and maximum; 1: classes, 0: clients.
     """
     gap_KC = min_max(head_norm_KC, axis) - min_max(count_KC, axis)
@@ -181,12 +174,7 @@ def grid_heatmap(
     """Draws a number in each cell, coloured by its size; a dash for nan.
 
     Args:
-      path: Path of the file.
-      values_RC: Numbers [R, C].
-      rows: Names of the rows.
-      columns: Names of the columns.
       labels: Names of the x axis and the y axis.
-      title: Title of the picture.
     """
     values_RC = np.ma.masked_invalid(np.asarray(values_RC, float))
     wide = _MARGIN[0] + _CELL[0] * len(columns) + 0.06 * max(map(len, rows))

@@ -23,7 +23,6 @@ def figure_size(
     """Returns the width and height of a picture in inches.
 
     Args:
-      count: Number of panels.
       each: Width and height of one where the width is free.
       more: Height besides the panels, such as that of a note.
     """

@@ -4,12 +4,13 @@ import numpy as np
 
 from jaxproto.plots.fit_text import CELL_TAG
 
-READABLE = 400  # cells of a matrix that may carry their number
+_READABLE = 400  # cells of a matrix that may carry their number
 _LARGEST = 16  # inches of a picture, in which 1,000 clients have three pixels each
 
 
-def figure_size(columns: int, rows: int, numbered: bool) -> tuple[float, float]:
-    """Returns inches with room for numbers in cells, or with small cells without."""
+def figure_size(columns: int, rows: int, numbered: bool = True) -> tuple[float, float]:
+    """Returns inches, with room for numbers in cells if there are few."""
+    numbered = numbered and columns * rows <= _READABLE
     width, height = (0.38, 0.26) if numbered else (0.07, 0.07)
     wide, high = max(4.2, 1.6 + width * columns), max(3.2, 1 + height * rows)
     return min(wide, _LARGEST), min(high, _LARGEST)
@@ -34,13 +35,10 @@ def cells(axes, value, shown, light, form: str):
     """Writes the number of each cell where there is room.
 
     Args:
-      axes: Axes with the picture of the matrix.
-      value: Numbers.
       shown: Mask of the cells that have a number.
       light: Mask of the dark cells, whose numbers are white.
-      form: Format of a number.
     """
-    if value.size > READABLE:
+    if value.size > _READABLE:
         return
     for i, j in zip(*np.nonzero(shown), strict=True):
         style = {"color": "white" if light[i, j] else "black", "fontsize": 6.5}

@@ -36,10 +36,8 @@ def prototype_heatmap(
     prototypes as computed, and as the mask leaves them.
 
     Args:
-      path: Path of the file.
       proto_KD: Prototypes [K, D]: local ones of a class, or global ones; zeros where
         there is none.
-      title: Title of the picture.
       mask_D: CPS mask [D] of the class; None without CPS.
       rows: Names of the rows; 0, 1, ... by default.
       what: Name of what a row is.

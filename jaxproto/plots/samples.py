@@ -23,12 +23,10 @@ def image_grid(
     """Draws a row of images for each client, with the class above each.
 
     Args:
-      path: Path of the file.
       rows: (name of the client, images [M, H, W, channels], classes [M]) of each row.
         Images are uint8, or floats, which are scaled to their smallest and largest
         value. With one, three or four channels (the last one opacity) they have
         colours; others are averaged.
-      title: Title of the picture.
     """
     shown = _scale_pixels([_shrink(images) for _, images, _ in rows])
     height, width = shown[0].shape[1:3]
@@ -79,11 +77,9 @@ def scatter_grid(
     """Draws points of each client, coloured by class, over those of all in grey.
 
     Args:
-      path: Path of the file.
       panels: (name of the client, points [M, 2], classes [M]) of each panel.
       behind_N2: Points [N, 2] of all clients.
       classes: Names of all classes.
-      axis_names: Names of both coordinates.
     """
     colours = np.array(list(class_colours(len(classes))))
     with new_figure(path, layout.figure_size(len(panels), (1.9, 1.9))) as figure:

@@ -11,99 +11,73 @@ from jaxproto.plots import layout
 from jaxproto.plots.style import COLOURS, new_figure
 
 
-class PrototypePlane(NamedTuple):
-    """Global and local prototypes of two dimensions."""
+class Plane(NamedTuple):
+    """Points of classes in two dimensions, and a prototype of each class."""
 
     title: str
-    global_CD: np.ndarray  # as clients compare with them
-    local_KCD: np.ndarray
-    local_count_KC: np.ndarray  # 0 where a client has none
+    point_PD: np.ndarray
+    y_P: np.ndarray
+    proto_CD: np.ndarray
+    count_C: np.ndarray  # 0 where there is no prototype
+
+
+def prototype_plane(
+    title: str, global_CD: np.ndarray, local_KCD: np.ndarray, count_KC: np.ndarray
+) -> Plane:
+    """Returns global prototypes, with local ones as points.
+
+    Args:
+      global_CD: Global prototypes as clients compare with them.
+      count_KC: Examples; 0 where a client has no prototype.
+    """
+    k, c = np.nonzero(np.asarray(count_KC) > 0)
+    return Plane(title, local_KCD[k, c], c, global_CD, np.ones(len(global_CD)))
 
 
 def prototypes_2d(
-    path: str | Path,
-    runs: Sequence[PrototypePlane],
-    classes: Sequence[int] | None = None,
+    path: str | Path, planes: Sequence[Plane], classes: Sequence[int] | None = None
 ):
     """Draws global prototypes as dashed lines, local ones as points (N Figure 2).
 
     Args:
-      path: Path of the file.
-      runs: Prototypes of each panel.
+      planes: Prototypes of each panel, from `prototype_plane`.
       classes: Classes that are shown; all by default.
     """
-    num_C = len(runs[0].global_CD)
-    chosen = range(num_C) if classes is None else classes
-    with new_figure(path, layout.figure_size(len(runs), (2.9, 2.7))) as figure:
-        drawn = layout.panels(figure, [run.title for run in runs], share=False)
-        for axes, run in zip(drawn, runs, strict=True):
-            _plane(axes)
-            _arrows(axes, run, class_colours(num_C), chosen)
-        layout.label_outer_axes(drawn, "feature 1", "feature 2")
-        class_legend(figure, list(drawn), num_C, chosen)
-
-
-def _arrows(axes, run, colours, chosen):
-    has_KC = np.asarray(run.local_count_KC) > 0
-    for c in chosen:
-        x, y = run.global_CD[c]
-        axes.plot([0, x], [0, y], "--", color=colours[c], lw=1.6)
-        points = run.local_KCD[has_KC[:, c], c]
-        dots = {"color": colours[c], "s": 22, "lw": 0.5, "ec": "white", "zorder": 3}
-        axes.scatter(*points.T, **dots)
-
-
-class FeaturePlane(NamedTuple):
-    """Test features and prototypes of a client, of two dimensions."""
-
-    title: str
-    feat_MD: np.ndarray
-    y_M: np.ndarray
-    local_CD: np.ndarray
-    local_count_C: np.ndarray
+    dots = {"s": 22, "lw": 0.5, "ec": "white", "zorder": 3}
+    _draw_planes(path, planes, classes, (2.9, 2.7), {"ls": "--", "lw": 1.6}, dots)
 
 
 def features_grid(
-    path: str | Path,
-    planes: Sequence[FeaturePlane],
-    classes: Sequence[int] | None = None,
+    path: str | Path, planes: Sequence[Plane], classes: Sequence[int] | None = None
 ):
     """Draws test features as points, prototypes as lines (N Figures 2 and 6).
 
     Args:
-      path: Path of the file.
-      planes: Features and prototypes of each client.
       classes: Classes that are shown; all by default.
     """
-    num_C = len(planes[0].local_CD)
-    chosen = range(num_C) if classes is None else classes
-    with new_figure(path, layout.figure_size(len(planes), (2.3, 2.2))) as figure:
+    dots = {"s": 9, "alpha": 0.35, "lw": 0}
+    _draw_planes(path, planes, classes, (2.3, 2.2), {"lw": 1.8, "zorder": 3}, dots)
+
+
+def _draw_planes(path, planes, classes, size, line, dots):
+    """Draws a panel of `size` for each plane; the legend has the classes in any."""
+    num_C, present = len(planes[0].proto_CD), set()
+    chosen, colours = range(num_C) if classes is None else classes, class_colours(num_C)
+    with new_figure(path, layout.figure_size(len(planes), size)) as figure:
         drawn = layout.panels(figure, [plane.title for plane in planes], share=False)
-        present = set()
         for axes, plane in zip(drawn, planes, strict=True):
-            _plane(axes)
-            present |= _features(axes, plane, chosen)
+            axes.set(aspect="equal", adjustable="datalim")
+            axes.axhline(0, color="0.85", lw=0.8, zorder=0)
+            axes.axvline(0, color="0.85", lw=0.8, zorder=0)
+            for c in chosen:
+                points = plane.point_PD[np.asarray(plane.y_P) == c]
+                if plane.count_C[c] > 0:
+                    x, y = plane.proto_CD[c]
+                    axes.plot([0, x], [0, y], color=colours[c], **line)
+                axes.scatter(*points.T, color=colours[c], **dots)
+                present |= {c} if plane.count_C[c] > 0 or len(points) else set()
         layout.label_outer_axes(drawn, "feature 1", "feature 2")
-        class_legend(figure, list(drawn), num_C, sorted(present))
-
-
-def _features(axes, plane, chosen):
-    """Draws one client and returns the classes that it has."""
-    colours, present = class_colours(len(plane.local_CD)), set()
-    for c in chosen:
-        points = plane.feat_MD[np.asarray(plane.y_M) == c]
-        if plane.local_count_C[c] > 0:
-            x, y = plane.local_CD[c]
-            axes.plot([0, x], [0, y], color=colours[c], lw=1.8, zorder=3)
-        present |= {c} if plane.local_count_C[c] > 0 or len(points) else set()
-        axes.scatter(*points.T, color=colours[c], s=9, alpha=0.35, lw=0)
-    return present
-
-
-def _plane(axes):
-    axes.set(aspect="equal", adjustable="datalim")
-    axes.axhline(0, color="0.85", lw=0.8, zorder=0)
-    axes.axvline(0, color="0.85", lw=0.8, zorder=0)
+        class_legend(figure, list(drawn), num_C, [c for c in chosen if c in present])
 
 
 def class_colours(num: int):
@@ -126,7 +100,6 @@ def class_legend(
     """Adds a sign for each class outside the panels, or a colour bar for many.
 
     Args:
-      figure: Figure of the panels.
       drawn: Axes of the panels.
       num: Number of all classes.
       shown: Classes that are drawn.
@@ -166,9 +139,7 @@ def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str)
     """Draws features as dots and prototypes as signs, a panel per run (R Figure 2).
 
     Args:
-      path: Path of the file.
       runs: Points of each panel, at least one.
-      num_C: Number of all classes.
       note: Line below, such as how the points were chosen and placed.
     """
     with new_figure(path, layout.figure_size(len(runs), (2.9, 2.9), 0.4)) as figure:

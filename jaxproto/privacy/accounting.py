@@ -29,7 +29,6 @@ def epsilon_composed(noise: float, times: int, delta: float) -> float:
     Args:
       noise: multiplier z; a replaced unit moves a sum by two clipping norms.
       times: number of releases that the unit contributes to.
-      delta: of (epsilon, delta).
     """
     import dp_accounting
 
@@ -49,8 +48,6 @@ def epsilon_subsampled(
 
     Args:
       noise: noise multiplier z, as of `epsilon_composed`.
-      rounds: number of releases.
-      delta: of (epsilon, delta).
       sampling: of the clients of a round.
     """
     import dp_accounting

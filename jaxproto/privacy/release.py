@@ -76,9 +76,7 @@ def add_missing_noise(
 
     Args:
       total: sum of the uploads that arrived.
-      privacy: of the run.
       clients: number of uploads that arrived.
-      key: of the server's step.
     """
     if privacy.unit != CLIENT:
         return total

@@ -193,7 +193,7 @@ def local_values(
 
 def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
     """Returns pictures of prototypes and features of two dimensions."""
-    arrows = [plots.PrototypePlane(name, global_CD, local.mean, local.count)]
+    arrows = [plots.prototype_plane(name, global_CD, local.mean, local.count)]
     ids = default_clients(local.count)
     return {
         "prototypes": lambda to: plots.prototypes_2d(to, arrows),
@@ -211,11 +211,11 @@ def default_clients(count_KC: np.ndarray) -> list[int]:
 
 def feature_plane(
     trained: TrainedFederation, local: HostProtos, i: int, name: str
-) -> plots.FeaturePlane:
+) -> plots.Plane:
     """Returns the test features and the prototypes of a client."""
     feat_MD, y_M = features(trained, i, trained.exp.partition.test[i])
     title = f"{name}, client {i}"
-    return plots.FeaturePlane(title, feat_MD, y_M, local.mean[i], local.count[i])
+    return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
 def features(

@@ -26,6 +26,7 @@ and protect nothing: a reader of a message has class means and weights as they a
 and both are functions of the client's data.
 """
 
+import math
 from typing import NamedTuple
 
 import flax.struct
@@ -179,8 +180,9 @@ def message_bytes(packed: Tree) -> Array:
 
 def _bytes(part):
     if isinstance(part, Protos):
-        each = row_bytes(part.mean) + (COUNT if part.disclosed else 0)
-        return bitmap_bytes(len(part.count)) + jnp.sum(part.count > 0) * each
+        n = jnp.sum(part.count > 0)
+        counts = n * COUNT if part.disclosed else 0
+        return bitmap_bytes(len(part.count)) + counts + _sent_bytes(part.mean, n)
     if isinstance(part, Top):
         entries, n = len(part.sent), jnp.sum(part.sent)
         which = jnp.minimum(bitmap_bytes(entries), n * index_bytes(entries))
@@ -190,10 +192,10 @@ def _bytes(part):
 
 def _sent_bytes(x: Array | Scaled, n):
     """Returns the bytes of n entries of a vector or of n rows of a matrix."""
-    value = x.value if isinstance(x, Scaled) else x
-    if value.ndim > 1:
-        return n * row_bytes(x)
-    return n * value.dtype.itemsize + SCALE * isinstance(x, Scaled)
+    if isinstance(x, Scaled):
+        scales = n if x.scale.ndim else 1
+        return _sent_bytes(x.value, n) + SCALE * scales
+    return n * math.prod(x.shape[1:]) * x.dtype.itemsize
 
 
 def bitmap_bytes(n: int) -> int:
@@ -204,13 +206,6 @@ def bitmap_bytes(n: int) -> int:
 def index_bytes(n: int) -> int:
     """Returns the bytes of an index below n."""
     return max(1, bitmap_bytes(max(n - 1, 0).bit_length()))
-
-
-def row_bytes(mean: Array | Scaled) -> int:
-    """Returns the bytes of one row [D] of prototypes."""
-    if isinstance(mean, Scaled):
-        return mean.value.shape[-1] + SCALE
-    return mean.shape[-1] * mean.dtype.itemsize
 
 
 def array_bytes(x: Array | Scaled) -> int:

@@ -95,7 +95,7 @@ def test_who_does_not_fit_is_named_once_also_by_a_server_that_starts_again(tmp_p
 
 def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):
     link = Nodes({0: "no such folder", 1: "no such file"})
-    with refused("no client has said what its data are like"):
+    with refused("no client has described its data"):
         begun(link, tmp_path)
     link = Nodes({0: described("a", "b"), 1: described("a", shape=(9, 9, 1))})
     with refused("client 1 has inputs of shape (9, 9, 1)"):

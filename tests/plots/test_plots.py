@@ -90,7 +90,7 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
     global_CD = np.array([[3.0, 0.0], [0.0, 2.0]])
     local_KCD = RNG.normal(size=(3, 2, 2))
     count_KC = np.array([[4, 0], [1, 0], [0, 9]])
-    runs = [plots.PrototypePlane("ProtoNorm", global_CD, local_KCD, count_KC)]
+    runs = [plots.prototype_plane("ProtoNorm", global_CD, local_KCD, count_KC)]
     figure = drawn(plots.prototypes_2d, runs)
     axes = figure.axes[0]
     np.testing.assert_allclose(dashed(axes)[1].get_xydata(), [[0, 0], [0, 2]])
@@ -104,7 +104,7 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
 def test_features_have_lines_of_the_classes_of_their_client(drawn):
     y_M, count_C = np.arange(9) % 3, np.array([3, 0, 0])
     local_CD = np.array([[1.0, 2], [3, 4], [5, 6]])
-    plane = plots.FeaturePlane("a", RNG.normal(size=(9, 2)), y_M, local_CD, count_C)
+    plane = plots.Plane("a", RNG.normal(size=(9, 2)), y_M, local_CD, count_C)
     figure = drawn(plots.features_grid, [plane, plane], [0, 2])
     assert titles(figure) == ["a", "a"] and legend(figure) == ["class 0", "class 2"]
     assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 6
@@ -229,12 +229,12 @@ def bands():
 
 def plane(title):
     given = RNG.normal(size=(90, 2)), np.arange(90) % 6, RNG.normal(size=(6, 2))
-    return plots.FeaturePlane(title, *given, np.ones(6))
+    return plots.Plane(title, *given, np.ones(6))
 
 
 def arrows(title):
     places = RNG.normal(size=(6, 2)), RNG.normal(size=(9, 6, 2))
-    return plots.PrototypePlane(title, *places, np.ones((9, 6)))
+    return plots.prototype_plane(title, *places, np.ones((9, 6)))
 
 
 def embedded(title):

@@ -220,14 +220,15 @@ def test_a_machine_without_the_folder_says_so_an_error_its_cell(tmp_path, monkey
     c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
     how = sweeps.SweepOptions("auto", False, 0.0, 1)
     with remote.probe(folder) as shared:
-        job = remote.make_job(c, None, axes, folder, how, flags={}, probe=shared)
+        plan = axes, str(folder), how, {}, str(tmp_path)
+        job = remote.RemoteJob(c.to_dict(), c.to_dict(), *plan, str(shared))
         away = job._replace(folder=str(tmp_path / "away"))
         assert f"cannot enter {tmp_path / 'away'}" in remote.train_part(away, 0, 1)
     assert list(folder.iterdir()) == []
     assert f"does not see {folder}" in remote.train_part(job, 0, 1)
     second = sweeps.plan(c, sweeps.parse_axes(c, axes), folder).cells[1]
     ended(second)  # without its records
-    job = remote.make_job(c, None, axes, folder, how, flags={}, probe=tmp_path)
+    job = job._replace(probe=str(tmp_path))
     told = remote.train_part(job, 1, 2)
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import aim
 
 from jaxproto.callbacks.base import Callback, RunInfo
-from jaxproto.callbacks.scalars import scalar_points
+from jaxproto.callbacks.scalars import plain_settings, scalar_points
 from jaxproto.io import atomic
 
 NAME = "aim_id.txt"  # in the work directory: hash of the run, for resuming
@@ -33,7 +33,7 @@ class Aim(Callback):
             )
         atomic.write(hash_file, f"{self._run.hash}\n".encode())
         self._run.name = run_info.path.resolve().name
-        self._run["config"] = {k: _plain(v) for k, v in run_info.config.items()}
+        self._run["config"] = plain_settings(run_info.config)
         self._last_round = self._run.get("rounds_told", 0)
         for record in run_info.records:
             self.on_evaluation(record)
@@ -56,7 +56,3 @@ class Aim(Callback):
 
 def _read(file: Path) -> str | None:
     return file.read_text().strip() if file.exists() else None
-
-
-def _plain(value):
-    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -81,12 +81,7 @@ def write_app(
 
 
 class Deployment:
-    """Processes of a federation on this machine.
-
-    Attributes:
-      nodes: Process of the SuperNode of each client.
-      superlink: Process of the SuperLink.
-    """
+    """Processes of a federation on this machine."""
 
     def __init__(
         self,
@@ -95,12 +90,7 @@ class Deployment:
         data: Sequence[str] = (),
         **times: float,
     ):
-        """Writes the app and certificates; starts no process.
-
-        Args:
-          data: Data source of each client, such as folder:PATH; () for none.
-          times: Arguments `wait` and `patience` of `server_app`, in seconds.
-        """
+        """Writes the app and certificates; starts no process."""
         self.path = Path(workdir).resolve()
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
@@ -110,7 +100,7 @@ class Deployment:
         self.port = free_port()
         self.database = self.home / "superlink.db"  # of known nodes
         self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
-        self.nodes: dict[int, subprocess.Popen] = {}
+        self.nodes: dict[int, subprocess.Popen] = {}  # SuperNodes by client
         self.superlink: subprocess.Popen | None = None
         bin = Path(sys.executable).parent
         search_path = os.pathsep.join([str(bin), os.environ.get("PATH", "")])

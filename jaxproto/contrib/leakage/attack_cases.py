@@ -7,8 +7,9 @@ import numpy as np
 
 from jaxproto.contrib.leakage import attacker, next_upload
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, NextRound
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Messages, NextRound
 from jaxproto.errors import UserError
+from jaxproto.experiment.build import Experiment
 from jaxproto.types import Client
 
 BODIES = ("own", "other")
@@ -35,19 +36,20 @@ class AttackRequest(NamedTuple):
 
 
 class AttackCase(NamedTuple):
-    """Client under attack, with the knowledge of the attacker and the wire format."""
+    """Upload of a client under attack, and the knowledge of the attacker."""
 
     captured: CapturedUpload
+    messages: Messages  # as the server receives them
     known: AttackerKnowledge
-    body: Client
-    form: str
+    body: Client  # whose network the attacker has
+    form: str  # on the wire
     noise: float
     seed: int
 
     @property
-    def messages(self):
-        """Returns both messages as the server receives them."""
-        return next_upload.on_the_wire(self.captured, self.form, self.noise, self.seed)
+    def exp(self) -> Experiment:
+        """Returns the experiment of the run."""
+        return self.captured.next.run.exp
 
 
 class AttackResult(NamedTuple):
@@ -56,6 +58,7 @@ class AttackResult(NamedTuple):
     rows: list[dict]
     images: Images | None = None
     scores: tuple[np.ndarray, np.ndarray] | None = None  # members, others
+    priority: tuple = ()  # images of the first result with the highest are drawn
 
 
 def attack_cases(
@@ -71,11 +74,12 @@ def cases_of(
     captured: CapturedUpload, body: Client, request: AttackRequest
 ) -> Iterator[AttackCase]:
     """Yields every format and noise level of an upload."""
-    run = captured.next.run
-    known = attacker.attacker_knowledge(run.exp, captured.id, request.seed)
-    for form in request.formats or (run.exp.formats.up,):
+    exp, seed = captured.next.run.exp, request.seed
+    known = attacker.attacker_knowledge(exp, captured.id, seed)
+    for form in request.formats or (exp.formats.up,):
         for noise in request.noises:
-            yield AttackCase(captured, known, body, form, noise, request.seed)
+            messages = next_upload.on_the_wire(captured, form, noise, seed)
+            yield AttackCase(captured, messages, known, body, form, noise, seed)
 
 
 def attacker_network(captured: CapturedUpload, body: str) -> Client:

@@ -1,7 +1,7 @@
 """Attacks over runs, formats and noise levels, reported as a table and images."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxproto import wire
@@ -25,6 +25,7 @@ from jaxproto.contrib.leakage.attack_cases import (
     BROADCASTS,
     CLIENTS,
     ROUND,
+    AttackCase,
     AttackRequest,
     AttackResult,
     Images,
@@ -47,6 +48,8 @@ class Attack(NamedTuple):
     keys: tuple[str, ...]  # columns that identify a row
     success: str  # column of the heatmap
     lacking: str  # message that a method without rows does not send
+    on_images: bool = False  # no other data
+    note: str = "The attacker's network, where it needs one: {body}."
 
 
 class AttackTable(NamedTuple):
@@ -57,16 +60,15 @@ class AttackTable(NamedTuple):
     images: Images | None  # of the first client
 
 
-def attack_prototypes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
-    """Inverts prototypes to images."""
-    attacker.check_images(next.run.exp)
-    scores.check_installed()
-    for case in attack_cases(next, request, ids):
-        result = prototype_inversion.invert_prototypes(
-            case.captured, case.messages, case.known, case.body, case.seed
-        )
-        if result is not None:
-            yield case, AttackResult(result[0], result[1:] if len(result[2]) else None)
+def on_each_case(attack: Callable[[AttackCase], Iterator[AttackResult]]) -> Callable:
+    """Returns the attack on every client, format and noise level of a run."""
+
+    def run(next: NextRound, request: AttackRequest, ids: Sequence[int]):
+        for case in attack_cases(next, request, ids):
+            for result in attack(case):
+                yield case, result
+
+    return run
 
 
 def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
@@ -74,8 +76,6 @@ def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
 
     A whole round is attacked in closed form alone.
     """
-    attacker.check_images(next.run.exp)
-    scores.check_installed()
     exp = next.run.exp
     gradient = privacy.noiseless_gradient(next.run.config, next.local)
     task = gradient_inversion.AttackTask(
@@ -85,51 +85,28 @@ def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
         for size in request.sizes:
             captured = next_upload.upload(next, id, *size)
             for case in cases_of(captured, captured.stages.trained, request):
-                up = case.messages[1]
-                counts = dense_inversion.count_images(captured, up, case.known)
+                counts = dense_inversion.count_images(case)
                 if size == ROUND:
                     no_scores = dict.fromkeys(gradient_inversion.SCORES)
                     yield case, AttackResult([{"size": "round", **no_scores, **counts}])
                     continue
-                result = gradient_inversion.invert_update(
-                    task, captured, up, case.known, size, case.seed
-                )
+                result = gradient_inversion.invert_update(task, case, size)
                 if result is None:
                     return
-                row = {"size": "{} x {}".format(*size), **result[0], **counts}
-                yield case, AttackResult([row], result[1:])
-
-
-def attack_membership(next: NextRound, request: AttackRequest, ids: Sequence[int]):
-    """Infers membership from prototypes and from weights."""
-    for case in attack_cases(next, request, ids):
-        by_source = membership.by_source(
-            case.captured, case.messages, case.known, case.body
-        )
-        for source, result in by_source.items():
-            row = {"source": source, "AUC": scores.auc(*result)}
-            yield case, AttackResult([row], scores=result)
-
-
-def attack_classes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
-    """Infers which classes a client holds, and their counts."""
-    for case in attack_cases(next, request, ids):
-        counts = next.run.exp.counts.train[case.captured.id]
-        evidence = class_inference.class_evidence(
-            case.captured, case.messages, case.known, case.body
-        )
-        if evidence:
-            rows = [class_inference.score_classes(one, counts) for one in evidence]
-            yield case, AttackResult(rows)
+                (found, images), (batch, steps) = result, size
+                row = {"size": f"{batch} x {steps}", **found, **counts}
+                largest = steps == 1, batch * steps  # of one step, if there is one
+                yield case, AttackResult([row], images, priority=largest)
 
 
 ATTACKS = {
     "prototypes": Attack(
         "images from uploaded prototypes",
-        attack_prototypes,
+        on_each_case(prototype_inversion.attack_prototypes),
         ("start",),
         "psnr",
         "no prototypes of its own data",
+        on_images=True,
     ),
     "updates": Attack(
         "images and labels from a weight update",
@@ -137,10 +114,12 @@ ATTACKS = {
         ("size",),
         "psnr",
         "no whole network",
+        on_images=True,
+        note=dense_inversion.NOTE,
     ),
     "membership": Attack(
         "whether an example was trained on",
-        attack_membership,
+        on_each_case(membership.attack_membership),
         ("source",),
         "AUC",
         "neither prototypes nor a network",
@@ -158,10 +137,11 @@ ATTACKS = {
         (),
         "AUC",
         "no unscaled prototypes",
+        on_images=True,
     ),
     "classes": Attack(
         "which classes a client holds, and how many examples of each",
-        attack_classes,
+        on_each_case(class_inference.attack_classes),
         ("source",),
         "recall",
         "neither prototypes nor a last layer",
@@ -176,7 +156,6 @@ def run_attack(
 
     Args:
       name: Key of ATTACKS.
-      request: Runs, clients, formats and noise levels.
       report: Receives a line about each run before it is attacked.
 
     Raises:
@@ -189,6 +168,8 @@ def run_attack(
         choose_from("format", form, wire.FORMATS)
     if any(not (math.isfinite(n) and n >= 0) for n in request.noises):
         raise UserError(f"noise is {request.noises}; give numbers, at least 0.")
+    if attack.on_images:
+        scores.check_installed()
     rows: list[dict] = []
     notes, images = _notes(attack, request), None
     runs = leave_out.read_all(request.workdirs, compare.load)
@@ -198,6 +179,8 @@ def run_attack(
     def attack_run(run):
         report(f"{name} of {run.path}")
         next = next_upload.next_round(run.path, request.data_dir)
+        if attack.on_images:
+            attacker.check_images(next.run.exp)
         ids = request.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
         if request.broadcast == "crafted":
             next = crafted_broadcast.with_crafted(next, request.seed)
@@ -223,7 +206,9 @@ def run_attack(
             continue
         pooled = result_tables.pooled(attack.keys, results)
         rows += [{**columns, **row} for row in pooled]
-        images = images or _first_images(attack, results)
+        drawn = [result for _, result in results if result.images is not None]
+        if images is None and drawn:
+            images = max(drawn, key=lambda result: result.priority).images
     if some_private:
         notes.append(NOTE)
         rows = result_tables.by_epsilon(rows)
@@ -247,20 +232,4 @@ def _notes(attack: Attack, request: AttackRequest) -> list[str]:
     ]
     if request.broadcast == "crafted":
         notes.append(crafted_broadcast.NOTE)
-    if attack.run is attack_updates:
-        notes.append(dense_inversion.NOTE)
-    else:
-        notes.append(f"The attacker's network, where it needs one: {request.body}.")
-    return notes
-
-
-def _first_images(attack: Attack, results: list) -> Images | None:
-    """Returns images of the first client; for updates, the largest one-step batch."""
-    with_images = [pair for pair in results if pair[1].images is not None]
-    if not with_images:
-        return None
-    if attack.run is attack_updates:
-        one_step = [p for p in with_images if p[1].rows[0]["size"].endswith("x 1")]
-        images = [p[1].images for p in one_step or with_images]
-        return max(images, key=lambda pair: len(pair[1]))
-    return with_images[0][1].images
+    return [*notes, attack.note.format(body=request.body)]

@@ -20,20 +20,20 @@ error of counts is the sum of absolute differences over the sum of counts; the e
 equal counts for every class is given for comparison.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxproto.contrib.leakage import (
-    gradient_inversion,
     head_change,
     label_inference,
     next_upload,
     prototype_inversion,
 )
-from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, Messages
-from jaxproto.types import Client, Tree
+from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackResult
+from jaxproto.contrib.leakage.attacker import class_means
+from jaxproto.contrib.leakage.head_change import HeadChange
 
 
 class ClassEvidence(NamedTuple):
@@ -44,58 +44,54 @@ class ClassEvidence(NamedTuple):
     examples: np.ndarray | None = None  # [C] counts; None if unknown
 
 
-def class_evidence(
-    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
-) -> list[ClassEvidence]:
-    """Returns the evidence of every source in the messages that the server received."""
-    evidence = [*_of_rows(captured, messages, known, body)]
-    head = head_change.head_change(captured, messages[1])
+def attack_classes(case: AttackCase) -> Iterator[AttackResult]:
+    """Infers which classes a client holds, and their counts."""
+    true = case.exp.counts.train[case.captured.id]
+    if rows := [score_classes(one, true) for one in class_evidence(case)]:
+        yield AttackResult(rows)
+
+
+def class_evidence(case: AttackCase) -> Iterator[ClassEvidence]:
+    """Yields the evidence of every source in the messages that the server received."""
+    yield from _of_rows(case)
+    head = head_change.head_change(case.captured, case.messages[1])
     if head is None:
-        return evidence
-    if head.chosen:
-        present = head.sent >= head.sent.max() / 2
-        evidence.append(ClassEvidence("chosen entries", present))
-    count = None if head.chosen else _counts(captured, messages[1], known)
-    return [*evidence, ClassEvidence("last layer", head.bias > 0, count)]
-
-
-def _of_rows(captured, messages, known, body):
-    protos = next_upload.as_server_reads(captured, messages)
-    target = prototype_inversion.prototype_target(captured, messages)
-    if protos is None or target is None:
         return
-    disclosed = np.asarray(protos.count, float) if protos.disclosed else None
-    yield ClassEvidence("rows", target.present, disclosed)
+    if head.chosen:
+        yield ClassEvidence("chosen entries", head.sent >= head.sent.max() / 2)
+    count = None if head.chosen else _counts(case, head)
+    yield ClassEvidence("last layer", head.bias > 0, count)
+
+
+def _of_rows(case: AttackCase) -> Iterator[ClassEvidence]:
+    target = prototype_inversion.prototype_target(case)
+    if target is None:
+        return
+    yield ClassEvidence("rows", target.present, target.counts)
     if target.scaled:
-        feat = np.asarray(captured.embedding(body, known.public[0]))
-        typical = class_means((feat, known.public[1]), len(target.mean)) * target.mask
+        x, y = case.known.public
+        feat = np.asarray(case.captured.embedding(case.body, x))
+        typical = class_means((feat, y), len(target.mean)) * target.mask
         square = np.maximum(np.sum(typical**2, 1), 1e-9)
         lengths = np.maximum(np.sum(typical * target.mean, 1) / square, 0)
         yield ClassEvidence("length", target.present, lengths * target.present)
 
 
-def _counts(
-    captured: CapturedUpload, up: Tree, known: AttackerKnowledge
-) -> np.ndarray | None:
+def _counts(case: AttackCase, change: HeadChange) -> np.ndarray | None:
     """Returns counts from the last layer; None without bias, size or plain SGD."""
-    run = captured.next.run
-    opt = run.config.optimizer
+    captured, up = case.captured, case.messages[1]
+    opt = captured.next.run.config.optimizer
     size, params = getattr(up, "size", None), captured.stages.received.params
     head = params.get("net", {}).get("head", {})
     sgd = opt.name == "sgd" and not opt.momentum and not opt.clip_norm
     if size is None or "bias" not in head or not sgd:
         return None
-    rate = float(opt.learning_rate * captured.next.local.factor)
-    steps = max(int(captured.stages.trained.steps), 1)
-    push = gradient_inversion.bias_gradient(captured, up, rate, steps)
-    after = next_upload.network(up, params)
-    if push is None:
-        return None
-    networks = [net for net in (params, after) if net]
-    probabilities = [
-        gradient_inversion.probabilities(captured, net, known) for net in networks
-    ]
-    return label_inference.label_shares(push, np.mean(probabilities, 0)) * float(size)
+    push = head_change.push(
+        captured, change, max(int(captured.stages.trained.steps), 1)
+    )
+    networks = filter(None, (params, next_upload.network(up, params)))
+    predicted = [label_inference.predictions(case, net) for net in networks]
+    return label_inference.label_shares(push, np.mean(predicted, 0)) * float(size)
 
 
 def score_classes(evidence: ClassEvidence, true: np.ndarray) -> dict:

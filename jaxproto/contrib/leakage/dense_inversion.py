@@ -25,8 +25,8 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from jaxproto.contrib.leakage import next_upload
-from jaxproto.contrib.leakage.attacker import AttackerKnowledge, examples
-from jaxproto.contrib.leakage.next_upload import CapturedUpload
+from jaxproto.contrib.leakage.attack_cases import AttackCase
+from jaxproto.contrib.leakage.attacker import examples
 from jaxproto.types import Array, Net, Tree
 
 PSNR = 40.0  # dB from which an image counts as returned
@@ -107,18 +107,18 @@ def has_public_values(found_JF: np.ndarray, public: np.ndarray) -> np.ndarray:
     return (distance <= TOLERANCE * np.diff(values).min()).all(1)
 
 
-def count_images(captured: CapturedUpload, up: Tree, known: AttackerKnowledge) -> dict:
+def count_images(case: AttackCase) -> dict:
     """Returns the counts of COLUMNS; None in each without a dense first layer."""
-    before, exp = captured.stages.received, captured.next.run.exp
-    after = next_upload.network(up, before.params)
-    shape = exp.dataset.x.shape[1:]
+    captured, exp = case.captured, case.exp
+    before, shape = captured.stages.received, exp.dataset.x.shape[1:]
+    after = next_upload.network(case.messages[1], before.params)
     layer = first_layer(captured.net, before.params, before.norm, shape)
     if layer is None or after is None:
         return dict.fromkeys(COLUMNS)
     found = invert_first_layer(layer, before.params, after)
     true = examples(exp, captured.rows)[0].reshape(len(captured.rows), -1)
     equal = psnr_of_pairs(found, true) >= PSNR
-    kept = has_public_values(found, known.public[0])
+    kept = has_public_values(found, case.known.public[0])
     counts = len(true), equal.any(0).sum(), kept.sum(), equal[kept].any(1).sum()
     return dict(zip(COLUMNS, map(int, counts), strict=True))
 

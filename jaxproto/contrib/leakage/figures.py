@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import plots
-from jaxproto.contrib.leakage.attack_runs import ATTACKS, AttackTable, Images
+from jaxproto.contrib.leakage.attack_runs import ATTACKS, AttackTable
 from jaxproto.privacy import OFF
 
 
@@ -17,7 +17,11 @@ def draw_attack(name: str, table: AttackTable, folder: Path) -> list[Path]:
         plot_success(name, table.rows, paths[-1])
     if table.images is not None:
         paths.append(folder / f"{name}-images.png")
-        plot_images(name, table.images, paths[-1])
+        by_name, classes = table.images
+        names = [str(c) for c in classes]
+        grid = [(title, np.clip(x, -1, 1), names) for title, x in by_name.items()]
+        title = f"{name}: the first client, class above each image"
+        plots.image_grid(paths[-1], grid, title)
     return paths
 
 
@@ -48,11 +52,3 @@ def _format(key: str, value) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return f"{key} {value}" if isinstance(value, int) else str(value)
-
-
-def plot_images(name: str, images: Images, path: Path):
-    """Draws rows of true images, public means and reconstructions."""
-    by_name, classes = images
-    names = [str(c) for c in classes]
-    grid = [(title, np.clip(x, -1, 1), names) for title, x in by_name.items()]
-    plots.image_grid(path, grid, f"{name}: the first client, class above each image")

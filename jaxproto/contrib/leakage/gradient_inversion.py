@@ -32,8 +32,8 @@ from jax.flatten_util import ravel_pytree
 
 from jaxproto.client import LocalTraining, batch_value_and_grad
 from jaxproto.contrib.leakage import head_change, label_inference, next_upload, scores
-from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means, examples
-from jaxproto.contrib.leakage.next_upload import CapturedUpload
+from jaxproto.contrib.leakage.attack_cases import AttackCase, Images
+from jaxproto.contrib.leakage.attacker import class_means, examples
 from jaxproto.contrib.leakage.prototype_inversion import (
     descend,
     restarts,
@@ -43,7 +43,7 @@ from jaxproto.method import Method
 from jaxproto.types import Array, Batch, Client, Net, Tree
 
 RATE, TV, ITERATIONS, RESTARTS = 0.1, 1e-3, 600, 2
-SCORES = "labels right", "psnr", "psnr of public mean", "ssim", "ssim of public mean"
+SCORES = "labels right", *scores.SIMILARITY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,58 +96,30 @@ def match_update(
     return x, loss(x)
 
 
-def probabilities(
-    captured: CapturedUpload, params: Tree, known: AttackerKnowledge
-) -> np.ndarray:
-    """Returns the mean predictions [C, C] of a network on public examples per class."""
-    x, y = known.public
-    norm = captured.stages.received.norm["net"]
-    logits = jax.jit(captured.net.apply, static_argnums=3)(
-        params["net"], norm, x, False
-    )
-    predictions = np.asarray(jax.nn.softmax(logits.logits))
-    return class_means((predictions, y), predictions.shape[1])
-
-
-def bias_gradient(
-    captured: CapturedUpload, up: Tree, rate: float, steps: int
-) -> np.ndarray | None:
-    """Returns minus the mean gradient of the last bias [C]; None if it is not sent."""
-    head = head_change.head_change(captured, up)
-    return None if head is None else head.bias / (rate * steps)
-
-
 def invert_update(
-    task: AttackTask,
-    captured: CapturedUpload,
-    up: Tree,
-    known: AttackerKnowledge,
-    size: tuple[int, int],
-    seed: int,
-) -> tuple[dict, dict[str, np.ndarray], np.ndarray] | None:
+    task: AttackTask, case: AttackCase, size: tuple[int, int]
+) -> tuple[dict, Images] | None:
     """Inverts a weight update to images.
 
     Args:
-      captured: Upload after training of the given `size`.
+      case: Upload after training of the given `size`.
       size: Batch size and number of steps.
 
     Returns:
-      A row of scores, the images by name (true ones first) and their classes; None if
-      no network is sent.
+      A row of scores and the images; None if no network is sent.
     """
-    before, exp, (batch, steps) = captured.stages.received, captured.next.run.exp, size
-    sent, num_examples = next_upload.network(up, before.params), batch * steps
-    if sent is None:
+    captured, known, exp, (batch, steps) = case.captured, case.known, case.exp, size
+    params, up = captured.stages.received.params, case.messages[1]
+    sent, head = next_upload.network(up, params), head_change.head_change(captured, up)
+    if sent is None or head is None:
         return None
-    next = captured.next
-    rate = float(next.run.config.optimizer.learning_rate * next.local.factor)
-    push = bias_gradient(captured, up, rate, steps)
-    if push is None:
-        return None
-    predictions = probabilities(captured, before.params, known)
-    guessed = label_inference.restore_labels(push, predictions, num_examples)
-    change = ravel_pytree(sent)[0] - ravel_pytree(before.params)[0]
-    inverted = _images(task, captured, change, guessed.reshape(steps, batch), seed)
+    guessed = label_inference.restore_labels(
+        head_change.push(captured, head, steps),
+        label_inference.predictions(case, params),
+        batch * steps,
+    )
+    change = ravel_pytree(sent)[0] - ravel_pytree(params)[0]
+    inverted = _images(task, case, change, guessed.reshape(steps, batch))
     x, y = examples(exp, captured.rows)
     order = np.argsort(y, kind="stable")
     x, y = x[order], y[order]
@@ -155,24 +127,18 @@ def invert_update(
     matched = scores.match_images(inverted, x)
     images = {"client's": x, "public mean": public, "found": matched}
     accuracy = label_inference.label_accuracy(guessed, y, exp.spec.num_classes)
-    psnr, ssim = (
-        [f(a, x) for a in (matched, public)] for f in (scores.psnr, scores.ssim)
-    )
-    return dict(zip(SCORES, (accuracy, *psnr, *ssim), strict=True)), images, y
+    similarity = scores.similarity(matched, public, x)
+    return {"labels right": accuracy, **similarity}, (images, y)
 
 
 def _images(
-    task: AttackTask,
-    captured: CapturedUpload,
-    change: Array,
-    y_SB: np.ndarray,
-    seed: int,
+    task: AttackTask, case: AttackCase, change: Array, y_SB: np.ndarray
 ) -> np.ndarray:
     """Returns the images [N, ...] of the restart with the least loss."""
-    exp, local, stages = captured.next.run.exp, captured.next.local, captured.stages
-    shape = (*y_SB.shape, *exp.dataset.x.shape[1:])
-    key = jax.random.fold_in(jax.random.key(seed), captured.id)
-    options = {"factor": jnp.float32(local.factor), "change": change, "y": y_SB}
-    match = partial(match_update, task, stages.received, captured.next.down, **options)
+    next, received = case.captured.next, case.captured.stages.received
+    shape = (*y_SB.shape, *case.exp.dataset.x.shape[1:])
+    key = jax.random.fold_in(jax.random.key(case.seed), case.captured.id)
+    options = {"factor": jnp.float32(next.local.factor), "change": change, "y": y_SB}
+    match = partial(match_update, task, received, next.down, **options)
     x, loss = restarts(lambda start: match(x=start), shape, key, RESTARTS)
     return x[loss.argmin()].reshape(-1, *shape[2:])

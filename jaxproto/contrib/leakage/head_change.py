@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxproto import wire
 from jaxproto.contrib.leakage.next_upload import CapturedUpload
-from jaxproto.types import Protos, Top, Tree
+from jaxproto.types import Array, Protos, Top, Tree
 
 
 class HeadChange(NamedTuple):
@@ -22,31 +22,37 @@ class HeadChange(NamedTuple):
 
 def head_change(captured: CapturedUpload, up: Tree) -> HeadChange | None:
     """Returns the change of the classification layer; None if it is not sent."""
-    after = _unravel(up, captured.stages.received.params)
-    before = _unravel(captured.stages.idle, captured.stages.received.params)
-    chosen = any(
-        isinstance(part, Top)
-        for part in jax.tree.leaves(up, is_leaf=wire.is_message_node)
-    )
-    is_sent = _unravel(up, captured.stages.received.params, mask=True)
-    change = jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, after, before)
-    leaves = jax.tree_util.tree_leaves_with_path(change)
-    layers = {
-        name: (value, sent)
-        for (path, value), sent in zip(leaves, jax.tree.leaves(is_sent), strict=True)
+    params = captured.stages.received.params
+    after, sent = (_head(_unravel(up, params, mask)) for mask in (False, True))
+    before = _head(_unravel(captured.stages.idle, params))
+    if "kernel" not in after:
+        return None
+    parts = jax.tree.leaves(up, is_leaf=wire.is_message_node)
+    chosen = any(isinstance(part, Top) for part in parts)
+    change = {k: np.asarray(a, np.float64) - before[k] for k, a in after.items()}
+    num_sent = np.sum(sent["kernel"], 0)
+    total = np.sum(change["kernel"] * sent["kernel"], 0)
+    if "bias" not in change:
+        return HeadChange(total, num_sent, chosen)
+    bias = np.where(sent["bias"], change["bias"], total / np.maximum(num_sent, 1))
+    return HeadChange(bias, num_sent + sent["bias"], chosen)
+
+
+def _head(tree: Tree) -> dict[str, Array]:
+    """Returns kernel and bias of the classification layer, if the tree has them."""
+    return {
+        name: leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
         for name in ("kernel", "bias")
         if jax.tree_util.keystr(path).endswith(f"['head']['{name}']")
     }
-    if "kernel" not in layers:
-        return None
-    kernel, kernel_sent = layers["kernel"]
-    bias, bias_sent = layers.get("bias", (None, None))
-    num_sent = np.sum(kernel_sent, 0)
-    total = np.sum(kernel * kernel_sent, 0)
-    if bias is None:
-        return HeadChange(total, num_sent, chosen)
-    bias = np.where(bias_sent, bias, total / np.maximum(num_sent, 1))
-    return HeadChange(bias, num_sent + bias_sent, chosen)
+
+
+def push(captured: CapturedUpload, change: HeadChange, steps: int) -> np.ndarray:
+    """Returns minus the mean gradient of the last bias [C] over steps of SGD."""
+    next = captured.next
+    rate = float(next.run.config.optimizer.learning_rate * next.local.factor)
+    return change.bias / (rate * steps)
 
 
 def _unravel(message: Tree, params: Tree, mask: bool = False) -> Tree:

@@ -23,7 +23,6 @@ import numpy as np
 
 from jaxproto.contrib.leakage import (
     attack_cases,
-    attacker,
     membership,
     next_upload,
     prototype_inversion,
@@ -42,8 +41,6 @@ def attack_joined(
     next: NextRound, request: AttackRequest, ids: Sequence[int]
 ) -> Iterator[tuple[AttackCase, AttackResult]]:
     """Finds the example that every class of a client gains between two rounds."""
-    attacker.check_images(next.run.exp)
-    scores.check_installed()
     for id in ids:
         rows = next.run.exp.partition.train[id]
         gained = gained_rows(next.run.exp.dataset.y[rows], rows)
@@ -75,14 +72,11 @@ def compare(
     Args:
       gained: Rows of the data, of one example per class.
     """
-    old, new = (
-        prototype_inversion.prototype_target(case.captured, case.messages)
-        for case in (before, after)
-    )
+    old, new = (prototype_inversion.prototype_target(case) for case in (before, after))
     if old is None or new is None or new.scaled:
         return None
-    exp, embedding = after.captured.next.run.exp, after.captured.embedding
-    (x, y), (public_x, public_y) = examples(exp, gained), after.known.public
+    embedding = after.captured.embedding
+    (x, y), (public_x, public_y) = examples(after.exp, gained), after.known.public
     features = [np.asarray(embedding(c.body, public_x)) for c in (before, after)]
     drift_CD = class_means((features[1] - features[0], public_y), len(new.mean))
     m_C1 = np.bincount(after.known.training[1], minlength=len(new.mean))[:, None] - 1

@@ -6,10 +6,24 @@ label alone (Zhao, Mopuri, Bilen: iDLG, 2020). With more examples the mean of p 
 estimated from the predictions of the network on public examples.
 """
 
+import jax
 import numpy as np
 from scipy.optimize import nnls
 
+from jaxproto.contrib.leakage.attack_cases import AttackCase
+from jaxproto.contrib.leakage.attacker import class_means
+from jaxproto.types import Tree
+
 WEIGHT = 10.0  # of the equation that shares sum to 1
+
+
+def predictions(case: AttackCase, params: Tree) -> np.ndarray:
+    """Returns the mean predictions [C, C] of a network on public examples per class."""
+    x, y = case.known.public
+    net, norm = case.captured.net, case.captured.stages.received.norm["net"]
+    apply = jax.jit(net.apply, static_argnums=3)
+    predicted = np.asarray(jax.nn.softmax(apply(params["net"], norm, x, False).logits))
+    return class_means((predicted, y), predicted.shape[1])
 
 
 def label_shares(push_C: np.ndarray, predicted_CC: np.ndarray) -> np.ndarray:

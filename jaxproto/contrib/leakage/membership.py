@@ -18,6 +18,7 @@ the threshold is the highest score of the others.
 Limits: one global threshold; `shadow_federations.py` has one per example.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 import jax
@@ -25,36 +26,36 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto.contrib.leakage import next_upload, prototype_inversion
-from jaxproto.contrib.leakage.attacker import AttackerKnowledge
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
+from jaxproto.contrib.leakage import next_upload, prototype_inversion, scores
+from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackResult
+from jaxproto.contrib.leakage.next_upload import Embedding
 from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
 from jaxproto.types import Array, Client, Net, Tree
 
+Scores = tuple[np.ndarray, np.ndarray]  # of members and of outsiders
 
-def by_source(
-    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns the scores of members and outsiders by what is sent."""
-    by_source = {
-        "prototypes": by_prototype(captured, messages, known, body),
-        "weights": by_loss(captured, messages, known),
-    }
+
+def attack_membership(case: AttackCase) -> Iterator[AttackResult]:
+    """Infers membership from prototypes and from weights."""
+    for source, pair in by_source(case).items():
+        row = {"source": source, "AUC": scores.auc(*pair)}
+        yield AttackResult([row], scores=pair)
+
+
+def by_source(case: AttackCase) -> dict[str, Scores]:
+    """Returns the scores by what is sent."""
+    by_source = {"prototypes": by_prototype(case), "weights": by_loss(case)}
     return {source: pair for source, pair in by_source.items() if pair is not None}
 
 
-def by_prototype(
-    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
-) -> tuple[np.ndarray, np.ndarray] | None:
+def by_prototype(case: AttackCase) -> Scores | None:
     """Scores members and outsiders by the prototypes; None if none are sent."""
-    target = prototype_inversion.prototype_target(captured, messages)
+    target = prototype_inversion.prototype_target(case)
     if target is None:
         return None
-
-    def score(data):
-        return prototype_distance(captured.embedding, body, target, data)
-
-    return score(known.members), score(known.outsiders)
+    embedding = case.captured.embedding
+    score = partial(prototype_distance, embedding, case.body, target)
+    return score(case.known.members), score(case.known.outsiders)
 
 
 def prototype_distance(
@@ -71,19 +72,17 @@ def prototype_distance(
     return np.where(target.present[y], -np.asarray(far), -np.inf)
 
 
-def by_loss(
-    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge
-) -> tuple[np.ndarray, np.ndarray] | None:
+def by_loss(case: AttackCase) -> Scores | None:
     """Scores members and outsiders by minus their loss; None if no network is sent."""
-    params = next_upload.network(messages[1], captured.stages.received.params)
+    net, received = case.captured.net, case.captured.stages.received
+    params = next_upload.network(case.messages[1], received.params)
     if params is None or "net" not in params:
         return None
-    norm = captured.stages.received.norm["net"]
 
     def score(data):
-        return -np.asarray(losses(captured.net, params["net"], norm, *data))
+        return -np.asarray(losses(net, params["net"], received.norm["net"], *data))
 
-    return score(known.members), score(known.outsiders)
+    return score(case.known.members), score(case.known.outsiders)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -143,10 +143,9 @@ def upload(
       rows: Some of its training examples, as rows of the data; None is all.
     """
     exp = next.run.exp
-    check_id(id, len(exp.partition.train))
-    index, cohort = cohort_and_index(next.run, id)
+    cohort, saved, shard = client_before(next, id)
     rows = exp.partition.train[id] if rows is None else rows
-    row, num_examples = cohort.ids.index(id), len(rows)
+    num_examples = len(rows)
     if batch * steps > num_examples:
         raise UserError(
             f"client {id} has {num_examples} training examples, fewer than "
@@ -155,13 +154,11 @@ def upload(
     local = next.local
     if steps:
         local = dataclasses.replace(local, epochs=1, batch_size=batch)
-    if client is None:
-        client = jax.tree.map(lambda a: a[row], next.run.state.clients[index])
-        client = cohort.kept_state.restore(exp.method, cohort.net, client)
-    table = np.zeros_like(exp.train[index].index[row])
+    table = np.zeros_like(shard.index)
     table[:num_examples] = rows
     shard = Shard(table, np.asarray(num_examples, np.int32))
     counts = np.bincount(exp.dataset.y[rows], minlength=exp.spec.num_classes)
+    client = saved if client is None else client
     client = client.replace(count=jnp.asarray(counts, jnp.float32))
 
     @jax.jit
@@ -174,6 +171,20 @@ def upload(
     )
     used = stages.order[: batch * steps or num_examples]
     return CapturedUpload(next, cohort.net, id, stages, table[used])
+
+
+def client_before(next: NextRound, id: int) -> tuple[Cohort, Client, Shard]:
+    """Returns the cohort, the state and the examples of a client before the round.
+
+    Raises:
+      UserError: the run has no such client.
+    """
+    exp, state = next.run.exp, next.run.state
+    check_id(id, len(exp.partition.train))
+    index, cohort = cohort_and_index(next.run, id)
+    row, own = cohort.ids.index(id), (state.clients[index], exp.train[index])
+    client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], own)
+    return cohort, cohort.kept_state.restore(exp.method, cohort.net, client), shard
 
 
 def cohort_and_index(run: RestoredRun, id: int) -> tuple[int, Cohort]:
@@ -234,20 +245,22 @@ def add_noise(message: Tree, known: Tree, noise: float, key: Array) -> Tree:
 
 def _noisy_part(part, known, noise, key):
     if isinstance(part, Protos):
-        is_sent = jnp.broadcast_to(part.count[:, None] > 0, part.mean.shape)
-        return part.replace(mean=_with_noise(part.mean, part.mean, is_sent, noise, key))
+        mean = _with_noise(part.mean, part.mean, part.count > 0, noise, key)
+        return part.replace(mean=mean)
     if isinstance(part, Top):
-        value, unknown = part.value, part.value - known.value
-        is_sent = part.sent.reshape(part.sent.shape + (1,) * (value.ndim - 1))
-        is_sent = jnp.broadcast_to(is_sent, value.shape)
-        return part.replace(value=_with_noise(value, unknown, is_sent, noise, key))
+        unknown = part.value - known.value
+        return part.replace(
+            value=_with_noise(part.value, unknown, part.sent, noise, key)
+        )
     if not jnp.issubdtype(part.dtype, jnp.floating):
         return part
-    is_sent = jnp.ones(part.shape, bool)
-    return _with_noise(part, part - known, is_sent, noise, key)
+    return _with_noise(part, part - known, jnp.ones(part.shape, bool), noise, key)
 
 
 def _with_noise(value, unknown, is_sent, noise, key):
+    """Adds noise to the rows or entries of `value` that are sent."""
+    rest = (1,) * (value.ndim - is_sent.ndim)
+    is_sent = jnp.broadcast_to(is_sent.reshape(*is_sent.shape, *rest), value.shape)
     rms = jnp.sqrt(
         jnp.sum(jnp.where(is_sent, unknown, 0.0) ** 2) / jnp.maximum(is_sent.sum(), 1)
     )

@@ -18,7 +18,7 @@ public mean image, which needs no upload: only a better image is a leak. BatchNo
 the statistics of the client. These results are no bound: a better attack may find more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,8 +29,9 @@ import optax
 from jax import lax
 
 from jaxproto.contrib.leakage import next_upload, scores
+from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackResult
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
 from jaxproto.types import Array, Client
@@ -38,7 +39,7 @@ from jaxproto.types import Array, Client
 RATE, TV = 0.05, 1e-2  # of Adam on an image; weight of total variation
 STEPS, RESTARTS = 300, 4
 STARTS = "from public mean", "from noise"
-SCORES = "psnr", "psnr of public mean", "ssim", "ssim of public mean", "nearest is own"
+SCORES = *scores.SIMILARITY, "nearest is own"
 
 
 class PrototypeTarget(NamedTuple):
@@ -48,24 +49,23 @@ class PrototypeTarget(NamedTuple):
     present: np.ndarray  # [C] classes with a prototype
     mask: np.ndarray  # [C, D] coordinates that are sent
     scaled: bool  # by a factor that the server does not know
+    counts: np.ndarray | None = None  # [C] examples, if they are sent
 
 
-def prototype_target(
-    captured: CapturedUpload, messages: Messages
-) -> PrototypeTarget | None:
+def prototype_target(case: AttackCase) -> PrototypeTarget | None:
     """Returns the prototypes in received messages; None without any."""
-    protos = next_upload.as_server_reads(captured, messages)
+    protos = next_upload.as_server_reads(case.captured, case.messages)
     if protos is None:
         return None
-    exp = captured.next.run.exp
+    spec, method = case.exp.spec, case.exp.method
     host = HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
-    mask_CD = host_prototypes.masks(exp.method, exp.spec.feat_dim)
+    mask_CD = host_prototypes.masks(method, spec.feat_dim)
     expanded = host_prototypes.expand_masked(host, mask_CD)
     if mask_CD is None or expanded is host:
         mask_CD = np.ones(expanded.mean.shape, bool)
-    return PrototypeTarget(
-        expanded.mean, host.count > 0, mask_CD, is_scaled(captured, mask_CD)
-    )
+    scaled = is_scaled(case.captured, mask_CD)
+    counts = np.asarray(host.count, float) if protos.disclosed else None
+    return PrototypeTarget(expanded.mean, host.count > 0, mask_CD, scaled, counts)
 
 
 def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
@@ -167,37 +167,26 @@ def nearest_is_own(
     return float(np.mean(hits)) if hits else float("nan")
 
 
-def invert_prototypes(
-    captured: CapturedUpload,
-    messages: Messages,
-    known: AttackerKnowledge,
-    body: Client,
-    seed: int,
-) -> tuple[list[dict], dict[str, np.ndarray], np.ndarray] | None:
-    """Inverts prototypes to images.
+def attack_prototypes(case: AttackCase) -> Iterator[AttackResult]:
+    """Inverts prototypes to images of the classes that the client has and sends.
 
-    Args:
-      messages: Both messages as the server received them.
-
-    Returns:
-      Two rows of scores, the images by name (true means first) and their classes, which
-      the client has and its upload shows; scores are None without such classes. None
-      if no prototypes are sent.
+    Scores are None without such classes.
     """
-    target = prototype_target(captured, messages)
+    target = prototype_target(case)
     if target is None:
-        return None
-    key = jax.random.fold_in(jax.random.key(seed), captured.id)
-    classes = len(target.mean)
+        return
+    known, classes = case.known, len(target.mean)
+    key = jax.random.fold_in(jax.random.key(case.seed), case.captured.id)
     # noise may show classes that the client does not have
     held = np.isin(np.arange(classes), known.training[1])
     shown = np.flatnonzero(target.present & held)
     if not len(shown):
         no_scores = {"classes": 0, **dict.fromkeys(SCORES)}
-        return [{"start": start, **no_scores} for start in STARTS], {}, shown
+        yield AttackResult([{"start": start, **no_scores} for start in STARTS])
+        return
     true = class_means(known.training, classes)
     public = class_means(known.public, classes)
-    given = captured.embedding, body, target.mean, target.mask
+    given = case.captured.embedding, case.body, target.mean, target.mask
     optimise = partial(optimise_images, *given, scaled=target.scaled)
     found, loss = restarts(optimise, public.shape, key, RESTARTS)
     images = {
@@ -207,21 +196,19 @@ def invert_prototypes(
         "from noise": found[loss.argmin(0), np.arange(classes)],  # best of each class
     }
     images = {name: x[shown] for name, x in images.items()}
-    return [_score(start, images, shown, known) for start in STARTS], images, shown
+    rows = [_score(start, images, shown, known) for start in STARTS]
+    yield AttackResult(rows, (images, shown))
 
 
 def _score(
     start: str, images: dict, classes: np.ndarray, known: AttackerKnowledge
 ) -> dict:
     """Returns the row of scores of inverted images."""
-    names = start, "client's mean", "public mean"
-    inverted, true, public = (images[name] for name in names)
-    values = (
-        scores.psnr(inverted, true),
-        scores.psnr(public, true),
-        scores.ssim(inverted, true),
-        scores.ssim(public, true),
-        nearest_is_own(inverted, classes, known),
-    )
-    named = dict(zip(SCORES, values, strict=True))
-    return {"start": start, "classes": len(classes), **named}
+    names = start, "public mean", "client's mean"
+    inverted, public, true = (images[name] for name in names)
+    return {
+        "start": start,
+        "classes": len(classes),
+        **scores.similarity(inverted, public, true),
+        "nearest is own": nearest_is_own(inverted, classes, known),
+    }

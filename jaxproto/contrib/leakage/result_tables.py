@@ -19,7 +19,6 @@ def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
     however many runs it is.
 
     Args:
-      keys: Columns that identify a row.
       results: Pairs of a case and its `AttackResult`.
     """
     groups: dict[tuple, list] = {}

@@ -11,6 +11,7 @@ from jaxproto.errors import UserError
 LEVEL = 1.959964  # normal quantile of 95% intervals
 GRID = np.linspace(0.0, 1.0, 20001)
 HINT = "images are judged with dm-pix: pip install 'jaxproto[leakage]'"
+SIMILARITY = "psnr", "psnr of public mean", "ssim", "ssim of public mean"
 WINDOW = 7  # pixels of the Gaussian window of SSIM, at most the image size
 
 
@@ -65,6 +66,14 @@ def ssim(images: np.ndarray, true: np.ndarray) -> float:
     size -= 1 - size % 2
     pair = jnp.asarray(to_unit_range(images)), jnp.asarray(to_unit_range(true))
     return float(jnp.mean(dm_pix.ssim(*pair, filter_size=size)))
+
+
+def similarity(
+    images: np.ndarray, public: np.ndarray, true: np.ndarray
+) -> dict[str, float]:
+    """Returns the columns of SIMILARITY: of images, and of public mean images."""
+    values = [f(a, true) for f in (psnr, ssim) for a in (images, public)]
+    return dict(zip(SIMILARITY, values, strict=True))
 
 
 def correlation(images: np.ndarray, true: np.ndarray) -> float:

@@ -159,22 +159,20 @@ def last_rounds(
 
 def pool_case(case: AttackCase) -> AttackCase:
     """Returns the case with the pool of the client as members and outsiders."""
-    exp, id = case.captured.next.run.exp, case.captured.id
-    ids = exp.partition.train[id], exp.partition.test[id]
-    members, outsiders = (examples(exp, rows) for rows in ids)
+    partition, id = case.exp.partition, case.captured.id
+    ids = partition.train[id], partition.test[id]
+    members, outsiders = (examples(case.exp, rows) for rows in ids)
     known = case.known._replace(members=members, outsiders=outsiders, ids=ids)
     return case._replace(known=known)
 
 
 def statistics(case: AttackCase) -> dict[str, np.ndarray]:
     """Returns a statistic of every pool example [P] by source of the upload."""
-    captured, known = case.captured, case.known
-    by_source = membership.by_source(captured, case.messages, known, case.body)
     return {
         source: STATISTICS[source](
             np.minimum(np.concatenate(pair).astype(np.float64), -TINY)
         )
-        for source, pair in by_source.items()
+        for source, pair in membership.by_source(case).items()
     }
 
 
@@ -186,8 +184,9 @@ def _compare(case: AttackCase, stages: RoundStages, inside_SP: np.ndarray):
         captured = case.captured._replace(stages=shadow)
         body = attack_cases.attacker_network(captured, "own")
         seed = case.seed + 1 + s  # noise of its own
+        messages = next_upload.on_the_wire(captured, case.form, case.noise, seed)
         of_shadows.append(
-            statistics(case._replace(captured=captured, body=body, seed=seed))
+            statistics(case._replace(captured=captured, messages=messages, body=body))
         )
     members = len(case.known.members[1])
     for source, score_P in statistics(case).items():

@@ -76,8 +76,15 @@ def on_ray(
         )
         board.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
         with worker.probe(whole.folder) as probe:
-            job = worker.make_job(
-                config, plain, axes, outdir, how, flags=cluster.flags, probe=probe
+            job = worker.RemoteJob(
+                config=config.to_dict(),
+                plain=(plain or config).to_dict(),
+                axes=axes,
+                outdir=str(outdir),
+                how=how,
+                flags=dict(cluster.flags),
+                folder=os.getcwd(),
+                probe=str(probe.absolute()),
             )
             errors = Tasks(ray, job, whole, n, cluster, board).run()
     if errors:

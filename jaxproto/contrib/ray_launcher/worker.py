@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,22 +33,6 @@ class RemoteJob(NamedTuple):
     flags: dict[str, Any]  # options of JAX, by name
     folder: str  # working directory of the sweep, for relative paths
     probe: str  # file that every machine must see
-
-
-def make_job(
-    config, plain, axes: AxesSpec, outdir, how: SweepOptions, *, flags: Mapping, probe
-) -> RemoteJob:
-    """Returns the job of a planned sweep; `probe` is the file from `probe`."""
-    return RemoteJob(
-        config=config.to_dict(),
-        plain=(plain or config).to_dict(),
-        axes=axes,
-        outdir=str(outdir),
-        how=how,
-        flags=dict(flags),
-        folder=os.getcwd(),
-        probe=str(Path(probe).absolute()),
-    )
 
 
 @contextlib.contextmanager

@@ -59,15 +59,10 @@ KNOWN = {  # what a field reveals -> what is known of it
 
 NOISY = " with noise"
 EVERY, ONE = "every class", "the number 1"
-PRIVATE = {  # what a field would reveal -> what it reveals under `privacy.unit`
-    MEANS: MEANS + NOISY,
-    VALUES: VALUES + NOISY,
-    PRESENCE: PRESENCE + NOISY,
-}
-KNOWN_PRIVATE = {
-    MEANS + NOISY: "sums over a class's examples of clipped rows, with noise",
-    VALUES + NOISY: "weights trained on the data, with noise",
-    PRESENCE + NOISY: "the classes whose noisy sums are surely above 0",
+PRIVATE = {  # what has noise under `privacy.unit` -> what is known of it then
+    MEANS: "sums over a class's examples of clipped rows, with noise",
+    VALUES: "weights trained on the data, with noise",
+    PRESENCE: "the classes whose noisy sums are surely above 0",
 }
 PLAIN = {  # what says nothing of the data under `privacy.unit`
     EVERY: "bits that are set for every class, whatever the client holds.",
@@ -293,7 +288,7 @@ def _hidden(unit: str, field: Field) -> Field:
     """Returns a field as it is under privacy."""
     if unit == OFF:
         return field
-    reveals = PRIVATE.get(field.reveals, field.reveals)
+    reveals = field.reveals + NOISY * (field.reveals in PRIVATE)
     if field.way == "up" and field.reveals == PRESENCE:
         reveals = EVERY
     if unit == CLIENT and field.reveals == NUMBERS:
@@ -304,14 +299,14 @@ def _hidden(unit: str, field: Field) -> Field:
 def _guaranteed(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
     """Yields notes on the guarantees of noisy fields, and on measured attacks."""
     labels = {f.reveals for f in listed}
+    noisy = [k for k in PRIVATE if k + NOISY in labels]
     epsilon = f"epsilon {spent['epsilon']:.3g}, " if spent else ""
     delta = f"delta {spent['delta']:g}" if spent else "delta"
     bound = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
-    yield from (f"{k}: {v}: {bound}" for k, v in KNOWN_PRIVATE.items() if k in labels)
+    yield from (f"{k}{NOISY}: {PRIVATE[k]}: {bound}" for k in noisy)
     yield REHEARSED
     yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)
-    measured = {k: MEASURED[k] for k, v in PRIVATE.items() if v in labels}
-    yield from (f"{k} without noise, measured: {v}" for k, v in measured.items())
+    yield from (f"{k} without noise, measured: {MEASURED[k]}" for k in noisy)
     yield f"Measured on {RUN}, without `privacy.unit`; see docs/how_to/privacy.md."
 
 

@@ -34,7 +34,7 @@ def prototypes(args):
     for name, one in selected_runs.selected_runs(args).items():
         selected_runs.require_2d(one)
         local = one.local.mean[one.clients], one.local.count[one.clients]
-        planes.append(plots.PrototypePlane(name, one.viewed.mean, *local))
+        planes.append(plots.prototype_plane(name, one.viewed.mean, *local))
         classes = one.classes
     plots.prototypes_2d(args.out, planes, classes)
 

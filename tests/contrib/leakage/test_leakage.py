@@ -19,6 +19,7 @@ from jaxproto.contrib.leakage import (
     class_inference,
     figures,
     gradient_inversion,
+    head_change,
     label_inference,
     membership,
     next_upload,
@@ -56,8 +57,15 @@ def averaged(fedavg):
     return next, next_upload.upload(next, 0), has
 
 
-def sent(made, form="float32", noise=0.0):
-    return next_upload.on_the_wire(made, form, noise, 0)
+def sent(made, has, noise=0.0, body=None):
+    """The case of an upload in float32."""
+    messages = next_upload.on_the_wire(made, "float32", noise, 0)
+    return given(made, messages, has, body)
+
+
+def given(made, messages, has, body=None):
+    body = made.stages.trained if body is None else body
+    return attack_cases.AttackCase(made, messages, has, body, "float32", 0.0, 0)
 
 
 def test_labels_are_exact_for_a_linear_model_and_where_the_network_says_nothing():
@@ -82,9 +90,10 @@ def test_labels_of_one_example_of_a_run_are_exact(averaged):
     next, _, has = averaged
     for id in range(3):
         made = next_upload.upload(next, id, 1, 1)
-        rate = next.run.config.optimizer.learning_rate
-        push = gradient_inversion.bias_gradient(made, sent(made)[1], rate, 1)
-        said = gradient_inversion.probabilities(made, made.stages.received.params, has)
+        case = sent(made, has)
+        change = head_change.head_change(made, case.messages[1])
+        push = head_change.push(made, change, 1)
+        said = label_inference.predictions(case, made.stages.received.params)
         y = next.run.exp.dataset.y[made.rows]
         np.testing.assert_array_equal(label_inference.restore_labels(push, said, 1), y)
 
@@ -95,18 +104,18 @@ def test_one_example_comes_back_from_its_update(averaged, monkeypatch):
     exp, made = next.run.exp, next_upload.upload(next, 0, 1, 1)
     task = gradient_inversion.AttackTask(exp.method, next.local.opt, exp.cohorts[0].net)
 
-    def inverted(up):
-        return gradient_inversion.invert_update(task, made, up[1], has, (1, 1), 0)
+    def inverted(case):
+        return gradient_inversion.invert_update(task, case, (1, 1))
 
-    row, images, _ = inverted(sent(made))
+    row, (images, _) = inverted(sent(made, has))
     assert row["psnr"] > row["psnr of public mean"] + 3 and row["labels right"] == 1
     assert images["found"].shape == images["client's"].shape == (1, 8, 8, 1)
-    rest, _, _ = inverted(sent(made, noise=30.0))
+    rest, _ = inverted(sent(made, has, noise=30.0))
     assert rest["psnr"] < row["psnr"] - 3
 
 
 def alone(made, has):
-    """An upload whose prototypes are of one example each, and its members."""
+    """A case whose prototypes are of one example each, and its members."""
     own_x, own_y = has.training
     y = np.arange(10)
     x = np.stack([(*own_x[own_y == c], own_x[0])[0] for c in y])
@@ -114,13 +123,13 @@ def alone(made, has):
     has = has._replace(members=(x, y), outsiders=others)
     body = made.stages.trained
     feat = made.net.apply(body.params["net"], body.norm["net"], x, False).feat
-    return Protos(feat, jnp.ones(10)), has, body
+    return given(made, ((), Protos(feat, jnp.ones(10))), has)
 
 
 def test_prototypes_of_one_example_tell_it_apart_and_noise_hides_it(averaged):
-    _, made, has = averaged
-    protos, has, body = alone(made, has)
-    exact = membership.by_prototype(made, ((), protos), has, body)
+    case = alone(*averaged[1:])
+    _, protos = case.messages
+    exact = membership.by_prototype(case)
     assert scores.auc(*exact) == 1.0
     low, high = scores.auc_interval(1.0, *map(len, exact))
     assert 0.5 < low < 1.0 == high
@@ -128,20 +137,21 @@ def test_prototypes_of_one_example_tell_it_apart_and_noise_hides_it(averaged):
     for i in range(20):
         noise = 1e4 * jax.random.normal(jax.random.key(i), protos.mean.shape)
         rough = (), protos.replace(mean=noise)
-        hidden = membership.by_prototype(made, rough, has, body)
+        hidden = membership.by_prototype(case._replace(messages=rough))
         aucs.append(scores.auc(*hidden))
     low, high = scores.auc_interval(float(np.mean(aucs)), *map(len, hidden))
     assert low < 0.5 < high
 
 
 def test_the_image_of_a_prototype_of_one_example_is_found(averaged):
-    _, made, has = averaged
-    protos, has, body = alone(made, has)
-    goal = prototype_inversion.prototype_target(made, ((), protos))
-    start = attacker.class_means(has.public, 10)
-    true = has.members[0]
-    given = made.embedding, body, goal.mean, goal.mask, start
-    found, _ = prototype_inversion.optimise_images(*given, tv=0.0)
+    case = alone(*averaged[1:])
+    goal = prototype_inversion.prototype_target(case)
+    start = attacker.class_means(case.known.public, 10)
+    true, embedding = case.known.members[0], case.captured.embedding
+    goal_and_start = goal.mean, goal.mask, start
+    found, _ = prototype_inversion.optimise_images(
+        embedding, case.body, *goal_and_start, tv=0.0
+    )
     better = scores.correlation(np.asarray(found), true)
     assert better > scores.correlation(start, true) + 0.03
 
@@ -181,7 +191,7 @@ def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tin
     made = next_upload.upload(next, 0)
     has = attacker.attacker_knowledge(next.run.exp, 0, 0)
     true = next.run.exp.counts.train[0]
-    found = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
+    found = class_inference.class_evidence(sent(made, has))
     rows, length = (class_inference.score_classes(one, true) for one in found)
     assert rows["precision"] == rows["recall"] == 1 and rows["count error"] is None
     assert length["source"] == "length"
@@ -254,8 +264,9 @@ def loud(tmp_path_factory):
 def test_where_noise_hides_every_class_membership_is_guessing_and_no_image_sought(loud):
     made = next_upload.upload(next_upload.next_round(loud), 0)
     has = attacker.attacker_knowledge(made.next.run.exp, 0, 0)
-    found = membership.by_prototype(made, sent(made), has, made.stages.trained)
-    assert not prototype_inversion.prototype_target(made, sent(made)).present.any()
+    case = sent(made, has)
+    found = membership.by_prototype(case)
+    assert not prototype_inversion.prototype_target(case).present.any()
     assert scores.auc(*found) == 0.5
     asked = leakage.AttackRequest([str(loud)], clients=[0])
     made = leakage.run_attack("prototypes", asked)
@@ -302,7 +313,9 @@ def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     kernel = [b.params["net"]["head"]["kernel"] for b in (own, other)]
     assert int(own.id) == 0 != int(other.id) and not np.allclose(*kernel)
     has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)
-    scored = [membership.by_prototype(made, sent(made), has, b) for b in (own, other)]
+    scored = [
+        membership.by_prototype(sent(made, has, body=body)) for body in (own, other)
+    ]
     far = [np.median(-members) for members, _ in scored]
     assert far[0] < far[1] / 2  # prototypes are near in the space they were made in
     run = made.next.run
