@@ -10,7 +10,8 @@ FedNH; its stem is torchvision's, where FedNH's has a 3x3 convolution without po
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 from flax import nnx
@@ -83,32 +84,51 @@ class Bottleneck(nnx.Module):
         return jax.nn.relu(self.bn3(self.conv3(x, call), call) + short)
 
 
+def alone(block: nnx.Module) -> nnx.Module:
+    """Returns the one block of a stage."""
+    return block
+
+
+class Form(NamedTuple):
+    """Blocks and stages of a residual network."""
+
+    block: Callable[..., nnx.Module]
+    counts: tuple[int, ...]  # blocks of each stage
+    widening: int = 1  # outputs of a block over its width
+    names: Sequence[str] = ("layer1", "layer2", "layer3", "layer4")  # of the stages
+    stage: Callable[..., nnx.Module] = Chain  # its blocks -> stage
+
+
+SMALL_NAMES = tuple(f"layer_{i}" for i in range(len(WIDTHS)))
 basic = functools.partial(BasicBlock, norms=("bn1", "bn2"))
-# Layers -> block, its outputs over its width, blocks of each stage
-DEPTHS: dict[int, tuple[Callable[..., nnx.Module], int, tuple[int, ...]]] = {
-    18: (basic, 1, (2, 2, 2, 2)),
-    34: (basic, 1, (3, 4, 6, 3)),
-    50: (Bottleneck, 4, (3, 4, 6, 3)),
-    101: (Bottleneck, 4, (3, 4, 23, 3)),
-    152: (Bottleneck, 4, (3, 8, 36, 3)),
+FORMS = {  # layers -> form
+    4: Form(BasicBlock, (1,), names=SMALL_NAMES, stage=alone),
+    6: Form(BasicBlock, (1, 1), names=SMALL_NAMES, stage=alone),
+    8: Form(BasicBlock, (1, 1, 1), names=SMALL_NAMES, stage=alone),
+    10: Form(BasicBlock, (1, 1, 1, 1), names=SMALL_NAMES, stage=alone),
+    18: Form(basic, (2, 2, 2, 2)),
+    34: Form(basic, (3, 4, 6, 3)),
+    50: Form(Bottleneck, (3, 4, 6, 3), widening=4),
+    101: Form(Bottleneck, (3, 4, 23, 3), widening=4),
+    152: Form(Bottleneck, (3, 8, 36, 3), widening=4),
 }
 
 
 class ResNet(nnx.Module):
     """Stem, one stage per width, mean over the image: features at least 0."""
 
-    def __init__(
-        self,
-        channels: int,
-        stages: dict[str, nnx.Module],
-        draws: InitialDraws,
-        norm: Norm = BatchNorm,
-    ):
+    def __init__(self, form: Form, norm: Norm, channels: int, draws: InitialDraws):
+        stages = [*zip(form.names, WIDTHS, form.counts, strict=False)]
+        self.order, inputs, stride = tuple(name for name, *_ in stages), 64, 1
+        for name, width, count in stages:
+            blocks: list[nnx.Module] = []
+            for _ in range(count):
+                blocks.append(form.block(inputs, width, stride, draws, norm=norm))
+                stride, inputs = 1, form.widening * width
+            setattr(self, name, form.stage(*blocks))
+            stride = 2  # all stages but the first halve the map
         self.conv1 = Conv(channels, 64, 7, draws, stride=2, padding=3)
         self.bn1 = norm(64)
-        self.order = tuple(stages)
-        for name, stage in stages.items():
-            setattr(self, name, stage)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, channels] to [B, last width]."""
@@ -119,44 +139,7 @@ class ResNet(nnx.Module):
         return global_mean(x)
 
 
-def torchvision_stages(depth: int, draws: InitialDraws, norm: Norm) -> dict:
-    """Makes torchvision's `layer1` to `layer4`."""
-    block, widening, counts = DEPTHS[depth]
-    stages: dict[str, nnx.Module] = {}
-    inputs = 64
-    for i, (width, count) in enumerate(zip(WIDTHS, counts, strict=False)):
-        stride, blocks = 1 if i == 0 else 2, list[nnx.Module]()
-        for _ in range(count):
-            blocks.append(block(inputs, width, stride, draws, norm=norm))
-            stride, inputs = 1, widening * width
-        stages[f"layer{i + 1}"] = Chain(*blocks)
-    return stages
-
-
-def small(
-    blocks: int,
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    feat_dim: int,
-    ops: Ops | None = None,
-) -> Net:
-    """ResNet with `blocks` stages of one block (2 * blocks + 2 layers)."""
-    channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
-
-    def body(draws):
-        inputs, stages = (64, *WIDTHS), dict[str, nnx.Module]()
-        for i in range(blocks):  # all but the first halve the map
-            stride = 1 if i == 0 else 2
-            stages[f"layer_{i}"] = BasicBlock(inputs[i], WIDTHS[i], stride, draws)
-        return ResNet(channels, stages, draws)
-
-    return make_net(body, num_classes, feat_dim, ops)
-
-
-resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
-
-
-def torchvision(
+def resnet(
     depth: int,
     input_shape: tuple[int, ...],
     num_classes: int,
@@ -166,16 +149,11 @@ def torchvision(
     norm: Norm = BatchNorm,
     head: tuple[int, ...] = (),
 ) -> Net:
-    """torchvision's ResNet with its ImageNet stem; `head` has hidden layers' widths."""
+    """ResNet with torchvision's ImageNet stem; `head`: widths of its hidden layers."""
     channels = image_shape(f"resnet{depth}", input_shape)[-1]
-
-    def body(draws):
-        return ResNet(channels, torchvision_stages(depth, draws, norm), draws, norm)
-
+    body = functools.partial(ResNet, FORMS[depth], norm, channels)
     return make_net(body, num_classes, feat_dim, ops, hidden=head)
 
 
-resnet18, resnet34, resnet50, resnet101, resnet152 = (
-    functools.partial(torchvision, depth) for depth in DEPTHS
-)
-resnet18_gn = functools.partial(resnet18, norm=GroupNorm)
+RESNETS = {f"resnet{depth}": functools.partial(resnet, depth) for depth in FORMS}
+RESNETS["resnet18_gn"] = functools.partial(resnet, 18, norm=GroupNorm)
