@@ -48,12 +48,12 @@ class BodyAndHead(nnx.Module):
         body: Body,
         feat_dim: int,
         classes: int,
-        bias: bool,
-        place: Place,
         draws: InitialDraws,
         *,
-        hidden: tuple[int, ...] = (),
-        activation: Activation = jax.nn.relu,
+        bias: bool,
+        hidden: tuple[int, ...],
+        activation: Activation,
+        place: Place,
     ):
         self.feat_dim, self.place = feat_dim, place
         self.body = body(draws)
@@ -103,11 +103,11 @@ def make_net(
       place: where dropout acts, if anywhere.
     """
     ops = ops or ops_for()
+    options: dict[str, Any] = {"bias": head_bias, "hidden": hidden}
+    options |= {"activation": activation, "place": place}
 
     def make(draws):
-        sizes = feat_dim, num_classes, head_bias
-        layers = {"hidden": hidden, "activation": activation}
-        return BodyAndHead(body, *sizes, place, draws, **layers)
+        return BodyAndHead(body, feat_dim, num_classes, draws, **options)
 
     count = InitialDraws()
     graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
