@@ -18,7 +18,6 @@ from jaxproto.methods import (
     scaffold,
     tinyproto,
 )
-from jaxproto.methods.fedproto import after_training, before_training, train_pass
 
 OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "reg": {
@@ -27,9 +26,9 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "sq_l2_mean": losses.sq_l2_mean,
     },
     "collect": {
-        "after_training": after_training,
-        "before_training": before_training,
-        "train_pass": train_pass,
+        "after_training": fedproto.after_training,
+        "before_training": fedproto.before_training,
+        "train_pass": fedproto.train_pass,
     },
     "aggregate": {
         "mean_over_clients": kernels.mean_over_clients,

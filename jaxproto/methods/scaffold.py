@@ -31,7 +31,7 @@ from jaxproto.errors import UserError
 from jaxproto.hyperparameters import Positive
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, received_as
 from jaxproto.methods.fednova import (
     PLAIN_SGD,
     LocalDescent,
@@ -137,11 +137,10 @@ def scaffold(
         base,
         init_client=init_client,
         init_server=init_server,
-        receive=lambda params, down: down.params,
+        **received_as(lambda params, down: down.params),
         loss=loss,
         upload=upload,
         update=Aggregation(finish, summand=lambda up: up),
-        predict=lambda net, client, x, down: base.predict(net, client, x, down.params),
         title="SCAFFOLD",
         nominal=nominal.networks("net", "net"),
     )
