@@ -1,15 +1,16 @@
 """Residual networks: ResNet-4, 6, 8, 10, 18, 34, 50, 101 and 152.
 
-The first four in structure and names as in ProtoNorm's released code (`resnet8`):
-torchvision's ImageNet stem is kept, stages have one block each. The others are
-torchvision's. He, Zhang, Ren, Sun, "Deep Residual Learning
-for Image Recognition", CVPR 2016, https://arxiv.org/abs/1512.03385.
+The first four have the structure and names of ProtoNorm's released code (`resnet8`):
+torchvision's ImageNet stem, and stages of one block. The others are torchvision's. He,
+Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016,
+https://arxiv.org/abs/1512.03385.
 
 `resnet18_gn` has GroupNorm of two groups in place of BatchNorm, as the released code of
 FedNH; its stem is torchvision's, where FedNH's has a 3x3 convolution without pooling.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -32,56 +33,48 @@ WIDTHS = (64, 128, 256, 512)
 Norm = Callable[[int], nnx.Module]  # channels -> what normalises them
 
 
-class BasicBlock(nnx.Module):
-    """Two 3x3 convolutions beside a shortcut; norms are named as `norms` says."""
+Convs = tuple[tuple[int, int, int], ...]  # size, outputs and stride of each
+
+
+def basic(width: int, stride: int) -> Convs:
+    """Returns the convolutions of a basic block."""
+    return (3, width, stride), (3, width, 1)
+
+
+def bottleneck(width: int, stride: int) -> Convs:
+    """Returns the convolutions of a bottleneck; the last widens fourfold."""
+    return (1, width, 1), (3, width, stride), (1, 4 * width, 1)
+
+
+class Block(nnx.Module):
+    """Convolutions with a norm and ReLU each, beside a shortcut."""
 
     def __init__(
         self,
         inputs: int,
-        outputs: int,
-        stride: int,
+        convs: Convs,
+        names: Sequence[str],
+        norm: Norm,
         draws: InitialDraws,
-        norms: tuple[str, str] = ("bn2", "bn3"),
-        norm: Norm = BatchNorm,
     ):
-        self.norms = norms
-        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, padding=1)
-        self.conv2 = Conv(outputs, outputs, 3, draws, padding=1)
-        for name in norms:
-            setattr(self, name, norm(outputs))
-        if stride != 1 or inputs != outputs:
-            short = Conv(inputs, outputs, 1, draws, stride=stride)
+        self.names, outputs = names, inputs
+        for i, (size, width, stride) in enumerate(convs):
+            conv = Conv(outputs, width, size, draws, stride=stride, padding=size // 2)
+            setattr(self, f"conv{i + 1}", conv)
+            setattr(self, names[i], norm(width))
+            outputs = width
+        whole = math.prod(stride for *_, stride in convs)
+        if whole != 1 or inputs != outputs:
+            short = Conv(inputs, outputs, 1, draws, stride=whole)
             self.downsample = Chain(short, norm(outputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
-        first, second = (getattr(self, name) for name in self.norms)
         short = self.downsample(x, call) if hasattr(self, "downsample") else x
-        x = jax.nn.relu(first(self.conv1(x, call), call))
-        return jax.nn.relu(second(self.conv2(x, call), call) + short)
-
-
-class Bottleneck(nnx.Module):
-    """1x1, 3x3 and 1x1 convolution beside a shortcut; the last widens fourfold."""
-
-    def __init__(
-        self, inputs: int, width: int, stride: int, draws: InitialDraws, norm: Norm
-    ):
-        outputs = 4 * width
-        self.conv1, self.bn1 = Conv(inputs, width, 1, draws), norm(width)
-        self.conv2 = Conv(width, width, 3, draws, stride=stride, padding=1)
-        self.bn2 = norm(width)
-        self.conv3, self.bn3 = Conv(width, outputs, 1, draws), norm(outputs)
-        if stride != 1 or inputs != outputs:
-            short = Conv(inputs, outputs, 1, draws, stride=stride)
-            self.downsample = Chain(short, norm(outputs))
-
-    def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [B, H, W, inputs] to [B, H', W', 4 * width]."""
-        short = self.downsample(x, call) if hasattr(self, "downsample") else x
-        x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
-        x = jax.nn.relu(self.bn2(self.conv2(x, call), call))
-        return jax.nn.relu(self.bn3(self.conv3(x, call), call) + short)
+        for i, name in enumerate(self.names, 1):
+            x = x if i == 1 else jax.nn.relu(x)
+            x = getattr(self, name)(getattr(self, f"conv{i}")(x, call), call)
+        return jax.nn.relu(x + short)
 
 
 def alone(block: nnx.Module) -> nnx.Module:
@@ -92,25 +85,26 @@ def alone(block: nnx.Module) -> nnx.Module:
 class Form(NamedTuple):
     """Blocks and stages of a residual network."""
 
-    block: Callable[..., nnx.Module]
     counts: tuple[int, ...]  # blocks of each stage
-    widening: int = 1  # outputs of a block over its width
+    convs: Callable[[int, int], Convs] = basic  # width, stride -> those of a block
+    norms: Sequence[str] = ("bn1", "bn2")  # names of a block's norms
     names: Sequence[str] = ("layer1", "layer2", "layer3", "layer4")  # of the stages
     stage: Callable[..., nnx.Module] = Chain  # its blocks -> stage
 
 
-SMALL_NAMES = tuple(f"layer_{i}" for i in range(len(WIDTHS)))
-basic = functools.partial(BasicBlock, norms=("bn1", "bn2"))
+SMALL_STAGES = tuple(f"layer_{i}" for i in range(len(WIDTHS)))
+SMALL = Form((1, 1, 1, 1), basic, ("bn2", "bn3"), SMALL_STAGES, alone)
+LARGE = Form((3, 4, 6, 3), bottleneck, ("bn1", "bn2", "bn3"))
 FORMS = {  # layers -> form
-    4: Form(BasicBlock, (1,), names=SMALL_NAMES, stage=alone),
-    6: Form(BasicBlock, (1, 1), names=SMALL_NAMES, stage=alone),
-    8: Form(BasicBlock, (1, 1, 1), names=SMALL_NAMES, stage=alone),
-    10: Form(BasicBlock, (1, 1, 1, 1), names=SMALL_NAMES, stage=alone),
-    18: Form(basic, (2, 2, 2, 2)),
-    34: Form(basic, (3, 4, 6, 3)),
-    50: Form(Bottleneck, (3, 4, 6, 3), widening=4),
-    101: Form(Bottleneck, (3, 4, 23, 3), widening=4),
-    152: Form(Bottleneck, (3, 8, 36, 3), widening=4),
+    4: SMALL._replace(counts=(1,)),
+    6: SMALL._replace(counts=(1, 1)),
+    8: SMALL._replace(counts=(1, 1, 1)),
+    10: SMALL,
+    18: Form((2, 2, 2, 2)),
+    34: Form((3, 4, 6, 3)),
+    50: LARGE,
+    101: LARGE._replace(counts=(3, 4, 23, 3)),
+    152: LARGE._replace(counts=(3, 8, 36, 3)),
 }
 
 
@@ -123,8 +117,9 @@ class ResNet(nnx.Module):
         for name, width, count in stages:
             blocks: list[nnx.Module] = []
             for _ in range(count):
-                blocks.append(form.block(inputs, width, stride, draws, norm=norm))
-                stride, inputs = 1, form.widening * width
+                convs = form.convs(width, stride)
+                blocks.append(Block(inputs, convs, form.norms, norm, draws))
+                stride, inputs = 1, convs[-1][1]
             setattr(self, name, form.stage(*blocks))
             stride = 2  # all stages but the first halve the map
         self.conv1 = Conv(channels, 64, 7, draws, stride=2, padding=3)

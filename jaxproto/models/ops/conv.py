@@ -67,8 +67,8 @@ def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 def conv_bfloat16(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
     """Computes `conv_matmul` of operands rounded to bfloat16.
 
-    Products of few channels gain nothing from the format, and Winograd's of 5 rows
-    would lose two of its eight bits: they are float32's of the rounded operands.
+    Products of few channels gain nothing from the format, and Winograd's filters of 5
+    rows would lose two of its eight bits: both multiply rounded operands in float32.
     """
     if winograd_cpu.fits(x, kernel, stride) and len(kernel) == 3:
         return winograd_cpu.conv_winograd(x, kernel, padding, "bfloat16")

@@ -1,8 +1,8 @@
 """Products of rows with a matrix, for convolutions on CPU.
 
-Of three products - rows times matrix and the two gradients - XLA's libraries run some
-faster with operands and result turned round. Left alone XLA turns them back, so a
-barrier stands behind those (times: benchmarks/RESULTS.md).
+XLA's libraries compute some of three products (rows times matrix, and its two
+gradients) faster with operands and result transposed. XLA would undo the transposition,
+so a barrier follows it (times: benchmarks/RESULTS.md).
 """
 
 import functools
