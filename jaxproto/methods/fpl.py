@@ -54,7 +54,11 @@ class FPLState(NamedTuple):
 
 
 def connected(point_KD: Array, here_K: Array) -> Array:
-    """Links each point to its nearest by cosine; returns the first of those linked."""
+    """Returns the first point in the group of each point [K].
+
+    Each point is linked to its nearest by cosine. Points that are linked, directly or
+    through others, are a group.
+    """
     k = len(here_K)
     unit_KD = kernels.normalise_rows(point_KD)
     other_KK = kernels.distinct_pairs(here_K)

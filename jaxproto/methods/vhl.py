@@ -86,7 +86,7 @@ class VirtualData(NamedTuple):
         """Draws a batch of the set: images [B, ...] and virtual classes [B].
 
         Args:
-          key: which of them.
+          key: of the draw.
           shape: of the batch, [B, H, W, channels].
         """
         which_B = jax.random.randint(key, shape[:1], 0, self.classes * self.images)

@@ -124,7 +124,13 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
     Raises:
       UserError: Equinox is not installed.
     """
-    eqx = _equinox()
+    try:
+        import equinox as eqx
+    except ImportError as e:
+        raise UserError(
+            f"from_equinox needs Equinox: {e}. pip install 'jaxproto[equinox]' "
+            "installs it."
+        ) from e
 
     def body(input_shape):
         kept = {}
@@ -177,17 +183,6 @@ def _check_static(arrays):
             "parameter: keep whole numbers as Python's or NumPy's in a static field, "
             "or in its state."
         )
-
-
-def _equinox():
-    try:
-        import equinox
-    except ImportError as e:
-        raise UserError(
-            f"from_equinox needs Equinox: {e}. pip install 'jaxproto[equinox]' "
-            "installs it."
-        ) from e
-    return equinox
 
 
 class TreeNames:

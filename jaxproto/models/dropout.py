@@ -20,8 +20,8 @@ from jaxproto.types import Array
 
 RATE = 0.2  # MobileNetV2 and EfficientNet-B0, in torchvision and in the released code
 
-Examples = Callable[[Array], Array]
-Place = Callable[[Array, Examples, CallContext], tuple[Array, Array]]
+Pool = Callable[[Array], Array]  # [B, width] -> features [B, D]
+Place = Callable[[Array, Pool, CallContext], tuple[Array, Array]]
 
 
 def dropout(
@@ -43,26 +43,24 @@ def drop_rows(x: Array, rate: float, call: CallContext) -> Array:
     return dropout(x, rate, call, (len(x),) + (1,) * (x.ndim - 1))
 
 
-def no_dropout(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
+def no_dropout(x: Array, pool: Pool, call: CallContext) -> tuple[Array, Array]:
     """Places no dropout."""
-    feat = examples(x)
+    feat = pool(x)
     return feat, feat
 
 
-def logits_only(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
+def logits_only(x: Array, pool: Pool, call: CallContext) -> tuple[Array, Array]:
     """Places dropout before the head only; features are clean."""
-    feat = examples(x)
+    feat = pool(x)
     return feat, dropout(feat, RATE, call)
 
 
-def before_pool(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
+def before_pool(x: Array, pool: Pool, call: CallContext) -> tuple[Array, Array]:
     """Places dropout at the end of the base, as the released MobileNetV2."""
-    return no_dropout(dropout(x, RATE, call), examples, call)
+    return no_dropout(dropout(x, RATE, call), pool, call)
 
 
-def dropout_features(
-    x: Array, examples: Examples, call: CallContext
-) -> tuple[Array, Array]:
+def dropout_features(x: Array, pool: Pool, call: CallContext) -> tuple[Array, Array]:
     """Drops the features themselves, as in-place dropout of EfficientNet's head."""
-    feat = dropout(examples(x), RATE, call)
+    feat = dropout(pool(x), RATE, call)
     return feat, feat

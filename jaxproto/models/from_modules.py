@@ -67,11 +67,11 @@ class BodyAndHead(nnx.Module):
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Returns features [B, D] and logits [B, C]."""
         x = at_least_single(self.body(x, call))
-        feat, given = self.place(x, self.examples, call)
+        feat, given = self.place(x, self.pool, call)
         exact = call.ops._replace(product=call.ops.head)
         return feat, self.head(given, call._replace(ops=exact))
 
-    def examples(self, x: Array) -> Array:
+    def pool(self, x: Array) -> Array:
         """Pools the channels of [B, width] to [B, D]."""
         return channel_pool(x, self.feat_dim)
 

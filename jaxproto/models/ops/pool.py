@@ -63,7 +63,7 @@ def disjoint_forward(x, size):
 
 
 def disjoint_backward(size, kept, grad):
-    """Gives the gradient of a window to its maximum, none to remaining elements."""
+    """Gives the gradient of a window to its maximum, none to the others."""
     tap, (_, height, width, _) = kept
     here = jnp.arange(size * size).reshape(size, 1, size, 1)
     tap, spread = (a[:, :, None, :, None] for a in (tap, grad))
