@@ -135,7 +135,7 @@ def test_the_record_has_the_loss_of_the_last_batch_of_the_server():
     told = transforms.diagnostics_of(method.update(None, server, up, KEY))
     data, delta = fedtgp.server_examples(up), fedtgp.margin(up, 100.0)
     rows = jnp.arange(15), jnp.ones(15)
-    want = fedtgp.contrastive_loss(server.network, data, *rows, delta)
+    want = fedtgp.contrastive_loss(delta, server.network, data, *rows)
     assert told["server_loss"] == pytest.approx(float(want), rel=1e-6)
     nobody = step(server, np.zeros((3, 5)))
     assert np.isnan(transforms.diagnostics_of(nobody)["server_loss"])
