@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Annotated, TypeGuard
 
+from jaxproto.errors import UserError
 from jaxproto.types import Array, ArrayLike
 
 STATIC = "static"  # Annotated[float, STATIC]: a float that is no argument of compiled
@@ -55,6 +56,18 @@ Momentum = Annotated[Real, BELOW_ONE]
 Count = Annotated[int, COUNT]
 UpToMillion = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
 Seed = Annotated[int, SEED]
+
+
+def check_argument(name: str, value: float | ArrayLike, kind):
+    """Raises UserError for an argument of a factory outside of its range.
+
+    Args:
+      value: traced values pass.
+      kind: the argument's annotation, such as `Share`.
+    """
+    allowed = next(m for m in kind.__metadata__ if isinstance(m, Range))
+    if is_concrete(value) and not allowed.fits(value):
+        raise UserError(f"method.{name} is {value}; it must be {allowed.words}.")
 
 
 def or_zero(meaning: str) -> Range:

@@ -22,13 +22,11 @@ import dataclasses
 
 import optax
 
-from jaxproto import losses
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import FedAvgUpload, size_weights, weighted_average_update
-from jaxproto.methods.fml import apply_both
-from jaxproto.methods.local import local
+from jaxproto.methods.fedavg import averaged_part
+from jaxproto.methods.local import forward, local
 from jaxproto.types import LossAux, Spec
 
 
@@ -44,16 +42,11 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
         return {**params, "aux": params["net"]}, {**norm, "aux": norm["net"]}, memory
 
     def loss(net, params, norm, batch, down, client):
-        own, copy = apply_both(net, net, params, norm, batch)
-        ce_v, ce_w = (
-            losses.cross_entropy(out.logits, batch.y, batch.mask) for out in (own, copy)
-        )
+        own, ce_v = forward(net, params, norm, batch)
+        copy, ce_w = forward(net, params, norm, batch, "aux")
         gap = optax.tree.sub(params["net"], down)
         value = ce_v + mu / 2 * optax.tree.norm(gap, squared=True) + ce_w
         return value, LossAux({"net": own.norm, "aux": copy.norm})
-
-    def upload(net, before, after, data, down, sums):
-        return FedAvgUpload(after.params["aux"], data.shard.size), after.memory
 
     def predict(net, client, x, down):
         own = net.apply(client.params["net"], client.norm["net"], x, False)
@@ -66,8 +59,7 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
         init_server=lambda net, key: net.init(key)[0],
         receive=lambda params, down: {**params, "aux": down},
         loss=loss,
-        upload=upload,
-        update=weighted_average_update(lambda up: up.params, size_weights),
+        **averaged_part(lambda params: params["aux"]),
         predict=predict,
         title="Ditto",
         homogeneous=True,

@@ -34,9 +34,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jaxproto import losses, participation
-from jaxproto.errors import UserError
-from jaxproto.hyperparameters import NonNegative, PositiveShare, Share, is_concrete
+from jaxproto import participation
+from jaxproto.hyperparameters import NonNegative, PositiveShare, Share, check_argument
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
@@ -45,6 +44,7 @@ from jaxproto.methods.fedavg import (
     local_statistics,
     weighted_summand,
 )
+from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Spec, Tree
 
 
@@ -78,13 +78,6 @@ def adapt_probability(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]
     return jnp.clip(q + gamma * (last - accuracy), 0.0, 1.0), accuracy
 
 
-def check_shares(shares: dict):
-    """Raises UserError for a number outside of [0, 1]."""
-    for name, value in shares.items():
-        if is_concrete(value) and not 0 <= value <= 1:
-            raise UserError(f"method.{name} is {value}; it must be from 0 to 1.")
-
-
 FIXED = SnapshotSchedule(lambda sums: (), lambda q, last, seen, gamma: (q, last))
 ADAPTIVE = SnapshotSchedule(lambda sums: sums, adapt_probability)
 
@@ -111,7 +104,8 @@ def fast(
     Raises:
       UserError: a probability or share that is none.
     """
-    check_shares({"q": q, "fraction": fraction})
+    check_argument("q", q, Share)
+    check_argument("fraction", fraction, PositiveShare)
     base = fedavg(spec)
 
     def init_server(net, key):
@@ -122,8 +116,7 @@ def fast(
         return participation.mixture(participation.uniform(fraction), sampler, server.q)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         hit_B = (jnp.argmax(out.logits, -1) == batch.y) * batch.mask
         return ce, LossAux({"net": out.norm}, (jnp.sum(hit_B), jnp.sum(batch.mask)))
 

@@ -94,13 +94,38 @@ def size_weights(up: Tree) -> Array:
     return up.size
 
 
-def head_and_received(net, client, x, down):
-    """Returns the rules `head` (trained by the client) and `received` (broadcast)."""
+def averaged_part(part: Callable[[Tree], Tree], made: Callable = FedAvgUpload) -> dict:
+    """Returns the fields of a method whose clients share a part of their parameters.
 
-    def logits(params):
-        return net.apply(params["net"], client.norm["net"], x, False).logits
+    Args:
+      part: parameters of a client -> what the server averages, weighted by n_i.
+      made: type of uploads, of the part and n_i.
+    """
 
-    return {"head": logits(client.params), "received": logits(down)}
+    def upload(net, before, after, data, down, sums):
+        return made(part(after.params), data.shard.size), after.memory
+
+    update = weighted_average_update(lambda up: up[0], size_weights)
+    return {"upload": upload, "update": update}
+
+
+def received_as(receive: Callable[[Tree, Tree], Tree]) -> dict:
+    """Returns the fields of a method whose clients start from what they receive.
+
+    Its rules are `head` (trained by the client) and `received` (broadcast).
+
+    Args:
+      receive: as of `Method`.
+    """
+
+    def predict(net, client, x, down):
+        def logits(params):
+            return net.apply(params["net"], client.norm["net"], x, False).logits
+
+        received = receive(client.params, down)
+        return {"head": logits(client.params), "received": logits(received)}
+
+    return {"receive": receive, "predict": predict}
 
 
 def local_statistics(
@@ -190,17 +215,11 @@ def fedavg(
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
       privacy: clipping and noise of what clients send.
     """
-
-    def upload(net, before, after, data, down, sums):
-        return FedAvgUpload(after.params, data.shard.size), after.memory
-
     method = dataclasses.replace(
         local(spec),
         init_server=lambda net, key: own_network(net, key)[0],
-        receive=lambda params, down: down,
-        upload=upload,
-        update=weighted_average_update(lambda up: up.params, size_weights),
-        predict=head_and_received,
+        **received_as(lambda params, down: down),
+        **averaged_part(lambda params: params),
         title="FedAvg",
         homogeneous=True,
         nominal=nominal.networks("net"),

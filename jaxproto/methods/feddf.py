@@ -17,6 +17,7 @@ https://github.com/epfml/federated-learning-public-code / here), besides FedAvg'
 """
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ from jaxproto.methods.fedavg import (
     normalise_weights,
     weighted_mean,
 )
-from jaxproto.methods.fedtgp import ServerTraining
+from jaxproto.methods.fedtgp import ServerTraining, descend
 from jaxproto.types import ArrayLike, Spec
 
 
@@ -75,15 +76,12 @@ def feddf(
             return kl * spec.num_classes
 
         def step(now, key):
-            params, opt = now
             row_B = jax.random.randint(key, (training.server_batch,), 0, len(known))
-            grads = jax.grad(distance)(params, normalise_inputs(known[row_B]))
-            updates, opt = adam.update(grads, opt, params)
-            return (optax.apply_updates(params, updates), opt), ()
+            x = normalise_inputs(known[row_B])
+            return descend(adam, distance, now, x)[0], ()
 
         first = start, adam.init(start)
         (end, _), _ = lax.scan(step, first, jax.random.split(key, steps))
-        some = jnp.any(up.size > 0)
-        return jax.tree.map(lambda a, b: jnp.where(some, a, b), end, server)
+        return jax.tree.map(partial(jnp.where, jnp.any(up.size > 0)), end, server)
 
     return statistics(dataclasses.replace(method, update=update))

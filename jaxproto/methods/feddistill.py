@@ -27,6 +27,7 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods import nominal
+from jaxproto.methods.local import forward
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Array, LossAux, Protos, Spec
 
@@ -42,14 +43,8 @@ def softmax_ce(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
     return losses.soft_cross_entropy(logits_BC, jax.nn.softmax(z_BC), mask_B)
 
 
-def mse(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
-    """Returns the mean squared error over all entries (code until April 2024)."""
-    return losses.mse(logits_BC, z_BC, mask_B)
-
-
-def raw_ce(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
-    """Returns the cross-entropy with z itself (code from November 2025 on)."""
-    return losses.soft_cross_entropy(logits_BC, z_BC, mask_B)
+mse = losses.mse  # mean squared error over all entries (code until April 2024)
+raw_ce = losses.soft_cross_entropy  # with z itself (code from November 2025 on)
 
 
 def feddistill(
@@ -64,8 +59,7 @@ def feddistill(
     classes = spec.num_classes
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         fixed_BC, z = jax.lax.stop_gradient(out.logits), down.logits
         known_B1 = (z.count > 0)[batch.y][:, None]
         z_BC = jnp.where(known_B1, z.mean[batch.y], fixed_BC)

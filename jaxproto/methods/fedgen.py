@@ -24,6 +24,7 @@ Deviations (paper / HtFLlib / here):
 """
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -35,9 +36,10 @@ from jaxproto import losses
 from jaxproto.hyperparameters import Count, NonNegative
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import normalise_weights, weighted_mean
-from jaxproto.methods.fedtgp import ServerTraining, server_loss
-from jaxproto.methods.lg_fedavg import by_both_heads, with_head
-from jaxproto.methods.local import local
+from jaxproto.methods.fedper import with_parts
+from jaxproto.methods.fedtgp import ServerTraining, descend, server_loss
+from jaxproto.methods.lg_fedavg import by_both_heads
+from jaxproto.methods.local import forward, local
 from jaxproto.transforms import Diagnostics
 from jaxproto.types import Array, LossAux, Spec, Tree
 
@@ -122,8 +124,7 @@ def fedgen(
         return FedGenState(sent, adam.init(generator), server_loss())
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         own_key = jax.random.fold_in(batch.key, 1)
         label_key, noise_key = jax.random.split(own_key)
         y_B = draw_labels(down.counts, len(batch.y), label_key)
@@ -150,15 +151,10 @@ def fedgen(
             logits_BC = jnp.tensordot(share_K, logits_KBC, 1)
             return losses.cross_entropy(logits_BC, y_B, jnp.ones(len(y_B)))
 
-        def step(now, key):
-            value, grads = jax.value_and_grad(of_batch)(now[0], key)
-            updates, opt = adam.update(grads, now[1], now[0])
-            return (optax.apply_updates(now[0], updates), opt), value
-
         start = server.sent.generator, server.opt
         keys = jax.random.split(key, training.server_epochs)
-        end, loss_E = lax.scan(step, start, keys)
-        generator, opt = jax.tree.map(lambda a, b: jnp.where(some, a, b), end, start)
+        end, loss_E = lax.scan(partial(descend, adam, of_batch), start, keys)
+        generator, opt = jax.tree.map(partial(jnp.where, some), end, start)
         head = weighted_mean(up.head, size_K, server.sent.head)
         count_C = jnp.where(some, count_C, server.sent.counts)
         sent = FedGenBroadcast(head, generator, count_C)
@@ -168,7 +164,7 @@ def fedgen(
         local(spec),
         init_server=init_server,
         broadcast=lambda server: server.sent,
-        receive=lambda params, down: with_head(params, down.head),
+        receive=lambda params, down: with_parts(params, head=down.head),
         loss=loss,
         upload=upload,
         update=update,

@@ -23,10 +23,11 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxproto import kernels, losses
+from jaxproto import losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedproto import second_pass
+from jaxproto.methods.fedper import with_parts
+from jaxproto.methods.fedproto import class_means
 from jaxproto.methods.fedtgp import (
     ServerTraining,
     batch_orders,
@@ -34,7 +35,7 @@ from jaxproto.methods.fedtgp import (
     server_loss,
     train,
 )
-from jaxproto.methods.lg_fedavg import by_both_heads, with_head
+from jaxproto.methods.lg_fedavg import by_both_heads
 from jaxproto.methods.local import local
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Spec, Tree
@@ -58,25 +59,25 @@ def fedgh(
     """
 
     def upload(net, before, after, data, down, sums):
-        own = kernels.mean_of(second_pass(net, after, data, spec.num_classes))
+        own = class_means(net, after, data, spec.num_classes)
         return apply(hide_count(), own), after.memory
 
     def update(net, server, up, key):
         data = server_examples(up)
 
-        def loss(header, data, rows_B, mask_B, delta):
+        def loss(header, data, rows_B, mask_B):
             logits_BC = net.head(header, data.proto[rows_B])
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 
         order_EN = batch_orders(data.here, training.server_epochs, key)
-        header, loss_E = train(training, header_of(server), data, (), order_EN, loss)
+        header, loss_E = train(training, header_of(server), data, order_EN, loss)
         return {**header, LOSS: server_loss(loss_E[-1], jnp.any(data.here))}
 
     return dataclasses.replace(
         local(spec),
         init_server=lambda net, key: {**net.init(key)[0]["head"], LOSS: server_loss()},
         broadcast=header_of,
-        receive=with_head,
+        receive=lambda params, down: with_parts(params, head=down),
         upload=upload,
         update=update,
         predict=by_both_heads,

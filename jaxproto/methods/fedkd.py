@@ -44,13 +44,8 @@ from jaxproto.hyperparameters import Positive, PositiveShare
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
-from jaxproto.methods.fml import (
-    apply_both,
-    clip_each,
-    detached,
-    init_both,
-    predict_both,
-)
+from jaxproto.methods.fml import clip_each, detached, init_both, predict_both
+from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Net, Spec, Top, Tree
 
 SMALLEST = 1e-12  # of what is divided by
@@ -192,11 +187,9 @@ def fedkd(
         return FedKDState(sent, server.round)
 
     def loss(net, params, norm, batch, down, client):
-        own, other = apply_both(aux, net, params, norm, batch)
+        own, ce_l = forward(net, params, norm, batch)
+        other, ce_g = forward(aux, params, norm, batch, "aux")
         like_BD = other.feat @ params["project"]
-        ce_l, ce_g = (
-            losses.cross_entropy(o.logits, batch.y, batch.mask) for o in (own, other)
-        )
         total_l, total_g = ce_l + target(ce_g), target(ce_l) + ce_g
         term_l = losses.kl_mean(target(other.logits), own.logits, batch.mask)
         term_l += losses.mse(own.feat, target(like_BD), batch.mask)

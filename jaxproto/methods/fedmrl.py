@@ -28,8 +28,9 @@ from jaxproto import losses
 from jaxproto.hyperparameters import Count
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import FedAvgUpload, size_weights, weighted_average_update
-from jaxproto.methods.fml import apply_both, init_both
+from jaxproto.methods.fedavg import averaged_part
+from jaxproto.methods.fml import init_both
+from jaxproto.methods.local import forward
 from jaxproto.methods.refprotofl import linear
 from jaxproto.types import LossAux, Net, Spec
 
@@ -56,29 +57,25 @@ def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:
         return net.head(params["net"]["head"], fused), shared
 
     def loss(net, params, norm, batch, down, client):
-        own, other = apply_both(aux, net, params, norm, batch)
+        own, _ = forward(net, params, norm, batch)
+        other, _ = forward(aux, params, norm, batch, "aux")
         logits = both_logits(net, params, own.feat, other.feat)
         ce = sum(losses.cross_entropy(a, batch.y, batch.mask) for a in logits)
         return ce, LossAux({"net": own.norm, "aux": other.norm})
-
-    def upload(net, before, after, data, down, sums):
-        return FedAvgUpload(after.params["aux"], data.shard.size), after.memory
 
     def predict(net, client, x, down):
         params, norm = client.params, client.norm
         own = net.apply(params["net"], norm["net"], x, False).feat
         other = aux.apply(params["aux"], norm["aux"], x, False).feat
-        return dict(
-            zip(("head", "aux"), both_logits(net, params, own, other), strict=True)
-        )
+        head, shared = both_logits(net, params, own, other)
+        return {"head": head, "aux": shared}
 
     return Method(
         init_client=init_client,
         init_server=lambda net, key: aux.init(key)[0],
         receive=lambda params, down: {**params, "aux": down},
         loss=loss,
-        upload=upload,
-        update=weighted_average_update(lambda up: up.params, size_weights),
+        **averaged_part(lambda params: params["aux"]),
         predict=predict,
         title="FedMRL",
         nominal=nominal.networks("aux"),

@@ -37,7 +37,8 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, weighted_mean
-from jaxproto.methods.fedproto import second_pass
+from jaxproto.methods.fedper import with_parts
+from jaxproto.methods.fedproto import class_means
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -114,8 +115,7 @@ def fednh(
         return FedNHState(params["net"]["body"], params["scale"], head_CD)
 
     def receive(params, down):
-        net = {**params["net"], "body": down.body}
-        return {**params, "net": net, "scale": down.scale}
+        return {**with_parts(params, body=down.body), "scale": down.scale}
 
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
@@ -124,8 +124,7 @@ def fednh(
         return ce, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        sums = second_pass(net, after, data, spec.num_classes, unit_features)
-        own = kernels.mean_of(sums)
+        own = class_means(net, after, data, spec.num_classes, unit_features)
         mean_CD = kernels.normalise_rows(own.mean)
         protos = Protos(mean_CD, own.count, disclosed=True)
         body, s = after.params["net"]["body"], after.params["scale"]

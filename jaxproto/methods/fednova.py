@@ -73,15 +73,15 @@ class FedNovaUpload(NamedTuple):
 
 
 def local_descent(
-    optimizer, state: str, mu: float | Array, method: str = "fednova"
+    optimizer, state: str, method: str, *, one_rate: bool
 ) -> LocalDescent:
     """Returns the `LocalDescent` of a configured optimiser.
 
     Args:
       optimizer: with the fields of a configuration's `optimizer`.
       state: `local.optimizer_state`.
-      mu: weight of the proximal term.
       method: name for messages.
+      one_rate: whether the learning rate must be equal in all rounds.
 
     Raises:
       UserError: one whose gradients do not add up as the formulas say.
@@ -96,10 +96,10 @@ def local_descent(
             f"{method} with optimizer.momentum={optimizer.momentum} counts from a "
             f"momentum of 0, but local.optimizer_state is {state!r}: set it to restart."
         )
-    if not is_zero(mu) and optimizer.schedule != "constant":
+    if one_rate and optimizer.schedule != "constant":
         raise UserError(
-            f"{method} with method.mu={mu} counts with one learning rate, but "
-            f"optimizer.schedule is {optimizer.schedule!r}: set it to constant."
+            f"{method} divides an update by one learning rate, but optimizer.schedule "
+            f"is {optimizer.schedule!r}: set it to constant."
         )
     return LocalDescent(optimizer.learning_rate, optimizer.momentum)
 

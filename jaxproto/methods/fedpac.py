@@ -43,9 +43,11 @@ from jaxproto import kernels, losses
 from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import NonNegative, Share
 from jaxproto.method import Method, own_features
-from jaxproto.methods.fedavg import weighted_mean
-from jaxproto.methods.fedproto import second_pass
+from jaxproto.methods.fedavg import received_as, weighted_mean
+from jaxproto.methods.fedper import with_parts
+from jaxproto.methods.fedproto import class_means
 from jaxproto.methods.fedrep import fedrep
+from jaxproto.methods.local import forward
 from jaxproto.transforms import apply, hide_count, show_count
 from jaxproto.types import Array, LossAux, PerClient, Protos, Spec, Tree
 
@@ -124,8 +126,7 @@ def fedpac(
         return FedPACState(params["body"], PerClient(heads), protos)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         pull = losses.mse_mean(down.protos, out.feat, batch.y, batch.mask)
         return ce + lam * pull, LossAux({"net": out.norm})
 
@@ -137,7 +138,7 @@ def fedpac(
 
         size = jnp.maximum(jnp.sum(before.count), 1.0)
         first, last = (
-            kernels.mean_of(second_pass(net, client, data, spec.num_classes))
+            class_means(net, client, data, spec.num_classes)
             for client in (before, after)
         )
         h_CD = first.mean * (before.count / size)[:, None]
@@ -175,25 +176,16 @@ def fedpac(
             kernels.mean_over_examples(up.protos),
         )
 
-    def predict(net, client, x, down):
-        received = {"body": down.body, "head": down.heads}
-
-        def logits(params):
-            return net.apply(params, client.norm["net"], x, False).logits
-
-        return {"head": logits(client.params["net"]), "received": logits(received)}
+    def receive(params, down):
+        return with_parts(params, body=down.body, head=down.heads)
 
     return dataclasses.replace(
         fedrep(spec, head_share=head_share),
         init_server=init_server,
-        receive=lambda params, down: {
-            **params,
-            "net": {"body": down.body, "head": down.heads},
-        },
+        **received_as(receive),
         loss=loss,
         upload=upload,
         update=update,
-        predict=predict,
         client_view=lambda down: down.protos,
         title="FedPAC",
         nominal=None,

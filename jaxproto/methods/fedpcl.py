@@ -37,7 +37,7 @@ from jaxproto.method import Method, own_network
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fednh import unit_features
 from jaxproto.methods.fedproc import contrast
-from jaxproto.methods.fedproto import prototype_scores, second_pass
+from jaxproto.methods.fedproto import class_means, prototype_scores
 from jaxproto.methods.local import local
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import LossAux, Protos, Spec
@@ -90,7 +90,7 @@ def fedpcl(
         return value, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-        own = kernels.mean_of(second_pass(net, after, data, classes, unit_features))
+        own = class_means(net, after, data, classes, unit_features)
         return apply(hide_count(), own), own
 
     def update(net, server, up, key):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import size_weights, weighted_average_update
+from jaxproto.methods.fedavg import averaged_part
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Tree
 
@@ -31,23 +31,18 @@ class FedPerUpload(NamedTuple):
     size: Array  # [] n_i; 0 means "not there"
 
 
-def with_body(params: Tree, body: Tree) -> Tree:
-    """Replaces the body in a client's parameters."""
-    return {**params, "net": {**params["net"], "body": body}}
+def with_parts(params: Tree, **parts: Tree) -> Tree:
+    """Replaces the body, the head or both in a client's parameters."""
+    return {**params, "net": {**params["net"], **parts}}
 
 
 def fedper(spec: Spec) -> Method:
     """FedPer: local training that starts from the received body."""
-
-    def upload(net, before, after, data, down, sums):
-        return FedPerUpload(after.params["net"]["body"], data.shard.size), after.memory
-
     return dataclasses.replace(
         local(spec),
         init_server=lambda net, key: net.init(key)[0]["body"],
-        receive=with_body,
-        upload=upload,
-        update=weighted_average_update(lambda up: up.body, size_weights),
+        receive=lambda params, down: with_parts(params, body=down),
+        **averaged_part(lambda params: params["net"]["body"], FedPerUpload),
         title="FedPer",
         homogeneous=True,
         nominal=nominal.networks("body"),

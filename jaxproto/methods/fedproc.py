@@ -34,12 +34,13 @@ from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
     finish_weighted_mean,
-    head_and_received,
     local_statistics,
+    received_as,
     weighted_summand,
 )
 from jaxproto.methods.fednh import normalise_rows
-from jaxproto.methods.fedproto import second_pass
+from jaxproto.methods.fedproto import class_means
+from jaxproto.methods.local import forward
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
@@ -109,15 +110,14 @@ def fedproc(
         return FedProcState(base.init_server(net, key), protos, jnp.int32(0))
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         near = contrast(down.protos, out.feat, batch.y, batch.mask, temperature)
         done = jnp.minimum((down.round + 1) / rounds, 1.0) if rounds else 1.0
         return (1 - done) * near + done * ce, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
         own, memory = base.upload(net, before, after, data, down.params, sums)
-        protos = kernels.mean_of(second_pass(net, after, data, spec.num_classes))
+        protos = class_means(net, after, data, spec.num_classes)
         return FedProcUpload(own, apply(hide_count(), protos)), memory
 
     def summand(up):
@@ -131,17 +131,13 @@ def fedproc(
         params = finish_weighted_mean(total[0], server.params)
         return FedProcState(params, kernels.mean_of(total[1]), server.round + 1)
 
-    def predict(net, client, x, down):
-        return head_and_received(net, client, x, down.params)
-
     method = dataclasses.replace(
         base,
         init_server=init_server,
-        receive=lambda params, down: down.params,
+        **received_as(lambda params, down: down.params),
         loss=loss,
         upload=upload,
         update=Aggregation(finish, summand),
-        predict=predict,
         title="FedProc",
         nominal=None,
     )

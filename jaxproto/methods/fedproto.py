@@ -29,7 +29,7 @@ Deviations (paper / released code / here):
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -38,6 +38,7 @@ from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import NonNegative, Positive
 from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods import nominal
+from jaxproto.methods.local import forward
 from jaxproto.privacy import NONE, Privacy
 from jaxproto.privacy.release import MEANS, Contribution, private_prototypes
 from jaxproto.transforms import (
@@ -56,17 +57,17 @@ class PrototypeSource(NamedTuple):
     """Source of local prototypes (docs/decisions.md#collect)."""
 
     each_step: Callable[..., Tree]  # feat_BD, batch, num_classes -> sums
-    at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
+    at_end: Callable[..., Protos]  # net, before, after, data, sums, num_classes -> c_ij
 
 
-def second_pass(net, client, data, num_classes, features=own_features):
-    """Sums the client's features by class over all its examples."""
+def class_means(net, client, data, num_classes, features=own_features) -> Protos:
+    """Returns the mean features of each class over all examples of a client."""
 
     def f(b):
         feat = features(net, client, b.x)
         return kernels.class_sum(feat, b.y, b.mask, num_classes)
 
-    return sum_over_batches(f, data)
+    return kernels.mean_of(sum_over_batches(f, data))
 
 
 def no_sums(feat_BD, batch, num_classes):
@@ -75,14 +76,14 @@ def no_sums(feat_BD, batch, num_classes):
 
 
 after_training = PrototypeSource(
-    no_sums, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
+    no_sums, lambda net, before, after, data, sums, c: class_means(net, after, data, c)
 )
 before_training = PrototypeSource(
-    no_sums, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
+    no_sums, lambda net, before, after, data, sums, c: class_means(net, before, data, c)
 )
 train_pass = PrototypeSource(
     lambda feat, b, c: kernels.class_sum(jax.lax.stop_gradient(feat), b.y, b.mask, c),
-    lambda net, before, after, data, sums, c: sums,
+    lambda net, before, after, data, sums, c: kernels.mean_of(sums),
 )
 
 
@@ -171,8 +172,7 @@ def fedproto(
         return FedProtoState(nothing, on_server.init(whole))
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         target, feat_BD = apply(on_client, down), pull.feature_map(out.feat, batch.y)
         weight_C = pull.class_weight(client)
         term = pull.reg(target, feat_BD, batch.y, batch.mask, weight_C)
@@ -180,8 +180,8 @@ def fedproto(
         return ce + pull.lam * term, LossAux({"net": out.norm}, sums)  # N Eq. 4
 
     def upload(net, before, after, data, down, sums):
-        sums = pull.collect.at_end(net, before, after, data, sums, spec.num_classes)
-        own = kernels.mean_of(sums)  # N Eq. 2
+        given = net, before, after, data, sums, spec.num_classes
+        own = pull.collect.at_end(*given)  # N Eq. 2
         held_C = after.count * (own.count > 0)
         return apply(on_upload, own.replace(count=held_C)), own
 

@@ -33,7 +33,8 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import NonNegative, Share
 from jaxproto.method import Method
 from jaxproto.methods.fedhp import distances
-from jaxproto.methods.fedproto import Pull, fedproto, prototype_scores
+from jaxproto.methods.fedproto import Pull, fedproto
+from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Protos, Spec
 
 
@@ -52,7 +53,7 @@ def first_anchors(spec: Spec, key: Array) -> Array:
 def gap(protos: Protos) -> Array:
     """Returns the mean distance of a prototype to the next one; 0 below two of them."""
     here_C = protos.count > 0
-    pair_CC = here_C & here_C[:, None] & ~jnp.eye(len(here_C), dtype=bool)
+    pair_CC = kernels.distinct_pairs(here_C)
     away_CC = distances(protos.mean, protos.mean)
     next_C = jnp.min(jnp.where(pair_CC, away_CC, jnp.inf), 1)
     next_C = jnp.where(jnp.any(pair_CC, 1), next_C, 0.0)
@@ -82,8 +83,7 @@ def fedsa(
         return Protos(first_anchors(spec, key), jnp.ones(spec.num_classes))
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         pull = losses.mse_mean(down, out.feat, batch.y, batch.mask)
         margin = jnp.maximum(gap(down), gap(client.memory))
         own_BC = jax.nn.one_hot(batch.y, spec.num_classes)
@@ -100,18 +100,12 @@ def fedsa(
         here_C1 = new.count[:, None] > 0
         return server.replace(mean=jnp.where(here_C1, moved_CD, server.mean))
 
-    def predict(net, client, x, down):
-        out = net.apply(client.params["net"], client.norm["net"], x, False)
-        return {"head": out.logits, **prototype_scores(out.feat, client, down)}
-
     return dataclasses.replace(
         base,
         init_server=init_server,
         broadcast=lambda server: server,
         loss=loss,
         update=update,
-        predict=predict,
-        client_view=lambda down: down,
         title="FedSA",
         nominal=None,
     )

@@ -96,9 +96,9 @@ def margin(up: Protos, tau: float | Array) -> Array:
 
 
 def contrastive_loss(
-    network: Tree, data: ServerExamples, rows_B, mask_B, delta: Array
+    delta: Array, network: Tree, data: ServerExamples, rows_B, mask_B
 ) -> Array:
-    """Returns the server's loss on the rows of a batch."""
+    """Returns the server's loss on the rows of a batch, with the margin delta."""
     proto_CD, c_BD, y_B = generate(network), data.proto[rows_B], data.label[rows_B]
     square_BC = jnp.sum(c_BD**2, -1)[:, None] - 2 * c_BD @ proto_CD.T
     square_BC = square_BC + jnp.sum(proto_CD**2, -1)
@@ -121,20 +121,25 @@ def batch_orders(here_N: Array, epochs: int, key: Array) -> Array:
     return lax.map(order, jax.random.split(key, epochs))
 
 
+def descend(opt, loss: Callable, now: tuple[Tree, Tree], *given):
+    """Takes a step of an optimiser from parameters and its state; returns the loss."""
+    value, grads = jax.value_and_grad(loss)(now[0], *given)
+    updates, state = opt.update(grads, now[1], now[0])
+    return (optax.apply_updates(now[0], updates), state), value
+
+
 def train(
     training: ServerTraining,
     network: Tree,
     data: ServerExamples,
-    delta: Array,
     order_EN: Array,
-    loss: Callable = contrastive_loss,
+    loss: Callable,
 ) -> tuple[Tree, Array]:
     """Trains a network of the server on the present rows, batch by batch.
 
     Args:
-      delta: the margin.
       order_EN: order of the rows in each epoch, present ones first.
-      loss: network, data, rows_B, mask_B, delta -> scalar.
+      loss: network, data, rows_B, mask_B -> scalar.
 
     Returns:
       The network, and the loss of the last batch of every epoch [E].
@@ -142,20 +147,16 @@ def train(
     num, size = jnp.sum(data.here), training.server_batch
     opt = optax.sgd(training.server_rate)
 
-    def step(order_N, b, now):
-        network, opt_state, _ = now
+    def step(order_N, b, last):
+        now, _ = last
         at_B = b * size + jnp.arange(size)
         rows_B = order_N[jnp.minimum(at_B, len(order_N) - 1)]
         mask_B = (at_B < num).astype(data.proto.dtype)  # the last batch may be short
-        of = jax.value_and_grad(loss)
-        value, grads = of(network, data, rows_B, mask_B, delta)
-        updates, opt_state = opt.update(grads, opt_state, network)
-        return optax.apply_updates(network, updates), opt_state, value
+        return descend(opt, loss, now, data, rows_B, mask_B)
 
     def epoch(now, order_N):
         batches = -(-num // size)
-        now = lax.fori_loop(0, batches, partial(step, order_N), (*now, jnp.zeros(())))
-        return now[:2], now[2]
+        return lax.fori_loop(0, batches, partial(step, order_N), (now, jnp.zeros(())))
 
     start = network, opt.init(network)
     (network, _), last_E = lax.scan(epoch, start, order_EN)
@@ -202,9 +203,9 @@ def fedtgp(
 
     def update(net, server, up, key):
         up = on_arrival(up)
-        data, delta = server_examples(up), margin(up, tau)
+        data, loss = server_examples(up), partial(contrastive_loss, margin(up, tau))
         order_EN = batch_orders(data.here, training.server_epochs, key)
-        network, loss_E = train(training, server.network, data, delta, order_EN)
+        network, loss_E = train(training, server.network, data, order_EN, loss)
         every_C = jnp.ones(spec.num_classes)
         protos = apply(on_server, Protos(generate(network), every_C))
         some = jnp.any(data.here)

@@ -34,7 +34,8 @@ from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_average_update
-from jaxproto.types import Array, Batch, Client, LossAux, Net, NetOutput, Spec, Tree
+from jaxproto.methods.local import forward
+from jaxproto.types import Array, Client, LossAux, Net, Spec, Tree
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
 
@@ -55,15 +56,6 @@ def init_both(aux: Net, net: Net, key: Array):
     params, norm, memory = own_network(net, key)
     more, its_norm = aux.init(jax.random.fold_in(key, 1))
     return {**params, "aux": more}, {**norm, "aux": its_norm}, memory
-
-
-def apply_both(
-    aux: Net, net: Net, params: Tree, norm: Tree, batch: Batch
-) -> tuple[NetOutput, NetOutput]:
-    """Returns the outputs of the private and the auxiliary network in training."""
-    own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-    other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
-    return own, other
 
 
 def predict_both(aux: Net, net: Net, client: Client, x: Array) -> dict[str, Array]:
@@ -93,12 +85,13 @@ def fml(
     """
 
     def loss(net, params, norm, batch, down, client):
-        own, other = apply_both(aux, net, params, norm, batch)
-        p_BC, q_BC, y_B, mask_B = own.logits, other.logits, batch.y, batch.mask
-        own_loss = alpha * losses.cross_entropy(p_BC, y_B, mask_B)
-        own_loss += (1 - alpha) * losses.kl_mean(target(q_BC), p_BC, mask_B)
-        aux_loss = beta * losses.cross_entropy(q_BC, y_B, mask_B)
-        aux_loss += (1 - beta) * losses.kl_mean(target(p_BC), q_BC, mask_B)
+        own, own_ce = forward(net, params, norm, batch)
+        other, aux_ce = forward(aux, params, norm, batch, "aux")
+        p_BC, q_BC, mask_B = own.logits, other.logits, batch.mask
+        own_kl = losses.kl_mean(target(q_BC), p_BC, mask_B)
+        aux_kl = losses.kl_mean(target(p_BC), q_BC, mask_B)
+        own_loss = alpha * own_ce + (1 - alpha) * own_kl
+        aux_loss = beta * aux_ce + (1 - beta) * aux_kl
         return own_loss + aux_loss, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):

@@ -38,16 +38,11 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive
-from jaxproto.method import Method
+from jaxproto.method import Method, own_features
 from jaxproto.methods import several_prototypes
-from jaxproto.methods.fedavg import (
-    Statistical,
-    fedavg,
-    head_and_received,
-    local_statistics,
-    weighted_mean,
-)
+from jaxproto.methods.fedavg import Statistical, local_statistics, weighted_mean
 from jaxproto.methods.fedproc import contrast, fedproc
+from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -59,10 +54,14 @@ class FPLState(NamedTuple):
 
 
 def connected(point_KD: Array, here_K: Array) -> Array:
-    """Links each point to its nearest by cosine; returns the first of those linked."""
+    """Returns the first point in the group of each point [K].
+
+    Each point is linked to its nearest by cosine. Points that are linked, directly or
+    through others, are a group.
+    """
     k = len(here_K)
     unit_KD = kernels.normalise_rows(point_KD)
-    other_KK = here_K[:, None] & here_K & ~jnp.eye(k, dtype=bool)
+    other_KK = kernels.distinct_pairs(here_K)
     near_KK = jnp.where(other_KK, unit_KD @ unit_KD.T, -jnp.inf)
     link_KK = jax.nn.one_hot(jnp.argmax(near_KK, 1), k, dtype=bool) & other_KK
     reach_KK = link_KK | link_KK.T | jnp.eye(k, dtype=bool)
@@ -116,15 +115,14 @@ def fpl(
         a configuration it is filled in.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
-    base, most = fedavg(spec), max((num_clients or 1) // 2, 1)
+    base, most = fedproc(spec), max((num_clients or 1) // 2, 1)
 
     def init_server(net, key):
         rows = kernels.no_prototypes(most * spec.num_classes, spec.feat_dim)
-        return FPLState(base.init_server(net, key), rows)
+        return FPLState(base.init_server(net, key).params, rows)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = forward(net, params, norm, batch)
         several = several_prototypes.by_class(down.protos, spec.num_classes)
         near = contrast(several, out.feat, batch.y, batch.mask, temperature)
         unbiased = kernels.mean_over_clients(several)
@@ -139,8 +137,7 @@ def fpl(
 
     def predict(net, client, x, down):
         several = several_prototypes.by_class(down.protos, spec.num_classes)
-        feat = net.apply(client.params["net"], client.norm["net"], x, False).feat
-        rules = head_and_received(net, client, x, down.params)
+        feat, rules = own_features(net, client, x), base.predict(net, client, x, down)
         return {**rules, "global": several_prototypes.nearest(feat, several)}
 
     def client_view(down):
@@ -150,13 +147,10 @@ def fpl(
     method = dataclasses.replace(
         base,
         init_server=init_server,
-        receive=lambda params, down: down.params,
         loss=loss,
-        upload=fedproc(spec).upload,
         update=update,
         predict=predict,
         client_view=client_view,
         title="FPL",
-        nominal=None,
     )
     return statistics(method, lambda up: up.own.size)

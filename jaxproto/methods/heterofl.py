@@ -37,7 +37,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxproto.hyperparameters import Range
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import fedavg, head_and_received
+from jaxproto.methods.fedavg import fedavg, received_as
 from jaxproto.types import Array, PerClient, Spec, Top, Tree
 
 
@@ -138,12 +138,9 @@ def heterofl(
             base.init_server(net, key), jnp.int32(0)
         ),
         broadcast=broadcast,
-        receive=whole,
+        **received_as(whole),
         upload=upload,
         update=update,
-        predict=lambda net, client, x, down: head_and_received(
-            net, client, x, whole(client.params, down)
-        ),
         title="FedRolex" if rolling else "HeteroFL",
         nominal=None,
     )

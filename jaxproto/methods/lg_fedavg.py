@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import size_weights, weighted_average_update
+from jaxproto.methods.fedavg import averaged_part
+from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Client, Net, Spec, Tree
 
@@ -35,11 +36,6 @@ class LGFedAvgUpload(NamedTuple):
     size: Array  # [] n_i
 
 
-def with_head(params: Tree, head: Tree) -> Tree:
-    """Replaces the head in a client's parameters."""
-    return {**params, "net": {**params["net"], "head": head}}
-
-
 def by_both_heads(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
     """Returns the rules `head` (own head) and `received` (the server's head)."""
     out = net.apply(client.params["net"], client.norm["net"], x, False)
@@ -48,18 +44,11 @@ def by_both_heads(net: Net, client: Client, x: Array, down: Tree) -> dict[str, A
 
 def lg_fedavg(spec: Spec) -> Method:
     """LG-FedAvg: local training that starts from the received head."""
-
-    def upload(net, before, after, data, down, sums):
-        return LGFedAvgUpload(
-            after.params["net"]["head"], data.shard.size
-        ), after.memory
-
     return dataclasses.replace(
         local(spec),
         init_server=lambda net, key: net.init(key)[0]["head"],
-        receive=with_head,
-        upload=upload,
-        update=weighted_average_update(lambda up: up.head, size_weights),
+        receive=lambda params, down: with_parts(params, head=down),
+        **averaged_part(lambda params: params["net"]["head"], LGFedAvgUpload),
         predict=by_both_heads,
         title="LG-FedAvg",
         nominal=nominal.heads(spec),

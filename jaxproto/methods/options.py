@@ -3,6 +3,7 @@
 from typing import Any
 
 from jaxproto import kernels, losses, masks, transforms
+from jaxproto.hyperparameters import is_zero
 from jaxproto.methods import (
     cps_ppa_cpkd,
     fast,
@@ -15,10 +16,8 @@ from jaxproto.methods import (
     fml,
     protonorm,
     refprotofl,
-    scaffold,
     tinyproto,
 )
-from jaxproto.methods.fedproto import after_training, before_training, train_pass
 
 OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "reg": {
@@ -27,9 +26,9 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "sq_l2_mean": losses.sq_l2_mean,
     },
     "collect": {
-        "after_training": after_training,
-        "before_training": before_training,
-        "train_pass": train_pass,
+        "after_training": fedproto.after_training,
+        "before_training": fedproto.before_training,
+        "train_pass": fedproto.train_pass,
     },
     "aggregate": {
         "mean_over_clients": kernels.mean_over_clients,
@@ -93,11 +92,14 @@ DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> va
     "rounds": lambda run, fields: run.rounds,
     "num_clients": lambda run, fields: run.data.clients,
     "inner_rate": lambda run, fields: run.optimizer.learning_rate,
-    "sgd": lambda run, fields: scaffold.constant_descent(
-        run.optimizer, run.local.optimizer_state
+    "sgd": lambda run, fields: fednova.local_descent(
+        run.optimizer, run.local.optimizer_state, "scaffold", one_rate=True
     ),
     "descent": lambda run, fields: fednova.local_descent(
-        run.optimizer, run.local.optimizer_state, fields["mu"]
+        run.optimizer,
+        run.local.optimizer_state,
+        f"fednova with method.mu={fields['mu']}",
+        one_rate=not is_zero(fields["mu"]),
     ),
 }
 NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default

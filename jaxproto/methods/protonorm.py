@@ -34,7 +34,7 @@ from jaxproto.types import Array, Protos, Spec
 
 
 def no_initial_prototypes(protos: Protos, key: Array) -> Protos:
-    """Returns the absent prototypes that it gets: round 1 has no pull."""
+    """Returns the absent prototypes unchanged: round 1 has no pull."""
     return protos
 
 

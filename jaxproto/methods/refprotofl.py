@@ -46,16 +46,15 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from jaxproto import kernels, losses
-from jaxproto.errors import UserError
 from jaxproto.hyperparameters import (
     NonNegative,
     PositiveShare,
     UpToMillion,
-    is_concrete,
+    check_argument,
 )
 from jaxproto.method import Method, no_pre_upload, own_features, own_network
 from jaxproto.methods import nominal
-from jaxproto.methods.fedproto import second_pass
+from jaxproto.methods.fedproto import class_means
 from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 
 
@@ -121,14 +120,11 @@ def anchor_class_means(net, client, data, down) -> AnchorUpload:
     """Computes the client's part of ERPA before training (Algorithm 3)."""
     classes, row_P = len(down.anchors.count), data.examples.public
 
-    def class_means(data):
-        return kernels.mean_of(second_pass(net, client, data, classes, features))
-
     public = jax.tree.map(jnp.zeros_like, down.anchors)
     if row_P is not None:
         known = Data(data.examples, Shard(row_P, jnp.int32(len(row_P))))
-        public = class_means(known)  # Eq. 10
-    own = class_means(data)  # Eq. 11
+        public = class_means(net, client, known, classes, features)  # Eq. 10
+    own = class_means(net, client, data, classes, features)  # Eq. 11
     own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
     public = public.replace(count=jnp.sign(public.count))
     return AnchorUpload(public, Protos(own.mean, own_C, disclosed=True))
@@ -194,17 +190,6 @@ def masked_mean(up: RefProtoFLUpload, old_P: Array) -> Array:
     return jnp.where(total_P > 0, sum_P / jnp.maximum(total_P, 1.0), old_P)  # Eq. 7
 
 
-def check(adapter_dim: int, budget: float | Array):
-    """Raises UserError for an invalid width or budget, unless it is traced."""
-    if adapter_dim < 1:
-        raise UserError(f"method.adapter_dim is {adapter_dim}; it must be at least 1.")
-    if is_concrete(budget) and not 0 < budget <= 1:
-        raise UserError(
-            f"method.budget is {budget}; it is the share of the adapter's entries that "
-            "a client sends, above 0 and at most 1 (all of them)."
-        )
-
-
 def refprotofl(
     spec: Spec,
     *,
@@ -230,7 +215,8 @@ def refprotofl(
     Raises:
       UserError: a width or a budget that cannot be.
     """
-    check(adapter_dim, budget)
+    check_argument("adapter_dim", adapter_dim, UpToMillion)
+    check_argument("budget", budget, PositiveShare)
 
     def draw(key):
         first, second = jax.random.split(key)

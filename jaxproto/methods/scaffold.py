@@ -27,17 +27,11 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto.errors import UserError
 from jaxproto.hyperparameters import Positive
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.methods.fednova import (
-    PLAIN_SGD,
-    LocalDescent,
-    local_descent,
-    normalising_factor,
-)
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, received_as
+from jaxproto.methods.fednova import PLAIN_SGD, LocalDescent, normalising_factor
 from jaxproto.types import Array, Spec, Tree
 
 
@@ -54,24 +48,6 @@ class ScaffoldUpload(NamedTuple):
     change: Tree  # y_i - x
     control: Tree  # change of c_i
     trained: Array  # [] 1 if the client took a step, 0 if the upload is lost
-
-
-def constant_descent(optimizer, state: str) -> LocalDescent:
-    """Returns the local optimiser, whose learning rate is equal in all rounds.
-
-    Args:
-      optimizer: with the fields of a configuration's `optimizer`.
-      state: `local.optimizer_state`.
-
-    Raises:
-      UserError: the steps of the optimiser are not divided by one learning rate.
-    """
-    if optimizer.schedule != "constant":
-        raise UserError(
-            "scaffold divides an update by one learning rate, but optimizer.schedule "
-            f"is {optimizer.schedule!r}: set it to constant."
-        )
-    return local_descent(optimizer, state, 0.0, "scaffold")
 
 
 def linear_term(direction: Tree, params: Tree) -> Array:
@@ -137,11 +113,10 @@ def scaffold(
         base,
         init_client=init_client,
         init_server=init_server,
-        receive=lambda params, down: down.params,
+        **received_as(lambda params, down: down.params),
         loss=loss,
         upload=upload,
         update=Aggregation(finish, summand=lambda up: up),
-        predict=lambda net, client, x, down: base.predict(net, client, x, down.params),
         title="SCAFFOLD",
         nominal=nominal.networks("net", "net"),
     )

@@ -163,7 +163,7 @@ def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
     return 0.9 * spec.num_classes / num_examples
 
 
-def _hidden(privacy: Privacy, index_CS: Array) -> dict:
+def _private_sums(privacy: Privacy, index_CS: Array) -> dict:
     """Returns arguments of `fedproto` for private sums n_ij c_ij, without counts."""
 
     def entries(feat_BD, y_B):
@@ -222,7 +222,7 @@ def tinyproto(
         up = scaling.on_arrival(up, factor)
         return up.replace(mean=kernels.decompress(up.mean, table, spec.feat_dim))
 
-    hidden = {} if privacy.unit == OFF else _hidden(privacy, table)
+    private = {} if privacy.unit == OFF else _private_sums(privacy, table)
     method = base(
         spec,
         tau=tau,
@@ -232,7 +232,7 @@ def tinyproto(
         on_arrival=on_arrival,
         on_server=compress(table),
         on_client=restore,
-        **hidden,
+        **private,
     )
     if scaling.of_participants:
         if not num_examples:

@@ -46,7 +46,14 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import MAX_INT, NonNegative, Seed, UpToMillion, or_zero
+from jaxproto.hyperparameters import (
+    MAX_INT,
+    NonNegative,
+    Seed,
+    UpToMillion,
+    check_argument,
+    or_zero,
+)
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
@@ -57,6 +64,7 @@ from jaxproto.types import Array, ArrayLike, LossAux, Spec
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 COLDNESS = 0.07  # temperature of SupCon (released code)
 MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
+Classes = Annotated[int, or_zero("as many as the data have")]
 
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
@@ -78,7 +86,7 @@ class VirtualData(NamedTuple):
         """Draws a batch of the set: images [B, ...] and virtual classes [B].
 
         Args:
-          key: which of them.
+          key: of the draw.
           shape: of the batch, [B, H, W, channels].
         """
         which_B = jax.random.randint(key, shape[:1], 0, self.classes * self.images)
@@ -112,12 +120,8 @@ def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
 
 def check(virtual_classes: int, images: int):
     """Raises UserError for an invalid set."""
-    for name, value, least in [
-        ("virtual_classes", virtual_classes, 0),
-        ("images", images, 1),
-    ]:
-        if value < least:
-            raise UserError(f"method.{name} is {value}; it must be at least {least}.")
+    check_argument("virtual_classes", virtual_classes, Classes)
+    check_argument("images", images, UpToMillion)
     if virtual_classes * images > MAX_INT:
         raise UserError(
             f"method.virtual_classes={virtual_classes} with method.images={images} "
@@ -141,7 +145,7 @@ def vhl(
     virtual: NonNegative = 1.0,
     align: NonNegative = 1.0,
     contrast: NonNegative = 0.1,
-    virtual_classes: Annotated[int, or_zero("as many as the data have")] = 0,
+    virtual_classes: Classes = 0,
     images: UpToMillion = 200,
     virtual_seed: Seed = 0,
     stored: bool = False,

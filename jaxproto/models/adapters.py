@@ -40,34 +40,27 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
         module maps x [B, ...] to [B, width], and is switched by `train()` and `eval()`.
     """
 
-    def made(key, input_shape):
-        module = make(input_shape, rngs=nnx.Rngs(key))
+    def split(module):
         graph, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
-        return graph, [nnx.to_pure_dict(state) for state in states]
+        return graph, *map(nnx.to_pure_dict, states)
 
     def body(input_shape):
-        kept = {}
-
-        def arrays(key):
-            kept["graph"], states = made(key, input_shape)
-            return states
-
-        params_, streams_, norm_ = jax.eval_shape(arrays, jax.random.key(0))
+        shapes = nnx.eval_shape(lambda: make(input_shape, rngs=nnx.Rngs(0)))
+        graph, params_, streams_, norm_ = split(shapes)
         params_names, norm_names = TreeNames(params_), TreeNames(norm_)
 
         def init(key):
-            params, _, norm = arrays(key)
+            _, params, _, norm = split(make(input_shape, rngs=nnx.Rngs(key)))
             return params_names.dictionary(params), norm_names.dictionary(norm)
 
         def apply(params, norm, x, train, key):
             states = params_names.tree(params), norm_names.tree(norm)
-            module = nnx.merge(kept["graph"], *states, _streams(streams_, key))
+            module = nnx.merge(graph, *states, _streams(streams_, key))
             module.train() if train else module.eval()
             if key is None:
                 module.set_attributes(deterministic=True, raise_if_not_found=False)
             x = module(x)
-            new = nnx.split(module, nnx.Param, nnx.RngState, ...)[3]
-            return x, norm_names.dictionary(nnx.to_pure_dict(new))
+            return x, norm_names.dictionary(split(module)[3])
 
         return PureModule(init, apply)
 
@@ -92,13 +85,13 @@ def from_linen(module: linen.Module) -> Factory:
     """Returns a network whose body is a Flax Linen module.
 
     Args:
-      module: maps x [B, ...] to [B, width]; if its call takes `train`, it is told
+      module: maps x [B, ...] to [B, width]; if its call takes `train`, it gets
         whether this is training. Dropout draws from the stream `dropout`.
     """
-    told = "train" in inspect.signature(type(module).__call__).parameters
+    takes_train = "train" in inspect.signature(type(module).__call__).parameters
 
     def mode(train):
-        return {"train": train} if told else {}
+        return {"train": train} if takes_train else {}
 
     def body(input_shape):
         def init(key):
@@ -131,7 +124,13 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
     Raises:
       UserError: Equinox is not installed.
     """
-    eqx = _equinox()
+    try:
+        import equinox as eqx
+    except ImportError as e:
+        raise UserError(
+            f"from_equinox needs Equinox: {e}. pip install 'jaxproto[equinox]' "
+            "installs it."
+        ) from e
 
     def body(input_shape):
         kept = {}
@@ -184,17 +183,6 @@ def _check_static(arrays):
             "parameter: keep whole numbers as Python's or NumPy's in a static field, "
             "or in its state."
         )
-
-
-def _equinox():
-    try:
-        import equinox
-    except ImportError as e:
-        raise UserError(
-            f"from_equinox needs Equinox: {e}. pip install 'jaxproto[equinox]' "
-            "installs it."
-        ) from e
-    return equinox
 
 
 class TreeNames:

@@ -53,20 +53,20 @@ class SqueezeExcite(nnx.Module):
         self.fc2 = Conv(squeezed, width, 1, draws, bias=True, bias_init=zeros)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, width] to the same."""
+        """Maps [B, H, W, width] to this shape."""
         layers = (self.fc1, self.fc2)
         return gated(x, *((fc.kernel[...], fc.bias[...]) for fc in layers))
 
 
 @jax.jit
 def gated(x: Array, squeeze, excite) -> Array:
-    """x [B, H, W, C] times its gates; traced once for each shape."""
+    """Multiplies x [B, H, W, C] by its gates; traced once for each shape."""
     gate = jax.nn.silu(one_pixel(global_mean(x), *squeeze))
     return x * jax.nn.sigmoid(one_pixel(gate, *excite))[:, None, None]
 
 
 def one_pixel(x: Array, kernel: Array, bias: Array) -> Array:
-    """A 1x1 convolution [1, 1, inputs, outputs] on images of one pixel [B, inputs]."""
+    """Applies a 1x1 convolution to images of one pixel [B, inputs]."""
     matrix = kernel.reshape(kernel.shape[2:]).astype(x.dtype)
     return x @ matrix + bias.astype(x.dtype)
 
@@ -99,7 +99,7 @@ class MBConv(nnx.Module):
         )
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.block(x, call)
         return x + drop_rows(y, self.depth_rate, call) if self.short else y
 
@@ -128,7 +128,7 @@ class EfficientNet(nnx.Module):
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, silu, draws))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, channels] to [B, 1280]."""
+        """Maps [B, H, W, channels] to [B, 1280]."""
         return global_mean(self.features(x, call))
 
 

@@ -48,12 +48,12 @@ class BodyAndHead(nnx.Module):
         body: Body,
         feat_dim: int,
         classes: int,
-        bias: bool,
-        place: Place,
         draws: InitialDraws,
         *,
-        hidden: tuple[int, ...] = (),
-        activation: Activation = jax.nn.relu,
+        bias: bool,
+        hidden: tuple[int, ...],
+        activation: Activation,
+        place: Place,
     ):
         self.feat_dim, self.place = feat_dim, place
         self.body = body(draws)
@@ -65,14 +65,14 @@ class BodyAndHead(nnx.Module):
         self.head: Any = Chain(*layers, logits) if layers else logits
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
-        """Features [B, D] and logits [B, C]."""
+        """Returns features [B, D] and logits [B, C]."""
         x = at_least_single(self.body(x, call))
-        feat, given = self.place(x, self.examples, call)
+        feat, given = self.place(x, self.pool, call)
         exact = call.ops._replace(product=call.ops.head)
         return feat, self.head(given, call._replace(ops=exact))
 
-    def examples(self, x: Array) -> Array:
-        """[B, width] to [B, D]."""
+    def pool(self, x: Array) -> Array:
+        """Pools the channels of [B, width] to [B, D]."""
         return channel_pool(x, self.feat_dim)
 
 
@@ -87,7 +87,7 @@ def make_net(
     activation: Activation = jax.nn.relu,
     place: Place = no_dropout,
 ) -> Net:
-    """A network as pure functions of pure dictionaries.
+    """Returns a network as pure functions of pure dictionaries.
 
     The modules are split into structure and arrays once, here; `apply` merges them
     back under the trace, so that only arrays cross a jit boundary.
@@ -103,11 +103,11 @@ def make_net(
       place: where dropout acts, if anywhere.
     """
     ops = ops or ops_for()
+    options: dict[str, Any] = {"bias": head_bias, "hidden": hidden}
+    options |= {"activation": activation, "place": place}
 
     def make(draws):
-        sizes = feat_dim, num_classes, head_bias
-        layers = {"hidden": hidden, "activation": activation}
-        return BodyAndHead(body, *sizes, place, draws, **layers)
+        return BodyAndHead(body, feat_dim, num_classes, draws, **options)
 
     count = InitialDraws()
     graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
@@ -129,9 +129,10 @@ def make_net(
 
 
 def head(params: Tree, feat: Array, activation: Activation = jax.nn.relu) -> Array:
-    """Logits [B, C] of features [B, D] by the head's own parameters.
+    """Returns logits [B, C] of features [B, D].
 
-    Those of a head of several layers are keyed by the layers' places in it.
+    Args:
+      params: of the head; of several layers, by the layers' places in it.
     """
     if "kernel" not in params:
         *layers, last = (params[place] for place in sorted(params, key=int))

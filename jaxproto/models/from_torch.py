@@ -89,11 +89,8 @@ def from_torch(
     )
     trees = jax.eval_shape(net.init, jax.random.key(0))
     entries = head(net, canonical(read(weights)))
-    check(
-        name,
-        {k: v.shape for tree in trees for k, v in torch_entries(tree).items()},
-        entries,
-    )
+    wanted = [jax.eval_shape(torch_entries, tree).items() for tree in trees]
+    check(name, {k: v.shape for items in wanted for k, v in items}, entries)
 
     def fill(path, leaf):
         value = entries[entry_name(path)]
@@ -122,9 +119,9 @@ def is_mapped(name: str) -> bool:
 
 
 def torch_entries(tree: Tree) -> dict:
-    """Returns arrays or shapes by PyTorch's names and layout, without `base.`."""
+    """Returns arrays by PyTorch's names and in its layout, without `base.`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {entry_name(path): in_torch_layout(path, leaf) for path, leaf in leaves}
+    return {entry_name(path): a.transpose(torch_axes(path, a)) for path, a in leaves}
 
 
 def entry_name(path) -> str:
@@ -138,14 +135,6 @@ def torch_axes(path, leaf) -> tuple[int, ...]:
     """Returns the axes of a leaf in PyTorch's order."""
     kept = path[-1].key in AS_IN_TORCH
     return tuple(range(leaf.ndim)) if kept else AXES[leaf.ndim]
-
-
-def in_torch_layout(path, leaf):
-    """Transposes an array, or its shape, to PyTorch's order of axes."""
-    order = torch_axes(path, leaf)
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct(tuple(leaf.shape[i] for i in order), leaf.dtype)
-    return np.asarray(leaf).transpose(order)
 
 
 def read(weights: Weights | str | Path) -> Weights:

@@ -10,6 +10,7 @@ Deviations:
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,15 +50,8 @@ class BasicConv2d(nnx.Module):
     def __init__(
         self, inputs: int, outputs: int, size: int, draws: InitialDraws, stride: int = 1
     ):
-        self.conv = Conv(
-            inputs,
-            outputs,
-            size,
-            draws,
-            stride=stride,
-            padding=size // 2,
-            init=narrow_normal,
-        )
+        options: dict[str, Any] = {"padding": size // 2, "init": narrow_normal}
+        self.conv = Conv(inputs, outputs, size, draws, stride=stride, **options)
         self.bn = BatchNorm(outputs, EPS)
 
     def __call__(self, x: Array, call: CallContext) -> Array:

@@ -41,8 +41,8 @@ class CallContext(NamedTuple):
 class InitialDraws:
     """Random initial values, cut from one long draw of each kind.
 
-    A draw per array would compile a random generator per array. Without values it
-    gives zeros, and `used` tells how many of each kind a network takes.
+    A draw per array would compile a random generator per array. Without values all are
+    zeros, and `used` counts the values of each kind that a network takes.
     """
 
     def __init__(self, values: dict[str, Array] | None = None):
@@ -84,7 +84,7 @@ def kaiming_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) ->
 def kaiming_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Draws He's normal values by fan-out, as torchvision for [kh, kw, ., C].
 
-    The number of inputs plays no part; it is there for the signature.
+    `fan_in` is unused: all initialisers have one signature.
     """
     kh, kw, _, out = shape
     return draws.normal(shape) * math.sqrt(2 / (kh * kw * out))

@@ -56,7 +56,7 @@ class InvertedResidual(nnx.Module):
         self.conv = Chain(*layers, project, BatchNorm(outputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.conv(x, call)
         return x + y if self.short else y
 
@@ -76,7 +76,7 @@ class MobileNetV2(nnx.Module):
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, relu6, draws))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, channels] to [B, 1280]."""
+        """Maps [B, H, W, channels] to [B, 1280]."""
         return global_mean(self.features(x, call))
 
 

@@ -14,9 +14,9 @@ Deviations:
   code: dropout of features. Here: on the logits' path only.
 """
 
-import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +65,7 @@ def gru_step(state: State, x: Array, h: Array) -> State:
 LSTM_CELL, GRU_CELL = Cell(4, 2, lstm_step), Cell(3, 1, gru_step)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def recur(cell: Cell, x: Array, mask: Array, weight: Array, bias: Array) -> Array:
     """Applies a cell along a text, from zeros.
 
@@ -169,11 +169,11 @@ class RecurrentNet(nnx.Module):
 
     def __init__(
         self,
+        cell: Cell,
+        names: tuple[str, ...],
         text: TextSettings,
         draws: InitialDraws,
         *,
-        cell: Cell,
-        names: tuple[str, ...],
         layers: int = 2,
         both: bool = False,
         activation: Callable = identity,
@@ -211,27 +211,15 @@ def recurrent(
     compute_dtype: str = "float32",
 ) -> Net:
     """Recurrent network on texts whose features are its last states."""
-    return network(
-        make,
-        CLEAN,
-        input_shape,
-        num_classes,
-        feat_dim,
-        ops,
-        vocab_size=vocab_size,
-        compute_dtype=compute_dtype,
-        place=place,
-    )
+    options: dict[str, Any] = {"vocab_size": vocab_size, "compute_dtype": compute_dtype}
+    sizes = input_shape, num_classes, feat_dim, ops
+    return network(make, CLEAN, *sizes, place=place, **options)
 
 
-def of_cells(cell: Cell, *names: str, **options) -> Callable[..., nnx.Module]:
-    """Returns a class of bodies of one kind of cell."""
-    return functools.partial(RecurrentNet, cell=cell, names=names, **options)
-
-
-LSTM = of_cells(LSTM_CELL, "embedding", "lstm", activation=relu)
-BILSTM = of_cells(LSTM_CELL, "word_embeddings", "lstm_layer", layers=1, both=True)
-GRU = of_cells(GRU_CELL, "embedding", "gru")
-lstm = functools.partial(recurrent, LSTM, logits_only)
-bilstm = functools.partial(recurrent, BILSTM, no_dropout)
-gru = functools.partial(recurrent, GRU, logits_only)
+LSTM = partial(RecurrentNet, LSTM_CELL, ("embedding", "lstm"), activation=relu)
+NAMES = "word_embeddings", "lstm_layer"
+BILSTM = partial(RecurrentNet, LSTM_CELL, NAMES, layers=1, both=True)
+GRU = partial(RecurrentNet, GRU_CELL, ("embedding", "gru"))
+lstm = partial(recurrent, LSTM, logits_only)
+bilstm = partial(recurrent, BILSTM, no_dropout)
+gru = partial(recurrent, GRU, logits_only)

@@ -9,75 +9,51 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto.errors import UserError, choose_from, is_external
-from jaxproto.models import net_check
-from jaxproto.models.cnn4 import cnn4, cnn4_d
-from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
+from jaxproto.models import (
+    cnn4,
+    efficientnet,
+    googlenet,
+    harcnn,
+    mlp,
+    mobilenet,
+    net_check,
+    recurrent,
+    resnet,
+    shufflenet,
+    text,
+    transformer,
+    vit,
+)
 from jaxproto.models.from_modules import with_compute_dtype
-from jaxproto.models.googlenet import googlenet
 from jaxproto.models.groups import GROUPS
-from jaxproto.models.harcnn import harcnn
-from jaxproto.models.mlp import amazon_mlp, mlp, spiral_mlp
-from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
 from jaxproto.models.ops import Ops, ops_in
-from jaxproto.models.recurrent import bilstm, gru, lstm
-from jaxproto.models.resnet import (
-    resnet4,
-    resnet6,
-    resnet8,
-    resnet10,
-    resnet18,
-    resnet18_gn,
-    resnet34,
-    resnet50,
-    resnet101,
-    resnet152,
-)
-from jaxproto.models.shufflenet import shufflenet_v2_x1_0
-from jaxproto.models.text import (
-    fasttext,
-    fasttext_code,
-    text_logistic,
-    textcnn,
-    textcnn_code,
-)
-from jaxproto.models.transformer import transformer
-from jaxproto.models.vit import vit_b_16, vit_b_32
 from jaxproto.types import Net
 
 NETS: dict[str, Callable[..., Net]] = {
-    "amazon_mlp": amazon_mlp,
-    "bilstm": bilstm,
-    "cnn4": cnn4,
-    "cnn4_d": cnn4_d,
-    "efficientnet_b0": efficientnet_b0,
-    "efficientnet_b0_code": efficientnet_b0_code,
-    "fasttext": fasttext,
-    "fasttext_code": fasttext_code,
-    "googlenet": googlenet,
-    "gru": gru,
-    "harcnn": harcnn,
-    "lstm": lstm,
-    "mlp": mlp,
-    "mobilenet_v2": mobilenet_v2,
-    "mobilenet_v2_code": mobilenet_v2_code,
-    "resnet4": resnet4,
-    "resnet6": resnet6,
-    "resnet8": resnet8,
-    "resnet10": resnet10,
-    "resnet18": resnet18,
-    "resnet18_gn": resnet18_gn,
-    "resnet34": resnet34,
-    "resnet50": resnet50,
-    "resnet101": resnet101,
-    "resnet152": resnet152,
-    "shufflenet_v2_x1_0": shufflenet_v2_x1_0,
-    "spiral_mlp": spiral_mlp,
-    "text_logistic": text_logistic,
-    "textcnn": textcnn,
-    "textcnn_code": textcnn_code,
-    "transformer": transformer,
-    "vit_b_16": vit_b_16,
-    "vit_b_32": vit_b_32,
+    "amazon_mlp": mlp.amazon_mlp,
+    "bilstm": recurrent.bilstm,
+    "cnn4": cnn4.cnn4,
+    "cnn4_d": cnn4.cnn4_d,
+    "efficientnet_b0": efficientnet.efficientnet_b0,
+    "efficientnet_b0_code": efficientnet.efficientnet_b0_code,
+    "fasttext": text.fasttext,
+    "fasttext_code": text.fasttext_code,
+    "googlenet": googlenet.googlenet,
+    "gru": recurrent.gru,
+    "harcnn": harcnn.harcnn,
+    "lstm": recurrent.lstm,
+    "mlp": mlp.mlp,
+    "mobilenet_v2": mobilenet.mobilenet_v2,
+    "mobilenet_v2_code": mobilenet.mobilenet_v2_code,
+    **resnet.RESNETS,
+    "shufflenet_v2_x1_0": shufflenet.shufflenet_v2_x1_0,
+    "spiral_mlp": mlp.spiral_mlp,
+    "text_logistic": text.text_logistic,
+    "textcnn": text.textcnn,
+    "textcnn_code": text.textcnn_code,
+    "transformer": transformer.transformer,
+    "vit_b_16": vit.vit_b_16,
+    "vit_b_32": vit.vit_b_32,
 }
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
@@ -100,7 +76,7 @@ def build(
       input_shape: of one example, without the batch axis: [H, W, channels], [n],
         or [L] tokens.
       num_classes: C, at least 1.
-      feat_dim: D, at least 1; channel pooling brings any network's features there.
+      feat_dim: D, at least 1; channel pooling makes so many features of any network's.
       ops: forms of the operations; by default those of the platform JAX runs on.
       compute_dtype: of the body, one of PRECISIONS; parameters are float32 in both.
         On a CPU bfloat16 rounds the operands of matrix products only.
@@ -115,9 +91,9 @@ def build(
             raise UserError(f"{what} is {value}; it must be at least 1.")
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
     ops, dtype = ops_in(dtype, ops)
-    asked = _asked(name, make, {"vocab_size": vocab_size, "compute_dtype": dtype})
+    extra = _accepted(name, make, {"vocab_size": vocab_size, "compute_dtype": dtype})
     own = is_external(make)
-    make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **asked)
+    make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **extra)
     if own:
         x = jax.ShapeDtypeStruct(
             (2, *input_shape), jnp.int32 if vocab_size else jnp.float32
@@ -142,9 +118,9 @@ def factory(name: str) -> Callable[..., Net]:
     make = NETS[choose_from("network", key, NETS)]
     net_check.check_callable(key, make)
     options: dict[str, int | tuple[int, ...]] = {}
-    for text in given:
+    for setting in given:
         defaults = _options(make)
-        option, _, value = text.partition("=")
+        option, _, value = setting.partition("=")
         several = isinstance(
             defaults[choose_from(f"option of {key}", option, defaults)], tuple
         )
@@ -167,7 +143,7 @@ def _options(make) -> dict[str, object]:
     return {k: v for k, v in named.items() if isinstance(v, int | tuple)}
 
 
-def _asked(name, make, extra):
+def _accepted(name, make, extra):
     """Selects the arguments that a network takes; checks the kind of its inputs."""
     takes = inspect.signature(make).parameters
     if ("vocab_size" in takes) != (extra["vocab_size"] is not None):

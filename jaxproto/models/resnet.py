@@ -1,16 +1,18 @@
 """Residual networks: ResNet-4, 6, 8, 10, 18, 34, 50, 101 and 152.
 
-The first four in structure and names as in ProtoNorm's released code (`resnet8`):
-torchvision's ImageNet stem is kept, stages have one block each. The others are
-torchvision's. He, Zhang, Ren, Sun, "Deep Residual Learning
-for Image Recognition", CVPR 2016, https://arxiv.org/abs/1512.03385.
+The first four have the structure and names of ProtoNorm's released code (`resnet8`):
+torchvision's ImageNet stem, and stages of one block. The others are torchvision's. He,
+Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016,
+https://arxiv.org/abs/1512.03385.
 
 `resnet18_gn` has GroupNorm of two groups in place of BatchNorm, as the released code of
 FedNH; its stem is torchvision's, where FedNH's has a 3x3 convolution without pooling.
 """
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 from flax import nnx
@@ -31,84 +33,97 @@ WIDTHS = (64, 128, 256, 512)
 Norm = Callable[[int], nnx.Module]  # channels -> what normalises them
 
 
-class BasicBlock(nnx.Module):
-    """Two 3x3 convolutions beside a shortcut; norms are named as `norms` says."""
+Convs = tuple[tuple[int, int, int], ...]  # size, outputs and stride of each
+
+
+def basic(width: int, stride: int) -> Convs:
+    """Returns the convolutions of a basic block."""
+    return (3, width, stride), (3, width, 1)
+
+
+def bottleneck(width: int, stride: int) -> Convs:
+    """Returns the convolutions of a bottleneck; the last widens fourfold."""
+    return (1, width, 1), (3, width, stride), (1, 4 * width, 1)
+
+
+class Block(nnx.Module):
+    """Convolutions with a norm and ReLU each, beside a shortcut."""
 
     def __init__(
         self,
         inputs: int,
-        outputs: int,
-        stride: int,
+        convs: Convs,
+        names: Sequence[str],
+        norm: Norm,
         draws: InitialDraws,
-        norms: tuple[str, str] = ("bn2", "bn3"),
-        norm: Norm = BatchNorm,
     ):
-        self.norms = norms
-        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, padding=1)
-        self.conv2 = Conv(outputs, outputs, 3, draws, padding=1)
-        for name in norms:
-            setattr(self, name, norm(outputs))
-        if stride != 1 or inputs != outputs:
-            short = Conv(inputs, outputs, 1, draws, stride=stride)
+        self.names, outputs = names, inputs
+        for i, (size, width, stride) in enumerate(convs):
+            conv = Conv(outputs, width, size, draws, stride=stride, padding=size // 2)
+            setattr(self, f"conv{i + 1}", conv)
+            setattr(self, names[i], norm(width))
+            outputs = width
+        whole = math.prod(stride for *_, stride in convs)
+        if whole != 1 or inputs != outputs:
+            short = Conv(inputs, outputs, 1, draws, stride=whole)
             self.downsample = Chain(short, norm(outputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
-        first, second = (getattr(self, name) for name in self.norms)
         short = self.downsample(x, call) if hasattr(self, "downsample") else x
-        x = jax.nn.relu(first(self.conv1(x, call), call))
-        return jax.nn.relu(second(self.conv2(x, call), call) + short)
+        for i, name in enumerate(self.names, 1):
+            x = x if i == 1 else jax.nn.relu(x)
+            x = getattr(self, name)(getattr(self, f"conv{i}")(x, call), call)
+        return jax.nn.relu(x + short)
 
 
-class Bottleneck(nnx.Module):
-    """1x1, 3x3 and 1x1 convolution beside a shortcut; the last widens fourfold."""
-
-    def __init__(
-        self, inputs: int, width: int, stride: int, draws: InitialDraws, norm: Norm
-    ):
-        outputs = 4 * width
-        self.conv1, self.bn1 = Conv(inputs, width, 1, draws), norm(width)
-        self.conv2 = Conv(width, width, 3, draws, stride=stride, padding=1)
-        self.bn2 = norm(width)
-        self.conv3, self.bn3 = Conv(width, outputs, 1, draws), norm(outputs)
-        if stride != 1 or inputs != outputs:
-            short = Conv(inputs, outputs, 1, draws, stride=stride)
-            self.downsample = Chain(short, norm(outputs))
-
-    def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [B, H, W, inputs] to [B, H', W', 4 * width]."""
-        short = self.downsample(x, call) if hasattr(self, "downsample") else x
-        x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
-        x = jax.nn.relu(self.bn2(self.conv2(x, call), call))
-        return jax.nn.relu(self.bn3(self.conv3(x, call), call) + short)
+def alone(block: nnx.Module) -> nnx.Module:
+    """Returns the one block of a stage."""
+    return block
 
 
-basic = functools.partial(BasicBlock, norms=("bn1", "bn2"))
-# Layers -> block, its outputs over its width, blocks of each stage
-DEPTHS: dict[int, tuple[Callable[..., nnx.Module], int, tuple[int, ...]]] = {
-    18: (basic, 1, (2, 2, 2, 2)),
-    34: (basic, 1, (3, 4, 6, 3)),
-    50: (Bottleneck, 4, (3, 4, 6, 3)),
-    101: (Bottleneck, 4, (3, 4, 23, 3)),
-    152: (Bottleneck, 4, (3, 8, 36, 3)),
+class Form(NamedTuple):
+    """Blocks and stages of a residual network."""
+
+    counts: tuple[int, ...]  # blocks of each stage
+    convs: Callable[[int, int], Convs] = basic  # width, stride -> those of a block
+    norms: Sequence[str] = ("bn1", "bn2")  # names of a block's norms
+    names: Sequence[str] = ("layer1", "layer2", "layer3", "layer4")  # of the stages
+    stage: Callable[..., nnx.Module] = Chain  # its blocks -> stage
+
+
+SMALL_STAGES = tuple(f"layer_{i}" for i in range(len(WIDTHS)))
+SMALL = Form((1, 1, 1, 1), basic, ("bn2", "bn3"), SMALL_STAGES, alone)
+LARGE = Form((3, 4, 6, 3), bottleneck, ("bn1", "bn2", "bn3"))
+FORMS = {  # layers -> form
+    4: SMALL._replace(counts=(1,)),
+    6: SMALL._replace(counts=(1, 1)),
+    8: SMALL._replace(counts=(1, 1, 1)),
+    10: SMALL,
+    18: Form((2, 2, 2, 2)),
+    34: Form((3, 4, 6, 3)),
+    50: LARGE,
+    101: LARGE._replace(counts=(3, 4, 23, 3)),
+    152: LARGE._replace(counts=(3, 8, 36, 3)),
 }
 
 
 class ResNet(nnx.Module):
     """Stem, one stage per width, mean over the image: features at least 0."""
 
-    def __init__(
-        self,
-        channels: int,
-        stages: dict[str, nnx.Module],
-        draws: InitialDraws,
-        norm: Norm = BatchNorm,
-    ):
+    def __init__(self, form: Form, norm: Norm, channels: int, draws: InitialDraws):
+        stages = [*zip(form.names, WIDTHS, form.counts, strict=False)]
+        self.order, inputs, stride = tuple(name for name, *_ in stages), 64, 1
+        for name, width, count in stages:
+            blocks: list[nnx.Module] = []
+            for _ in range(count):
+                convs = form.convs(width, stride)
+                blocks.append(Block(inputs, convs, form.norms, norm, draws))
+                stride, inputs = 1, convs[-1][1]
+            setattr(self, name, form.stage(*blocks))
+            stride = 2  # all stages but the first halve the map
         self.conv1 = Conv(channels, 64, 7, draws, stride=2, padding=3)
         self.bn1 = norm(64)
-        self.order = tuple(stages)
-        for name, stage in stages.items():
-            setattr(self, name, stage)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, channels] to [B, last width]."""
@@ -119,44 +134,7 @@ class ResNet(nnx.Module):
         return global_mean(x)
 
 
-def torchvision_stages(depth: int, draws: InitialDraws, norm: Norm) -> dict:
-    """Makes torchvision's `layer1` to `layer4`."""
-    block, widening, counts = DEPTHS[depth]
-    stages: dict[str, nnx.Module] = {}
-    inputs = 64
-    for i, (width, count) in enumerate(zip(WIDTHS, counts, strict=False)):
-        stride, blocks = 1 if i == 0 else 2, list[nnx.Module]()
-        for _ in range(count):
-            blocks.append(block(inputs, width, stride, draws, norm=norm))
-            stride, inputs = 1, widening * width
-        stages[f"layer{i + 1}"] = Chain(*blocks)
-    return stages
-
-
-def small(
-    blocks: int,
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    feat_dim: int,
-    ops: Ops | None = None,
-) -> Net:
-    """ResNet with `blocks` stages of one block (2 * blocks + 2 layers)."""
-    channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
-
-    def body(draws):
-        inputs, stages = (64, *WIDTHS), dict[str, nnx.Module]()
-        for i in range(blocks):  # all but the first halve the map
-            stride = 1 if i == 0 else 2
-            stages[f"layer_{i}"] = BasicBlock(inputs[i], WIDTHS[i], stride, draws)
-        return ResNet(channels, stages, draws)
-
-    return make_net(body, num_classes, feat_dim, ops)
-
-
-resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
-
-
-def torchvision(
+def resnet(
     depth: int,
     input_shape: tuple[int, ...],
     num_classes: int,
@@ -166,16 +144,11 @@ def torchvision(
     norm: Norm = BatchNorm,
     head: tuple[int, ...] = (),
 ) -> Net:
-    """torchvision's ResNet with its ImageNet stem; `head` has hidden layers' widths."""
+    """ResNet with torchvision's ImageNet stem; `head`: widths of its hidden layers."""
     channels = image_shape(f"resnet{depth}", input_shape)[-1]
-
-    def body(draws):
-        return ResNet(channels, torchvision_stages(depth, draws, norm), draws, norm)
-
+    body = functools.partial(ResNet, FORMS[depth], norm, channels)
     return make_net(body, num_classes, feat_dim, ops, hidden=head)
 
 
-resnet18, resnet34, resnet50, resnet101, resnet152 = (
-    functools.partial(torchvision, depth) for depth in DEPTHS
-)
-resnet18_gn = functools.partial(resnet18, norm=GroupNorm)
+RESNETS = {f"resnet{depth}": functools.partial(resnet, depth) for depth in FORMS}
+RESNETS["resnet18_gn"] = functools.partial(resnet, 18, norm=GroupNorm)

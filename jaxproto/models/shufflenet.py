@@ -6,6 +6,7 @@ https://arxiv.org/abs/1807.11164.
 """
 
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
@@ -61,17 +62,8 @@ def pointwise(inputs: int, outputs: int, draws: InitialDraws) -> tuple:
 
 def depthwise(width: int, stride: int, draws: InitialDraws) -> tuple:
     """Makes depthwise 3x3 convolution and norm for a Chain."""
-    conv = Conv(
-        width,
-        width,
-        3,
-        draws,
-        stride=stride,
-        padding=1,
-        groups=width,
-        init=kaiming_uniform,
-    )
-    return conv, BatchNorm(width)
+    options: dict[str, Any] = {"padding": 1, "groups": width, "init": kaiming_uniform}
+    return Conv(width, width, 3, draws, stride=stride, **options), BatchNorm(width)
 
 
 class ShuffleNetV2(nnx.Module):

@@ -10,6 +10,7 @@ Deviations:
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -115,13 +116,5 @@ def transformer(
             "choose other heads, such as transformer+heads=1."
         )
     make = functools.partial(Transformer, layers=layers, heads=heads)
-    return network(
-        make,
-        CLEAN,
-        input_shape,
-        num_classes,
-        feat_dim,
-        ops,
-        vocab_size=vocab_size,
-        compute_dtype=compute_dtype,
-    )
+    options: dict[str, Any] = {"vocab_size": vocab_size, "compute_dtype": compute_dtype}
+    return network(make, CLEAN, input_shape, num_classes, feat_dim, ops, **options)

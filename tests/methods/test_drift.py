@@ -14,7 +14,7 @@ from support.exchange import KEY, X, Y, alone, client
 from support.refusal import refused
 
 from jaxproto import batches
-from jaxproto.methods import fedproc, scaffold
+from jaxproto.methods import fednova, fedproc
 from jaxproto.methods.feddyn import FedDynState, FedDynUpload
 from jaxproto.types import Batch, Protos
 
@@ -108,7 +108,7 @@ FOUR = toys.only(*range(4))
 @every([0.0, 0.7])
 def test_scaffolds_server_has_the_mean_of_all_control_variates(momentum):
     """Also of those that did not take part; a round changes c_i to mean gradients."""
-    sgd = scaffold.LocalDescent(0.05, momentum)
+    sgd = fednova.LocalDescent(0.05, momentum)
     local = toys.LocalTraining(optax.sgd(0.05, momentum), epochs=2, batch_size=4)
     method = make("scaffold", num_clients=6, sgd=sgd)
     r = toys.run(method, rounds=2, local=local, sampler=FOUR)
@@ -125,7 +125,8 @@ def test_scaffolds_server_has_the_mean_of_all_control_variates(momentum):
 
 def test_scaffold_refuses_what_it_cannot_divide_by():
     def descent(state="restart", **changes):
-        return scaffold.constant_descent(SimpleNamespace(**SGD | changes), state)
+        given = SimpleNamespace(**SGD | changes)
+        return fednova.local_descent(given, state, "scaffold", one_rate=True)
 
     assert descent() == (0.1, 0.9)
     for wrong, way in (

@@ -195,7 +195,8 @@ def test_server_momentum_goes_on_in_the_last_direction():
 def test_fednova_follows_the_configured_optimiser_or_refuses_it():
     def descent(between="restart", mu=0.1, **changes):
         given = SimpleNamespace(**averaging.SGD | changes)
-        return fednova.local_descent(given, between, mu)
+        name, one_rate = f"fednova with mu={mu}", mu != 0
+        return fednova.local_descent(given, between, name, one_rate=one_rate)
 
     assert descent() == descent(mu=0.0, schedule="cosine") == (0.1, 0.9)
     for wrong, words in (

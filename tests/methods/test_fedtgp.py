@@ -1,5 +1,6 @@
 """FedTGP's server: the golden run of the released code, and its edges."""
 
+import functools
 from pathlib import Path
 
 import jax
@@ -53,8 +54,9 @@ def test_the_golden_run_is_matched_also_with_absent_rows():
     data, order_EN = padded(golden_pairs(), GOLDEN["permutations"], 13)
     delta = golden_margin(golden_pairs())
     options = fedtgp.ServerTraining(server_rate=0.01, server_batch=32)
-    train = jax.jit(fedtgp.train, static_argnums=0)
-    network, last_E = train(options, golden_network(), data, delta, order_EN)
+    loss = functools.partial(fedtgp.contrastive_loss, delta)
+    train = jax.jit(fedtgp.train, static_argnums=(0, 4))
+    network, last_E = train(options, golden_network(), data, order_EN, loss)
     np.testing.assert_allclose(delta, GOLDEN["margin"], rtol=1e-5)
     np.testing.assert_allclose(last_E, GOLDEN["last_batch_loss"], rtol=1e-4)
     made = fedtgp.generate(network)
@@ -90,8 +92,8 @@ def test_every_epoch_visits_present_rows_first_and_gradients_are_finite():
     network = golden_network()
     own = fedtgp.generate(network)
     data = fedtgp.ServerExamples(own, jnp.arange(10), jnp.ones(10, bool))
-    slope = jax.jit(jax.grad(fedtgp.contrastive_loss))
-    grads = slope(network, data, np.arange(10), np.ones(10), 1.0)
+    slope = jax.jit(jax.grad(fedtgp.contrastive_loss, 1))
+    grads = slope(1.0, network, data, np.arange(10), np.ones(10))
     assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))
     shapes = jax.eval_shape(lambda: fedtgp.init_network(Spec(10, 500), KEY))
     assert sum(a.size for a in jax.tree.leaves(shapes)) == 506_000
@@ -133,7 +135,7 @@ def test_the_record_has_the_loss_of_the_last_batch_of_the_server():
     told = transforms.diagnostics_of(method.update(None, server, up, KEY))
     data, delta = fedtgp.server_examples(up), fedtgp.margin(up, 100.0)
     rows = jnp.arange(15), jnp.ones(15)
-    want = fedtgp.contrastive_loss(server.network, data, *rows, delta)
+    want = fedtgp.contrastive_loss(delta, server.network, data, *rows)
     assert told["server_loss"] == pytest.approx(float(want), rel=1e-6)
     nobody = step(server, np.zeros((3, 5)))
     assert np.isnan(transforms.diagnostics_of(nobody)["server_loss"])

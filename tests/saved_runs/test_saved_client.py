@@ -99,7 +99,7 @@ def test_torch_weights_come_back_the_same_or_are_refused(run, tmp_path, monkeypa
         run.to_torch(0, tmp_path / "y.pt")
 
     def own(*args, **kwargs):
-        return models.registry.mlp(*args, **kwargs)
+        return models.registry.mlp.mlp(*args, **kwargs)
 
     monkeypatch.setitem(models.NETS, "mlp", own)
     with pytest.raises(UserError, match="network 'mlp' is none of this library"):

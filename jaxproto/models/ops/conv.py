@@ -67,8 +67,8 @@ def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 def conv_bfloat16(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
     """Computes `conv_matmul` of operands rounded to bfloat16.
 
-    Products of few channels gain nothing from the format, and Winograd's of 5 rows
-    would lose two of its eight bits: they are float32's of the rounded operands.
+    Products of few channels gain nothing from the format, and Winograd's filters of 5
+    rows would lose two of its eight bits: both multiply rounded operands in float32.
     """
     if winograd_cpu.fits(x, kernel, stride) and len(kernel) == 3:
         return winograd_cpu.conv_winograd(x, kernel, padding, "bfloat16")
@@ -94,8 +94,8 @@ def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
     """Columns concatenated first: of few channels, a slice alone is copied slowly."""
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     x = window_taps.pad(x, rows, cols)
-    x = jnp.concatenate([window_taps.shift(x, j, 2, cols) for j in cols.live], -1)
-    x = jnp.concatenate([window_taps.shift(x, i, 1, rows) for i in rows.live], -1)
+    x = jnp.concatenate(window_taps.shifts(x, 2, cols), -1)
+    x = jnp.concatenate(window_taps.shifts(x, 1, rows), -1)
     return times(x, taps(kernel, rows, cols))
 
 
@@ -103,10 +103,9 @@ def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
     """Columns shifted and concatenated once; one matrix for each row of the kernel."""
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     x = window_taps.pad(x, rows, cols)
-    wide = jnp.concatenate([window_taps.shift(x, j, 2, cols) for j in cols.live], -1)
-    live = kernel[:, cols.live.start : cols.live.stop]
-    parts = (times(window_taps.shift(wide, i, 1, rows), live[i]) for i in rows.live)
-    return channel_sums.total(parts)
+    wide = jnp.concatenate(window_taps.shifts(x, 2, cols), -1)
+    live = taps(kernel, rows, cols)
+    return channel_sums.total(map(times, window_taps.shifts(wide, 1, rows), live))
 
 
 def times(x: Array, kernel: Array, operands: str | None = None) -> Array:
@@ -143,12 +142,7 @@ def patches(x: Array, kernel: Array, stride: int, padding: int):
     """Returns a slice [B, H', W', C] per live tap, and the live taps of the kernel."""
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     x = window_taps.pad(x, rows, cols)
-    slices = [
-        window_taps.shift(window_taps.shift(x, i, 1, rows), j, 2, cols)
-        for i in rows.live
-        for j in cols.live
-    ]
-    return slices, taps(kernel, rows, cols)
+    return window_taps.slices(x, rows, cols), taps(kernel, rows, cols)
 
 
 def taps(
@@ -175,14 +169,13 @@ def depthwise_shift(
 
 def row_sums(x, kernel, rows, cols):
     """Sums padded and shifted x times kernel over the live taps (i, j)."""
-    by_col = {j: window_taps.shift(x, j, 2, cols) for j in cols.live}
-    by_row = (
-        window_taps.shift(
-            sum(by_col[j] * kernel[i, j, 0] for j in cols.live), i, 1, rows
-        )
-        for i in rows.live
-    )
-    return sum(by_row)
+    by_col = [*zip(window_taps.shifts(x, 2, cols), cols.live, strict=True)]
+
+    def row(i):
+        total = sum(column * kernel[i, j, 0] for column, j in by_col)
+        return window_taps.shift(total, i, 1, rows)
+
+    return sum(map(row, rows.live))
 
 
 def depthwise_forward(x, kernel, stride, padding):
@@ -222,13 +215,11 @@ def depthwise_grad_kernel(x, kernel, grad, rows, cols):
     One pass over a few rows gives all taps: up to seven times faster than a sum per
     tap. The barrier keeps what made x from being computed once per tap.
     """
+    x = window_taps.pad(x, rows, cols)
     if len(rows.live) * len(cols.live) > 1:
-        x, grad = lax.optimization_barrier((window_taps.pad(x, rows, cols), grad))
-    else:
-        x = window_taps.pad(x, rows, cols)
-    shifted = (window_taps.shift(x, i, 1, rows) for i in rows.live)
-    seen = [window_taps.shift(s, j, 2, cols) for s in shifted for j in cols.live]
-    taps = channel_sums.rows_first([s * grad for s in seen]).astype(kernel.dtype)
+        x, grad = lax.optimization_barrier((x, grad))
+    products = [seen * grad for seen in window_taps.slices(x, rows, cols)]
+    taps = channel_sums.rows_first(products).astype(kernel.dtype)
     taps = taps.reshape(len(rows.live), len(cols.live), *kernel.shape[2:])
     missing = ((a.live.start, a.window - a.live.stop, 0) for a in (rows, cols))
     return lax.pad(taps, jnp.zeros((), taps.dtype), (*missing, (0, 0, 0), (0, 0, 0)))

@@ -1,12 +1,11 @@
 """Products of rows with a matrix, for convolutions on CPU.
 
-Of three products - rows times matrix and the two gradients - XLA's libraries run some
-faster with operands and result turned round. Left alone XLA turns them back, so a
-barrier stands behind those (times: benchmarks/RESULTS.md).
+XLA's libraries compute some of three products (rows times matrix, and its two
+gradients) faster with operands and result transposed. XLA would undo the transposition,
+so a barrier follows it (times: benchmarks/RESULTS.md).
 """
 
 import functools
-import operator
 from collections.abc import Callable
 
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
+from jaxproto.models.ops.channel_sums import total
 from jaxproto.types import Array
 
 BFLOAT16 = 8, 7  # bits of the exponent and of the fraction
@@ -93,8 +93,7 @@ def backward(operands, kept, grad):
 
 def grad_of_few(x: Array, grad: Array) -> Array:
     """Computes `grad_matrix` as a sum over rows of outer products."""
-    parts = (a[:, None] * b for a, b in zip(x, grad, strict=True))
-    return functools.reduce(operator.add, parts)
+    return total(a[:, None] * b for a, b in zip(x, grad, strict=True))
 
 
 product.defvjp(forward, backward)

@@ -53,9 +53,9 @@ def moments(
 ) -> tuple[Array, Array]:
     """Computes mean and biased variance of x [..., C] per channel.
 
-    In two passes the mean comes first. One pass sums x and its square, which what makes
-    x can do in passing, and loses as many digits as the mean's square has more than the
-    variance; so both sums are of x less `near`, such as the running mean.
+    In two passes the mean comes first. One pass sums x and its square while x is
+    computed. It loses as many digits as the mean's square has more than the variance,
+    so both sums are of x minus `near`, such as the running mean.
 
     Args:
       near: close to the mean; two passes need none.

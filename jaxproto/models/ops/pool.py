@@ -24,12 +24,8 @@ def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
         return max_pool_disjoint(x, size)
     rows, cols = window_taps.axes(x, (size, size), stride, padding)
     x = window_taps.pad(x, rows, cols, -jnp.inf)
-    x = functools.reduce(
-        first_max, (window_taps.shift(x, j, 2, cols) for j in cols.live)
-    )
-    return functools.reduce(
-        first_max, (window_taps.shift(x, i, 1, rows) for i in rows.live)
-    )
+    x = functools.reduce(first_max, window_taps.shifts(x, 2, cols))
+    return functools.reduce(first_max, window_taps.shifts(x, 1, rows))
 
 
 def first_max(a: Array, b: Array) -> Array:
@@ -67,7 +63,7 @@ def disjoint_forward(x, size):
 
 
 def disjoint_backward(size, kept, grad):
-    """Gives the gradient of a window to its maximum, none to remaining elements."""
+    """Gives the gradient of a window to its maximum, none to the others."""
     tap, (_, height, width, _) = kept
     here = jnp.arange(size * size).reshape(size, 1, size, 1)
     tap, spread = (a[:, :, None, :, None] for a in (tap, grad))

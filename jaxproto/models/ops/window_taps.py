@@ -63,3 +63,13 @@ def shift(x: Array, tap: int, axis: int, along: WindowAxis) -> Array:
     start = tap - along.live.start
     stop = start + (along.out - 1) * along.stride + 1
     return lax.slice_in_dim(x, start, stop, along.stride, axis)
+
+
+def shifts(x: Array, axis: int, along: WindowAxis) -> list[Array]:
+    """Slices what each live tap reads of padded x along an axis."""
+    return [shift(x, tap, axis, along) for tap in along.live]
+
+
+def slices(x: Array, rows: WindowAxis, cols: WindowAxis) -> list[Array]:
+    """Slices what each live tap of a window reads of padded x, row by row."""
+    return [part for row in shifts(x, 1, rows) for part in shifts(row, 2, cols)]

@@ -97,7 +97,7 @@ def fits(x: Array, kernel: Array, stride: int) -> bool:
     """Returns whether this is the fastest form of a convolution on CPU."""
     k, width, inputs, outputs = kernel.shape
     large = min(inputs, outputs) >= CHANNELS and min(x.shape[1:3]) >= 4
-    exact = x.dtype == kernel.dtype == jnp.float32  # fewer digits would not do
+    exact = x.dtype == kernel.dtype == jnp.float32  # the filters lose some digits
     return stride == 1 and k == width and k in ROWS and large and exact
 
 
