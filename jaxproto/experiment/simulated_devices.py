@@ -28,7 +28,6 @@ from jaxproto.experiment.traced import Floats
 from jaxproto.federation import Cohort, Parts
 from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
-from jaxproto.method import no_pre_upload
 from jaxproto.privacy import OFF
 from jaxproto.simulated_time import Timing, steps_within
 from jaxproto.types import Examples, Net, Spec, Tree
@@ -101,7 +100,7 @@ def floats_of(
         return {}
     check_buffer(config)
     devices, counted = devices_of(config), parts({})
-    if counted.method.pre_upload is not no_pre_upload:
+    if counted.method.two_exchanges:
         raise UserError(
             f"time.devices is {config.time.devices!r}, but {config.method.name} has "
             f"two exchanges per round, and simulated time has one; set it to {OFF}."

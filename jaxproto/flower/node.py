@@ -155,7 +155,7 @@ class Node:
     def _receive(self, message: Payload, memory: MutableMapping) -> Tree:
         """Returns the unpacked broadcast."""
         like, r = self.messages.down_shapes, message["round"]
-        if not self.messages.two_exchanges:
+        if not self.exp.method.two_exchanges:
             return wire.unpack(self.messages.decode(message["down"], like, "down", r))
         if memory.get("round") != r:
             raise UserError(

@@ -22,7 +22,6 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import two_examples
 from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
-from jaxproto.method import no_pre_upload
 from jaxproto.privacy import OFF
 from jaxproto.storage import records, workdir
 from jaxproto.types import Data, Tree
@@ -73,7 +72,6 @@ class Messages:
     def __init__(self, exp: Experiment, cohorts: Sequence[Cohort]):
         """Stores the experiment, of one client or all, and all cohorts."""
         self.exp, self.cohorts = exp, cohorts
-        self.two_exchanges = exp.method.pre_upload is not no_pre_upload
 
     @cached_property
     def down_shapes(self) -> Tree:
