@@ -12,7 +12,6 @@ from unittest import mock
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -101,8 +100,7 @@ def at_once(group: str, mode: str) -> int:
 def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     """Builds the federation of a group; every chip runs its rows in the form `how`."""
     each, names = rows(group, chips), models.GROUPS[group]
-    made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
+    made = config_.default("protonorm")
     fields = {
         "data.name": "shapes",
         "data.clients": each * len(names),

@@ -48,8 +48,7 @@ def config(path: Path, clients: int, **fields) -> ml_collections.ConfigDict:
       clients: number of clients.
       **fields: further fields; `__` stands for the dot of a name.
     """
-    made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
+    made = config_.default("protonorm")
     fields = {name.replace("__", "."): value for name, value in fields.items()}
     given = {"data.name": f"npz:{path}", "data.clients": clients}
     made.update_from_flattened_dict({**AS_RELEASED, **given, **fields})

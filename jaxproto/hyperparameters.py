@@ -4,6 +4,9 @@ import dataclasses
 import math
 from typing import Annotated, TypeGuard
 
+import numpy as np
+
+from jaxproto.errors import UserError, shorten
 from jaxproto.types import Array, ArrayLike
 
 STATIC = "static"  # Annotated[float, STATIC]: a float that is no argument of compiled
@@ -38,6 +41,28 @@ class Range:
         low = self.low < value if self.ends[0] == "(" else self.low <= value
         high = value < self.high if self.ends[1] == ")" else value <= self.high
         return bool(low and high)
+
+    def describe(self, kind: str) -> str:
+        """Returns the type of the numbers and their range, in words."""
+        return f"{kind}, {self.words}"
+
+    def check(self, path: str, value: float):
+        """Raises UserError unless a number is in the range.
+
+        It must be in the range as a float32, too: compiled programs compute in float32.
+        Data are partitioned in float64.
+        """
+        if not self.fits(value):
+            raise UserError(f"{path} is {shorten(value)}; it must be {self.words}.")
+        if isinstance(value, int) or path.startswith("data."):
+            return
+        with np.errstate(over="ignore"):
+            single = float(np.float32(value))
+        if not (self.fits(single) and math.isfinite(single)):
+            raise UserError(
+                f"{path} is {value}, which is {single} as a float32; it must be "
+                f"{self.words}, and finite."
+            )
 
 
 MAX_INT = 2**31 - 1  # largest whole number in a compiled program

@@ -48,8 +48,7 @@ def config(path: str, s: dict) -> ml_collections.ConfigDict:
       s: settings of the workload.
     """
     models.NETS["logistic"] = logistic
-    made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields("fedavg"))
+    made = config_.default("fedavg")
     pixels = math.prod(s["shape"])
     made.update_from_flattened_dict(
         {

@@ -235,11 +235,7 @@ def _error(method: Method, slot: str, what: str) -> UserError:
 
 
 def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
-    """Raises UserError if a tree has not the structure, shapes and types of another.
-
-    Args:
-      source: Origin of the expected tree, for the message.
-    """
+    """Raises UserError if a tree is unlike the expected one, which is of `source`."""
     trees = (dict(jax.tree_util.tree_leaves_with_path(t)) for t in (expected, found))
     want, have = trees
     for path in {**want, **have}:

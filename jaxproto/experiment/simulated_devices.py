@@ -51,7 +51,7 @@ def with_time(
     config: ml_collections.ConfigDict,
     floats: Mapping[str, Any],
     spec: Spec,
-    examples: Examples,
+    dataset: Dataset,
 ) -> Parts:
     """Adds the seconds of the clients' work, and what follows from them.
 
@@ -59,7 +59,7 @@ def with_time(
       parts: Parts of the federation without simulated time.
       config: Configuration, with its traced floats replaced.
       floats: Those of `floats_of`; without them time is not simulated.
-      examples: Two of them, for the shapes of uploads.
+      dataset: Data set, for the shapes of uploads.
     """
     if STEP not in floats:
         return parts
@@ -72,7 +72,7 @@ def with_time(
         local = dataclasses.replace(parts.local, limit_steps=limit)
         parts = parts._replace(local=local)
     if time.buffer:
-        shape = partial(upload_shape, parts, spec, examples)
+        shape = partial(upload_shape, parts, spec, two_examples(dataset))
         up = config.wire.up
         method = asynchronous(parts.method, time.buffer, timing, up, clients, shape)
         parts = parts._replace(method=method)

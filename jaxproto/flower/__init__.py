@@ -13,8 +13,6 @@ import warnings
 _MODULES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
 _MODULES |= {"run_in_process": "in_process", "simulate": "simulation"}
 
-__all__ = ["client_app", "parse_config", "run_in_process", "server_app", "simulate"]
-
 _RENAMED = {"configuration": "parse_config", "rehearse": "run_in_process"}
 
 

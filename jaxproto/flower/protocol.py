@@ -19,6 +19,7 @@ from jaxproto.client import receive
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import two_examples
 from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
@@ -44,7 +45,7 @@ def experiment(
             f"own, whose seconds are measured; set it to {OFF}."
         )
     exp = build.experiment(config, jax.default_backend(), tokens, given=data)
-    build.check_experiment(exp)
+    check_experiment(exp)
     return exp
 
 

@@ -71,8 +71,7 @@ class Server(Engine):
         self.seed, self.link, self.report_fault = seed, link, report_fault
         self._context = context or partial(programs.round_context, seed)
         self.messages = Messages(exp, exp.cohorts)
-        compiled = jax.tree.map(jax.jit, programs.build_programs(exp))
-        self.run = programs.with_floats(compiled, exp.floats)
+        self.run = programs.jit_programs(exp)
         self.pack = jax.jit(self.messages.pack)
         self.shapes = stack_uploads.upload_shapes(exp, self.messages.down_shapes)
         self.parser = ReplyParser(self.messages, self.shapes, limits)

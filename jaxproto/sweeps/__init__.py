@@ -4,14 +4,3 @@ from jaxproto.sweeps.axes import Axis, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Cell, Plan, plan
 from jaxproto.sweeps.sweep import SweepResult, sweep
-
-__all__ = [
-    "Axis",
-    "Cell",
-    "Plan",
-    "SweepOptions",
-    "SweepResult",
-    "parse_axes",
-    "plan",
-    "sweep",
-]

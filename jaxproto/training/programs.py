@@ -16,7 +16,7 @@ import numpy as np
 from jaxproto import federation, gather, kept_state, kernels, mesh, transforms
 from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import OFF_DEVICE, CohortPlan
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.traced import Floats
 from jaxproto.method import Method
 from jaxproto.participation import Participation
@@ -97,6 +97,11 @@ def with_floats(
     return jax.tree.map(lambda f: partial(f, on_device), programs)
 
 
+def jit_programs(exp: Experiment) -> Programs:
+    """Returns the programs of a run, each compiled at its first call."""
+    return with_floats(jax.tree.map(jax.jit, build_programs(exp)), exp.floats)
+
+
 def keys(seed: int):
     """Returns the keys of clients, server and rounds."""
     return jax.random.split(jax.random.key(seed), 3)
@@ -132,7 +137,7 @@ def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]
     client_key, server_key, _ = keys
     server = programs.start_server(server_key)
     pairs = [client_ids_and_counts(exp, cohort) for cohort in exp.cohorts]
-    if exp.store in OFF_DEVICE:  # the state of clients is not on the device
+    if not exp.resident:
         return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
     layout, unused_id = exp.layout, len(exp.counts.train)
     ids = (layout.shard_ids(id_K, unused_id) for id_K, _ in pairs)
@@ -170,8 +175,8 @@ def shapes_of_call(
     """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
 
     def one(a):
-        held = exp.store not in OFF_DEVICE
-        rows = _padded_rows(exp, len(a), lanes) if held else num_rows(exp, cohort)
+        whole = exp.resident
+        rows = _padded_rows(exp, len(a), lanes) if whole else num_rows(exp, cohort)
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
@@ -236,9 +241,12 @@ def build_programs(exp: Experiment) -> Programs:
     def for_each(f, *first):
         return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
 
-    held = () if exp.store in OFF_DEVICE else cohorts  # on the device
-    split = [c for c in held if c.num_lanes > 1 or c.sampled]
-    chosen = [c for c in held if c.num_lanes > 1 or len(c.evaluated) < len(c.ids)]
+    split = [c for c in exp.resident if c.num_lanes > 1 or c.sampled]
+    chosen = [
+        c
+        for c in exp.resident
+        if not c.stateless and (c.num_lanes > 1 or len(c.evaluated) < len(c.ids))
+    ]
 
     def moving(f, which, whole):
         return tuple(
@@ -258,7 +266,7 @@ def build_programs(exp: Experiment) -> Programs:
         train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
         scatter=moving(_scatter, split, _all_trained),
         update=with_parts(on_server, "aggregation", federation.SERVER),
-        tested=moving(_tested, [c for c in chosen if not c.stateless], _all_tested),
+        tested=moving(_tested, chosen, _all_tested),
         evaluate=for_each(evaluate),
         diagnostics=with_parts(diagnostics),
     )

@@ -107,7 +107,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     joined = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=joined))
     exp, seed = run.exp, run.config.seed
-    examples, compiled = build.examples(exp.dataset), restore.jit_programs(exp)
+    examples, compiled = build.examples(exp.dataset), programs.jit_programs(exp)
     context = programs.round_context(seed, run.round)
     server = run.state.server
     first = down = compiled.broadcast(server).message
