@@ -1,6 +1,7 @@
 """Compilation of all programs of a run before its first round, in threads."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import jax
 
 from jaxproto import execution
+from jaxproto.experiment import cohorts
 from jaxproto.experiment.build import Experiment
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
@@ -192,17 +194,22 @@ def _submit(submit, name: str, f: Callable, *args, **options) -> PendingProgram:
     return PendingProgram(f(*args), ready)
 
 
+def memory_limit(exp: Experiment) -> float:
+    """Returns the bytes of device memory; inf if unknown, or if the form is given."""
+    return (exp.fit and cohorts.device_memory()) or math.inf
+
+
 def compile_to_fit(
     exp: Experiment,
     examples: Examples,
-    limit: int | None,
+    limit: float,
     wrap: ProgramWrapper = program_cache.uncached,
     done: Callable[[str], object] = str,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
-      limit: Bytes of device memory; None if unknown.
+      limit: Bytes of `memory_limit`.
       wrap: See `compile_all`.
       done: See `compile_all`.
 
@@ -214,12 +221,12 @@ def compile_to_fit(
     while True:
         compiled, more = compile_all(exp, examples, wrap, done, suffix)
         seconds, need = seconds + more, required_bytes(jax.tree.leaves(compiled))
-        if limit is None or need <= limit or chunk == 1:
+        if need <= limit or chunk == 1:
             return exp, compiled, seconds, need
         chunk = -(-chunk // 2)
         mode, suffix = execution.in_chunks(chunk), f" by {chunk}"
-        cohorts = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
-        exp = exp._replace(cohorts=tuple(cohorts))
+        smaller = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
+        exp = exp._replace(cohorts=tuple(smaller))
 
 
 def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:

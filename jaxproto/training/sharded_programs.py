@@ -72,7 +72,7 @@ def functions(exp: Experiment) -> Programs:
         return one
     R: Any = REPLICATED
     C: Any = SHARDED
-    public = None if exp.dataset.public is None else R
+    public = jax.tree.map(lambda rows: R, exp.dataset.public)
     sharded = Examples(x=C, y=C, public=public, shape=exp.dataset.x.shape[1:])
     E = sharded if data_placement.examples_are_sharded(exp) else R
 
