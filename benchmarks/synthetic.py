@@ -54,8 +54,7 @@ def save(path: Path, examples: int, shape: Sequence[int], classes: int):
 
 def plain(method: str, fields: Mapping) -> ml_collections.ConfigDict:
     """Configures a method without presets, with other values in some flat fields."""
-    made = config_.default()
-    made.method = ml_collections.ConfigDict(config_.method_fields(method))
+    made = config_.default(method)
     made.update_from_flattened_dict(fields)
     return made
 

@@ -26,7 +26,7 @@ from jaxproto.client import (
 )
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.kept_state import STATEFUL, KeptState
-from jaxproto.method import Method, no_pre_upload
+from jaxproto.method import Aggregation, Method
 from jaxproto.participation import Participation, Sampler
 from jaxproto.simulated_time import Timing, arrival
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
@@ -35,7 +35,6 @@ from jaxproto.uploads import (
     Report,
     Uploads,
     all_finite,
-    join_uploads,
     mask_report,
     mask_upload,
     reduce_uploads,
@@ -162,11 +161,12 @@ def one_round(
         cohort_rows, x = zip(cohorts, rows, strict=True), federation.examples
         return [step(inputs, c, row.clients, x, row.shards) for c, row in cohort_rows]
 
-    if method.pre_upload is not no_pre_upload:  # the first of two exchanges
+    update = partial(update_server, cohorts)
+    if method.two_exchanges:
         first, _ = zip(*in_cohorts(pre_upload_cohort, server), strict=True)
-        server = pre_aggregate_server(method, cohorts, stream(FIRST), server, first)
+        server = update(method.first_aggregation, stream(FIRST), server, first)
     trained, uploads, reports = zip(*in_cohorts(train_cohort, server), strict=True)
-    server = update_server(method, cohorts, stream(SERVER), server, uploads)
+    server = update(method.aggregation, stream(SERVER), server, uploads)
     back = zip(model.clients, rows, trained, strict=True)
     clients = tuple(gather.scatter(old, [row.place], [new]) for old, row, new in back)
     return Model(server, clients), list(reports)
@@ -274,26 +274,12 @@ def pre_upload_cohort(
 
 @kernels.float32_matmuls
 def update_server(
-    method: Method,
     cohorts: Sequence[Cohort],
+    aggregation: Aggregation,
     key: Array,
     server: Tree,
     uploads: Sequence[Uploads],
 ) -> Tree:
     """Returns the server's state after the uploads of all cohorts, in id order."""
-    num_rows = sum(c.num_rows for c in cohorts)
-    reduced = reduce_uploads(method.aggregation, uploads, num_rows)
-    return method.aggregation.finish(cohorts[0].net, server, reduced, key)
-
-
-@kernels.float32_matmuls
-def pre_aggregate_server(
-    method: Method,
-    cohorts: Sequence[Cohort],
-    key: Array,
-    server: Tree,
-    uploads: Sequence[Uploads],
-) -> Tree:
-    """Returns the server's state after the first of two exchanges."""
-    messages = join_uploads(uploads, sum(c.num_rows for c in cohorts))
-    return method.pre_aggregate(server, messages, key)
+    reduced = reduce_uploads(aggregation, uploads, sum(c.num_rows for c in cohorts))
+    return aggregation.finish(cohorts[0].net, server, reduced, key)

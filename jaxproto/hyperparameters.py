@@ -4,7 +4,9 @@ import dataclasses
 import math
 from typing import Annotated, TypeGuard
 
-from jaxproto.errors import UserError
+import numpy as np
+
+from jaxproto.errors import UserError, shorten
 from jaxproto.types import Array, ArrayLike
 
 STATIC = "static"  # Annotated[float, STATIC]: a float that is no argument of compiled
@@ -40,6 +42,28 @@ class Range:
         high = value < self.high if self.ends[1] == ")" else value <= self.high
         return bool(low and high)
 
+    def describe(self, kind: str) -> str:
+        """Returns the type of the numbers and their range, in words."""
+        return f"{kind}, {self.words}"
+
+    def check(self, path: str, value: float):
+        """Raises UserError unless a number is in the range.
+
+        It must be in the range as a float32, too: compiled programs compute in float32.
+        Data are partitioned in float64.
+        """
+        if not self.fits(value):
+            raise UserError(f"{path} is {shorten(value)}; it must be {self.words}.")
+        if isinstance(value, int) or path.startswith("data."):
+            return
+        with np.errstate(over="ignore"):
+            single = float(np.float32(value))
+        if not (self.fits(single) and math.isfinite(single)):
+            raise UserError(
+                f"{path} is {value}, which is {single} as a float32; it must be "
+                f"{self.words}, and finite."
+            )
+
 
 MAX_INT = 2**31 - 1  # largest whole number in a compiled program
 POSITIVE = Range("above 0", 0, ends="(]")
@@ -66,8 +90,8 @@ def check_argument(name: str, value: float | ArrayLike, kind):
       kind: the argument's annotation, such as `Share`.
     """
     allowed = next(m for m in kind.__metadata__ if isinstance(m, Range))
-    if is_concrete(value) and not allowed.fits(value):
-        raise UserError(f"method.{name} is {value}; it must be {allowed.words}.")
+    if is_concrete(value):
+        allowed.check(f"method.{name}", value)
 
 
 def or_zero(meaning: str) -> Range:

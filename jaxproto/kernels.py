@@ -141,8 +141,7 @@ def repulsion(point_CD: Array, present_C: Array) -> Array:
     on_C = present_C.astype(point_CD.dtype)
     pair_CC = on_C[:, None] * on_C * (1.0 - jnp.eye(len(on_C)))
     by = by_differences if point_CD.size * len(on_C) <= FEW else by_products
-    middle_D = centroid(point_CD, on_C)
-    return by((point_CD - middle_D) * on_C[:, None], pair_CC)
+    return by(centred(point_CD, on_C), pair_CC)
 
 
 def by_differences(x_CD: Array, pair_CC: Array) -> Array:
@@ -218,6 +217,11 @@ def centroid(point_CD: Array, here_C: Array) -> Array:
     return here_C @ point_CD * (1 / jnp.maximum(jnp.sum(here_C), 1.0))
 
 
+def centred(point_CD: Array, here_C: Array) -> Array:
+    """Subtracts the centroid from the points with 1 in `here_C`; others become 0."""
+    return (point_CD - centroid(point_CD, here_C)) * here_C[:, None]
+
+
 def distinct_pairs(present_C: Array) -> Array:
     """Returns whether two classes are different and both present [C, C]."""
     return present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
@@ -231,11 +235,14 @@ def min_over_pairs(value_CC: Array, pair_CC: Array) -> Array:
 
 def pairwise_sq_distances(point_CD: Array, present_C: Array) -> Array:
     """Returns squared distances [C, C], by differences if small as `repulsion`."""
-    on_C = present_C.astype(point_CD.dtype)
-    middle_D = centroid(point_CD, on_C)
-    x_CD = (point_CD - middle_D) * on_C[:, None]
+    x_CD = centred(point_CD, present_C.astype(point_CD.dtype))
     if x_CD.size * len(x_CD) <= FEW:
         return jnp.sum((x_CD[:, None] - x_CD) ** 2, -1)
+    return sq_distances_by_products(x_CD)
+
+
+def sq_distances_by_products(x_CD: Array) -> Array:
+    """Returns squared distances [C, C] of centred points, by a matrix product."""
     own_C = jnp.sum(x_CD**2, -1)
     return jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
 
@@ -351,12 +358,8 @@ def max_nearest_distance(protos: Protos) -> Array:
     Both classes must be present. The prototypes are centred first, as in `repulsion`.
     """
     present_C = protos.count > 0
-    on_C = present_C.astype(protos.mean.dtype)
-    middle_D = centroid(protos.mean, on_C)
-    x_CD = (protos.mean - middle_D) * on_C[:, None]
-    own_C = jnp.sum(x_CD**2, -1)
-    square_CC = jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
-    pair_CC = present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
+    x_CD = centred(protos.mean, present_C.astype(protos.mean.dtype))
+    square_CC, pair_CC = sq_distances_by_products(x_CD), distinct_pairs(present_C)
     nearest_C = jnp.min(jnp.where(pair_CC, square_CC, jnp.inf), 1)
     return jnp.sqrt(jnp.max(jnp.where(present_C, nearest_C, 0.0)))
 

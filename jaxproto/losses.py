@@ -6,6 +6,8 @@ out of the sum, classes without a prototype contribute 0 but still count in the 
 (as released), and the emphasis multiplies a class's term (CPKD; 1 for all by default).
 """
 
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -63,16 +65,9 @@ def sq_l2_mean(
     return mean_over(jnp.sum(gap_BD**2, -1) * seen_B, weight_B)
 
 
-def mse_mean(
-    protos: Protos,
-    feat_BD: Array,
-    y_B: Array,
-    weight_B: Array,
-    emphasis_C: Array | None = None,
-) -> Array:
+def mse_mean(protos: Protos, feat_BD: Array, *args: Any) -> Array:
     """Returns the mean squared difference to the prototype, as all released code."""
-    args = protos, feat_BD, y_B, weight_B, emphasis_C
-    return sq_l2_mean(*args) / feat_BD.shape[-1]
+    return sq_l2_mean(protos, feat_BD, *args) / feat_BD.shape[-1]
 
 
 def l2_of_means(

@@ -173,3 +173,17 @@ class Method:
         """Aggregation of `update`; a plain function gets all uploads."""
         update = self.update
         return update if isinstance(update, Aggregation) else Aggregation(update)
+
+    @property
+    def two_exchanges(self) -> bool:
+        """Whether clients send a message before they train."""
+        return self.pre_upload is not no_pre_upload
+
+    @property
+    def first_aggregation(self) -> Aggregation:
+        """Aggregation of the messages that clients send before they train."""
+
+        def finish(net, server, messages, key):
+            return self.pre_aggregate(server, messages, key)
+
+        return Aggregation(finish)

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxproto import config, kernels, models
 from jaxproto.data.partitions import pfllib
-from jaxproto.experiment import build
+from jaxproto.experiment import method_builder
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Spec
 
@@ -59,7 +59,9 @@ def scalars(
         num_classes=classes,
         feat_dim=spec.feat_dim,
     )
-    method = build.build_method(made.method, spec, classes * each, made, network)
+    method = method_builder.build_method(
+        made.method, spec, classes * each, made, network
+    )
     if method.nominal is None:
         raise ValueError(f"{name} has no formula of its cost")
     parameters = nominal_cost.parameters(

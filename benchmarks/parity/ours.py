@@ -35,6 +35,7 @@ from jaxproto import config as config_
 from jaxproto.config import registries
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import Cohort, Model
 from jaxproto.method import no_pre_upload
@@ -67,7 +68,7 @@ class Ours:
         """
         config_.check(config)
         exp = build.experiment(config, jax.default_backend())
-        build.check_experiment(exp)
+        check_experiment(exp)
         exp = exp._replace(cohorts=tuple(map(without_dropout, exp.cohorts)))
         self.exp, self.seed, self.r = shortened(exp, most), config.seed, 0
         run = synthetic.Run(self.exp, config.seed)

@@ -1,8 +1,8 @@
 """Configurations: fields, presets, checks, files and command-line flags."""
 
 from jaxproto.config.checks import check, check_keys, upgrade_saved
-from jaxproto.config.factory_fields import method_fields
-from jaxproto.config.fields import default, differences, flatten, resolved_data_fields
+from jaxproto.config.factory_fields import default, method_fields
+from jaxproto.config.fields import differences, flatten, resolved_data_fields
 from jaxproto.config.files import (
     from_name,
     load,
@@ -24,29 +24,3 @@ from jaxproto.config.presets import (
     experiment,
     resolve_callables,
 )
-
-__all__ = [
-    "apply_fields",
-    "apply_neutral_preset",
-    "apply_variant",
-    "check",
-    "check_flags",
-    "check_keys",
-    "check_words",
-    "default",
-    "differences",
-    "experiment",
-    "flatten",
-    "from_name",
-    "load",
-    "method_fields",
-    "paper_width_config",
-    "parse_sweep_arg",
-    "replace_follow",
-    "resolve_callables",
-    "resolve_paths",
-    "resolved_data_fields",
-    "unknown_flag",
-    "unmodified_config",
-    "upgrade_saved",
-]

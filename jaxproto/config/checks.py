@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping
 
 import ml_collections
-import numpy as np
 
 from jaxproto import models
 from jaxproto.config import privacy, robustness
@@ -13,7 +12,6 @@ from jaxproto.config.fields import (
     FIELDS,
     TYPES,
     Field,
-    Names,
     defaults,
     flatten,
     nested,
@@ -21,7 +19,7 @@ from jaxproto.config.fields import (
 from jaxproto.config.registries import arguments
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
-from jaxproto.hyperparameters import MAX_INT, Range
+from jaxproto.hyperparameters import MAX_INT
 from jaxproto.methods import CENTRAL, METHODS
 from jaxproto.methods.history import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name
@@ -71,16 +69,9 @@ def check(config: ml_collections.ConfigDict):
 
 
 def check_value(path: str, value, field: Field):
-    """Raises UserError unless a field may hold the value.
-
-    A number must be in its range as a float32, too: compiled programs compute in
-    float32. Data are partitioned in float64.
-    """
+    """Raises UserError unless a field may hold the value."""
     _check_type(path, value, type(field.default))
-    if isinstance(field.allowed, Range):
-        _check_range(path, value, field.allowed)
-    elif isinstance(field.allowed, Names) and field.allowed.only:
-        choose_from(field.allowed.kind or path, value, field.allowed)
+    field.allowed.check(path, value)
 
 
 def _check_type(path: str, value, expected: type):
@@ -95,21 +86,6 @@ def _check_type(path: str, value, expected: type):
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{path} is {value}; it must be finite.")
-
-
-def _check_range(path: str, value: float, allowed: Range):
-    """Raises UserError unless a number is in its range, rounded to float32 too."""
-    if not allowed.fits(value):
-        raise UserError(f"{path} is {shorten(value)}; it must be {allowed.words}.")
-    if isinstance(value, int) or path.startswith("data."):
-        return
-    with np.errstate(over="ignore"):
-        single = float(np.float32(value))
-    if not (allowed.fits(single) and math.isfinite(single)):
-        raise UserError(
-            f"{path} is {value}, which is {single} as a float32; it must be "
-            f"{allowed.words}, and finite."
-        )
 
 
 def network_names(group: str) -> tuple[str, ...]:

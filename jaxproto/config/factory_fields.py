@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import ml_collections
+
 from jaxproto import models
-from jaxproto.config.fields import FIELDS, TRACED, Field, Names, defaults, nested
+from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults, nested
 from jaxproto.config.registries import annotations, arguments, default_name
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
@@ -89,6 +91,15 @@ def all_fields(method: str) -> dict[str, Field]:
     return {**FIELDS, **{f"method.{key}": fields[key] for key in order}}
 
 
+def default(method: str = "") -> ml_collections.ConfigDict:
+    """Returns the configuration that has every field at its default.
+
+    Args:
+      method: Name of a method whose fields it has; "" leaves them out.
+    """
+    return ml_collections.ConfigDict(nested(defaults(all_fields(method))))
+
+
 def method_fields(name: str) -> dict:
     """Returns a method's hyper-parameters and their defaults."""
     return nested(defaults(all_fields(name)))["method"]
@@ -113,14 +124,16 @@ def _value(key: str, default: Any):
     return 0 if key in INHERITED_FIELDS else NETWORKS.get(key, default)
 
 
-def _allowed(key: str, metadata: Iterable) -> Range | Names | None:
+def _allowed(key: str, metadata: Iterable) -> Range | Names:
     """Returns the names or the range of an argument in a configuration."""
     if key in OPTIONS:
         return Names(OPTIONS[key])
     if key in NETWORKS:
         return Names(models.NETS)
     allowed = next((m for m in metadata if isinstance(m, Range)), None)
-    if allowed is None or key not in INHERITED_FIELDS:
+    if allowed is None:
+        return ANY
+    if key not in INHERITED_FIELDS:
         return allowed
     words = f"0 (that of {INHERITED_FIELDS[key]}) or {allowed.words}"
     return dataclasses.replace(allowed, words=words, low=0)

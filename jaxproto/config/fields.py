@@ -19,7 +19,7 @@ from jaxproto.config import optimizers, registries
 from jaxproto.data import registry
 from jaxproto.data.partitions.registry import PARTITIONS
 from jaxproto.data.resize import MAX_PIXELS
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, choose_from
 from jaxproto.hyperparameters import (
     BELOW_ONE,
     COUNT,
@@ -58,6 +58,18 @@ class Names:
         """Returns the names of all parts, in their order."""
         return itertools.chain(*self._parts)
 
+    def describe(self, kind: str) -> str:
+        """Returns the names, or the type of the values without names."""
+        return " | ".join(self) or kind
+
+    def check(self, path: str, value: str):
+        """Raises UserError for a value that is none of the names."""
+        if self.only:
+            choose_from(self.kind or path, value, self)
+
+
+ANY = Names(only=False)  # every value of the default's type
+
 
 @dataclasses.dataclass(frozen=True)
 class Field:
@@ -65,7 +77,7 @@ class Field:
 
     default: Any
     help: str
-    allowed: Range | Names | None = None  # None: every value of the default's type
+    allowed: Range | Names = ANY
     program: str = STATIC  # how compiled programs use it; a TRACED one is a float
     names_run: bool = True  # a change shows in the name of a default folder
     compared: bool = True  # False: runs that differ in it have one setting
@@ -74,10 +86,7 @@ class Field:
     @property
     def words(self) -> str:
         """Returns the allowed values in words."""
-        if isinstance(self.allowed, Names):
-            return " | ".join(self.allowed)
-        kind = TYPES[type(self.default)]
-        return f"{kind}, {self.allowed.words}" if self.allowed else kind
+        return self.allowed.describe(TYPES[type(self.default)])
 
 
 NON_NEGATIVE = Range("0 (off) or more", 0)
@@ -222,11 +231,6 @@ def extended(config: ml_collections.ConfigDict, begun: Mapping) -> set[str]:
     """
     new = flatten(config)
     return {path for path in resumable(config, MORE) if new[path] > begun[path]}
-
-
-def default() -> ml_collections.ConfigDict:
-    """Returns the configuration that has every field at its default."""
-    return ml_collections.ConfigDict(nested(defaults(FIELDS)))
 
 
 def defaults(fields: Mapping[str, Field]) -> dict:

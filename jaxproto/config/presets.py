@@ -7,8 +7,7 @@ from typing import Any
 import ml_collections
 
 from jaxproto.config import builtin
-from jaxproto.config.factory_fields import method_fields
-from jaxproto.config.fields import default
+from jaxproto.config.factory_fields import default
 from jaxproto.config.paper_variants import READINGS, in_table
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
@@ -214,9 +213,8 @@ def experiment(
     datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]
     _check_only_one("data sets", arg, datasets)
     _check_only_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
-    config = default()
+    config = default(method)
     config.name = method
-    config.method = ml_collections.ConfigDict(method_fields(method))
     for name in [*datasets, *(n for n in names if n not in DATASETS)]:
         apply_fields(config, DATASETS.get(name, {}))
         if name in LAM and {"reg", "pull"} & {*config.method}:

@@ -1,10 +1,17 @@
 """Check of a configuration with its data, method and networks, before compilation."""
 
 import jax
+import jax.numpy as jnp
 import ml_collections
+import numpy as np
 
+from jaxproto import batches
 from jaxproto import config as configuration
-from jaxproto.experiment import build
+from jaxproto.errors import UserError, choose_from
+from jaxproto.experiment import build, memory, statelessness
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import evaluated_ids, two_examples
+from jaxproto.experiment.shape_checks import check_cohorts
 
 
 def check(config: ml_collections.ConfigDict | str):
@@ -23,4 +30,48 @@ def check(config: ml_collections.ConfigDict | str):
     config = configuration.from_name(config)
     configuration.check(config)
     exp = build.experiment(config, jax.default_backend())
-    build.check_experiment(exp, config.early_stopping.rule)
+    check_experiment(exp, config.early_stopping.rule)
+
+
+def check_experiment(exp: Experiment, rule: str = ""):
+    """Raises UserError before training if method, networks and data do not fit.
+
+    Args:
+      rule: Prediction rule of early stopping; "" if it names none.
+    """
+    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    ids = ids[np.asarray(exp.method.scored(ids))]
+    if not len(ids):
+        raise UserError(
+            "all clients that are evaluated are hostile, and their results are left "
+            "out; lower attack.share, or raise eval.clients."
+        )
+    held_out = [exp.partition.validation[i] for i in ids if exp.partition.validation]
+    if held_out and not any(map(len, held_out)):
+        raise UserError(
+            "no client that is evaluated has validation examples: a client gives "
+            "floor(data.validation_share * its training examples); raise the share."
+        )
+    x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
+    check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
+    memory.check_experiment_memory(exp)
+    sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
+    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
+        raise UserError(
+            f"no client would train: local.batch_size is {size}, but the largest "
+            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
+            "wrap."
+        )
+    check_early_stopping_rule(exp, rule)
+
+
+def check_early_stopping_rule(exp: Experiment, rule: str):
+    """Raises UserError if early stopping names a rule that is not evaluated."""
+    if not rule:
+        return
+    cohort, method = exp.cohorts[0], exp.method
+    shapes = statelessness.client_shapes(
+        method, cohort.net, exp.local, exp.spec.num_classes, two_examples(exp.dataset)
+    )
+    rules = cohort.scoring.rules or statelessness.rule_names(method, cohort.net, shapes)
+    choose_from("early_stopping.rule", rule, rules)

@@ -11,7 +11,7 @@ from jaxproto import models
 from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.registries import OPTIONS
 from jaxproto.errors import UserError
-from jaxproto.experiment.build import build_method
+from jaxproto.experiment.method_builder import build_method
 from jaxproto.methods import METHODS
 from jaxproto.types import Spec
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from jaxproto import client
 from jaxproto.data import host_memory
-from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.types import Spec, Tree
@@ -62,20 +61,13 @@ def check_experiment_memory(exp: Any):
     batch = batch_size * 4 * (math.prod(x.shape[1:]) + outputs)  # in float32
     what = f"batches of local.batch_size={batch_size}"
     host_memory.check_memory(what, batch, "choose a smaller one")
-    states = server_state_bytes(exp)
-    if exp.store not in OFF_DEVICE:
-        states += client_state_bytes(exp.cohorts, exp.method, exp.local, exp.spec)
+    init = partial(exp.method.init_server, exp.cohorts[0].net)
+    states = tree_bytes(jax.eval_shape(init, jax.eval_shape(jax.random.key, 0)))
+    states += client_state_bytes(exp.resident, exp.method, exp.local, exp.spec)
     way = "choose fewer clients, a smaller network or a smaller field of the method"
     host_memory.check_memory("the states of clients and server", states, way)
     what, size = "states, examples and a batch", states + batch + x.nbytes
     host_memory.check_memory(what, size, way)
-
-
-def server_state_bytes(exp: Any) -> int:
-    """Returns the bytes of the server's state."""
-    key = jax.eval_shape(jax.random.key, 0)
-    init = partial(exp.method.init_server, exp.cohorts[0].net)
-    return tree_bytes(jax.eval_shape(init, key))
 
 
 def client_state_bytes(

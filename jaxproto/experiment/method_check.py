@@ -23,7 +23,7 @@ from jaxproto.errors import (
     shorten,
 )
 from jaxproto.experiment import statelessness
-from jaxproto.method import Aggregation, Method, no_pre_upload
+from jaxproto.method import Aggregation, Method
 from jaxproto.methods import METHODS
 from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe, kind_of
 
@@ -109,7 +109,7 @@ def check_method(
         grads = trace("trainable", number, number, params, f=part)
         _same(method, "trainable", grads, params, "params")
 
-    if method.pre_upload is not no_pre_upload:
+    if method.two_exchanges:
         message = trace("pre_upload", client, data, down, net=net)
         after = trace("pre_aggregate", server, _of_clients(message), key)
         _same(method, "pre_aggregate", after, server, "init_server")
@@ -235,11 +235,7 @@ def _error(method: Method, slot: str, what: str) -> UserError:
 
 
 def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
-    """Raises UserError if a tree has not the structure, shapes and types of another.
-
-    Args:
-      source: Origin of the expected tree, for the message.
-    """
+    """Raises UserError if a tree is unlike the expected one, which is of `source`."""
     trees = (dict(jax.tree_util.tree_leaves_with_path(t)) for t in (expected, found))
     want, have = trees
     for path in {**want, **have}:

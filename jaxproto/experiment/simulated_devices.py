@@ -28,7 +28,6 @@ from jaxproto.experiment.traced import Floats
 from jaxproto.federation import Cohort, Parts
 from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
-from jaxproto.method import no_pre_upload
 from jaxproto.privacy import OFF
 from jaxproto.simulated_time import Timing, steps_within
 from jaxproto.types import Examples, Net, Spec, Tree
@@ -52,7 +51,7 @@ def with_time(
     config: ml_collections.ConfigDict,
     floats: Mapping[str, Any],
     spec: Spec,
-    examples: Examples,
+    dataset: Dataset,
 ) -> Parts:
     """Adds the seconds of the clients' work, and what follows from them.
 
@@ -60,7 +59,7 @@ def with_time(
       parts: Parts of the federation without simulated time.
       config: Configuration, with its traced floats replaced.
       floats: Those of `floats_of`; without them time is not simulated.
-      examples: Two of them, for the shapes of uploads.
+      dataset: Data set, for the shapes of uploads.
     """
     if STEP not in floats:
         return parts
@@ -73,7 +72,7 @@ def with_time(
         local = dataclasses.replace(parts.local, limit_steps=limit)
         parts = parts._replace(local=local)
     if time.buffer:
-        shape = partial(upload_shape, parts, spec, examples)
+        shape = partial(upload_shape, parts, spec, two_examples(dataset))
         up = config.wire.up
         method = asynchronous(parts.method, time.buffer, timing, up, clients, shape)
         parts = parts._replace(method=method)
@@ -101,7 +100,7 @@ def floats_of(
         return {}
     check_buffer(config)
     devices, counted = devices_of(config), parts({})
-    if counted.method.pre_upload is not no_pre_upload:
+    if counted.method.two_exchanges:
         raise UserError(
             f"time.devices is {config.time.devices!r}, but {config.method.name} has "
             f"two exchanges per round, and simulated time has one; set it to {OFF}."

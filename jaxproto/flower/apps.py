@@ -17,7 +17,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from jaxproto.config import check, default, method_fields, upgrade_saved
+from jaxproto.config import check, default, upgrade_saved
 from jaxproto.errors import UserError, choose_from
 from jaxproto.flower import accept
 from jaxproto.flower.accept import REFUSED
@@ -48,9 +48,7 @@ def parse_config(text: str) -> ml_collections.ConfigDict:
       UserError: this version has no such field.
     """
     flat = upgrade_saved(json.loads(text))
-    config = default()
-    name = choose_from("method", flat["method.name"], METHODS)
-    config.method = ml_collections.ConfigDict(method_fields(name))
+    config = default(choose_from("method", flat["method.name"], METHODS))
     config.update_from_flattened_dict(flat)
     check(config)
     return config

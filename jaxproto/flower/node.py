@@ -94,8 +94,7 @@ class Node:
         check_client_id(id, len(federation.counts.train))
         self.exp = single_client_experiment(federation, id)
         self.messages = Messages(self.exp, federation.cohorts)
-        compiled = jax.tree.map(jax.jit, programs.build_programs(self.exp))
-        self.run = programs.with_floats(compiled, self.exp.floats)
+        self.run = programs.jit_programs(self.exp)
         self.examples = build.examples(federation.dataset)
         self._context = secret_keys.round_contexts(config, path)
 
@@ -155,7 +154,7 @@ class Node:
     def _receive(self, message: Payload, memory: MutableMapping) -> Tree:
         """Returns the unpacked broadcast."""
         like, r = self.messages.down_shapes, message["round"]
-        if not self.messages.two_exchanges:
+        if not self.exp.method.two_exchanges:
             return wire.unpack(self.messages.decode(message["down"], like, "down", r))
         if memory.get("round") != r:
             raise UserError(

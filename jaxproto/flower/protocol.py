@@ -19,10 +19,10 @@ from jaxproto.client import receive
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import two_examples
 from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
-from jaxproto.method import no_pre_upload
 from jaxproto.privacy import OFF
 from jaxproto.storage import records, workdir
 from jaxproto.types import Data, Tree
@@ -45,7 +45,7 @@ def experiment(
             f"own, whose seconds are measured; set it to {OFF}."
         )
     exp = build.experiment(config, jax.default_backend(), tokens, given=data)
-    build.check_experiment(exp)
+    check_experiment(exp)
     return exp
 
 
@@ -73,7 +73,6 @@ class Messages:
     def __init__(self, exp: Experiment, cohorts: Sequence[Cohort]):
         """Stores the experiment, of one client or all, and all cohorts."""
         self.exp, self.cohorts = exp, cohorts
-        self.two_exchanges = exp.method.pre_upload is not no_pre_upload
 
     @cached_property
     def down_shapes(self) -> Tree:

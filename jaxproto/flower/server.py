@@ -19,7 +19,6 @@ from jaxproto.flower import stack_uploads
 from jaxproto.flower.accept import Limits, ReplyParser, accepted_replies
 from jaxproto.flower.node import Payload
 from jaxproto.flower.protocol import Messages
-from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
 from jaxproto.training.loop import Engine, Evaluated
@@ -28,8 +27,6 @@ from jaxproto.training.run_evaluation import EvaluationSums
 from jaxproto.types import Tree
 from jaxproto.uploads import PreReport, Report, Uploads, all_finite
 from jaxproto.wire import HEADER
-
-EVERY_UPLOAD = Aggregation(lambda net, server, up, key: up)
 
 
 class Link(Protocol):
@@ -74,13 +71,15 @@ class Server(Engine):
         self.seed, self.link, self.report_fault = seed, link, report_fault
         self._context = context or partial(programs.round_context, seed)
         self.messages = Messages(exp, exp.cohorts)
-        compiled = jax.tree.map(jax.jit, programs.build_programs(exp))
-        self.run = programs.with_floats(compiled, exp.floats)
+        self.run = programs.jit_programs(exp)
         self.pack = jax.jit(self.messages.pack)
         self.shapes = stack_uploads.upload_shapes(exp, self.messages.down_shapes)
         self.parser = ReplyParser(self.messages, self.shapes, limits)
         self.is_finite = jax.jit(all_finite)
-        aggregations = {"first": EVERY_UPLOAD, "train": exp.method.aggregation}
+        aggregations = {
+            "first": exp.method.first_aggregation,
+            "train": exp.method.aggregation,
+        }
         self.split_uploads = {
             stage: jax.jit(partial(stack_uploads.split_into_lanes, exp, aggregation))
             for stage, aggregation in aggregations.items()
@@ -101,12 +100,12 @@ class Server(Engine):
         participants = self._participants(r, drawn)
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0
         early: list = []
-        if self.run.pre_aggregate is not None:
+        for aggregate in self.run.pre_aggregate:
             early, _ = self._halves(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
-            server = self.run.pre_aggregate(context, server, lanes)
+            server = aggregate(context, server, lanes)
             pre_reports = [PreReport(report.id, report.scalars, report.bytes)]
             bytes_down = HEADER
         down = self._training_message(server, early)
@@ -160,7 +159,7 @@ class Server(Engine):
 
     def _training_message(self, server: Tree, early: list) -> Tree:
         """Returns the packed fields of the broadcast that were not sent before."""
-        if not self.messages.two_exchanges:
+        if not self.exp.method.two_exchanges:
             return self.pack(server)
         unchanged, down = self._halves(server)
         pairs = zip(jax.tree.leaves(early), jax.tree.leaves(unchanged), strict=True)

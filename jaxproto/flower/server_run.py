@@ -21,7 +21,7 @@ from jaxproto.flower.accept import partition_limits, schema_limits
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
-from jaxproto.storage import default_workdir, records, run_folder, workdir
+from jaxproto.storage import default_workdir, records, run_folder
 from jaxproto.storage.workdir import lock_workdir
 from jaxproto.summary import reference_accuracy, run_summary
 from jaxproto.summary.progress_lines import say
@@ -71,14 +71,9 @@ def _train(start: runner.Start, link: Link) -> dict:
         server = Server(exp, config.seed, link, report_fault, limits, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
-    workdir.save_tokens(path, exp.dataset.tokens)
-    due = workdir.expected_rounds(path, config)
-    workdir.save_config(path, config)
+    due = start.save(exp.dataset.tokens)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
-    start.lock.keep()
-    run = runner.Run(
-        config=config,
-        path=path,
+    run = start.run(
         work=RoundEnvironment(
             exp,
             build.examples(exp.dataset),
@@ -87,10 +82,6 @@ def _train(start: runner.Start, link: Link) -> dict:
             DeviceStore(exp, server.run),
         ),
         compile_stats=run_summary.CompileStats(0.0, 0),
-        console=start.console,
-        grace=start.grace,
-        progress=start.progress,
-        callbacks=start.callback_list(),
         privacy=privacy_ledger.privacy_ledger(config, exp, context),
         # reference accuracies need examples by class, which the server lacks:
         omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),

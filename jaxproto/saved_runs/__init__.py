@@ -3,5 +3,3 @@
 from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.saved_client import ClientData, ExampleSet, SavedClient
 from jaxproto.saved_runs.saved_run import SavedRun, load
-
-__all__ = ["ClientData", "ExampleSet", "SavedClient", "SavedRun", "Table", "load"]

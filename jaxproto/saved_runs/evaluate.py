@@ -12,9 +12,9 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
 from jaxproto.federation import Model
 from jaxproto.method import every_client
-from jaxproto.saved_runs.restore import RestoredRun, check_clients, jit_programs
+from jaxproto.saved_runs.restore import RestoredRun, check_clients
 from jaxproto.summary import metric_record, run_summary
-from jaxproto.training import run_evaluation
+from jaxproto.training import programs, run_evaluation
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Examples
 
@@ -62,7 +62,7 @@ def evaluate(
     """
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
-    compiled = jit_programs(exp)._replace(diagnostics=lambda server: {})
+    compiled = programs.jit_programs(exp)._replace(diagnostics=lambda server: {})
     store = run.store.of_tests(exp, compiled)
     environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
     model = Model(run.state.server, run.state.clients)

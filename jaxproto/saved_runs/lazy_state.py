@@ -10,8 +10,6 @@ import numpy as np
 from jaxproto.client import receive
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Cohort
-from jaxproto.method import Method
 from jaxproto.saved_runs import evaluate, restore
 from jaxproto.saved_runs.evaluate import EvaluationCounts
 from jaxproto.saved_runs.restore import RestoredRun
@@ -24,7 +22,8 @@ from jaxproto.saved_runs.saved_client import (
     compile_client,
 )
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.types import Client, Examples, Net, Tree
+from jaxproto.training import programs
+from jaxproto.types import Examples, Net, Tree
 
 
 class RunResources:
@@ -82,7 +81,7 @@ class CheckpointView:
     def down(self) -> Tree:
         """The broadcast as clients receive it."""
         run = self.opened
-        return restore.jit_programs(run.exp).broadcast(run.state.server).message
+        return programs.jit_programs(run.exp).broadcast(run.state.server).message
 
     def client(self, i: int) -> SavedClient:
         """Returns the client of an id."""
@@ -91,8 +90,10 @@ class CheckpointView:
         number, cohort = next((n, c) for n, c in cohorts if i in c.ids)
         rows = run.clients(number, np.array([cohort.ids.index(i)]))
         state = jax.tree.map(lambda a: a[0], rows)
-        if cohort.stateless:
-            state = client_at_round_start(run.exp.method, cohort, state, self.down)
+        if cohort.stateless:  # as it begins a round
+            method = run.exp.method
+            state = cohort.kept_state.restore(method, cohort.net, state)
+            state, _ = receive(method, state, self.down)
         tools = self.resources.tools(cohort.name, cohort.net)
         return SavedClient(tools, state, self.down, lambda: self.resources.data_of(i))
 
@@ -104,14 +105,6 @@ class CheckpointView:
             examples = self.resources.examples
             self._counts[key] = evaluate.evaluate(run, examples, part, everyone)
         return self._counts[key]
-
-
-def client_at_round_start(
-    method: Method, cohort: Cohort, client: Client, down: Tree
-) -> Client:
-    """Returns a client that keeps nothing as it begins a round."""
-    client = cohort.kept_state.restore(method, cohort.net, client)
-    return receive(method, client, down)[0]
 
 
 class Clients(Sequence[SavedClient]):

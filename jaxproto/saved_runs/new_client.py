@@ -25,7 +25,7 @@ from jaxproto.client import (
 from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, shape_checks, statelessness
+from jaxproto.experiment import shape_checks, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
 from jaxproto.saved_runs import user_inputs
@@ -77,7 +77,7 @@ def architecture(
     for cohort in exp.cohorts:
         if cohort.name == name:
             return name, cohort.net
-    net = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)(name)
+    net = exp.network(name)
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     shape_checks.check_cohorts(
         exp.method, [*exp.cohorts, Cohort(name, net, (id,))], exp.spec, x

@@ -26,7 +26,7 @@ from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
 from jaxproto.training.batched_programs import without_lanes
 from jaxproto.training.client_store import ClientStore, DeviceStore
-from jaxproto.training.programs import Programs, State
+from jaxproto.training.programs import State
 from jaxproto.training.stores import open_store
 from jaxproto.types import Client
 
@@ -74,7 +74,6 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     Raises:
       UserError: The method is not registered, or a value is no longer valid.
     """
-    config = config_.default()
     name = run.config["method.name"]
     if name not in METHODS and (files := run.config.get("imports")):
         raise UserError(
@@ -82,7 +81,7 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
             f"with --import={files.partition(',')[0]} on the command line."
         )
     choose_from("method", name, METHODS)
-    config.method = ml_collections.ConfigDict(config_.method_fields(name))
+    config = config_.default(name)
     config_.check_keys(config, run.config)
     config.update_from_flattened_dict(run.config)
     kind, _, rest = config.data.name.partition(":")
@@ -135,13 +134,6 @@ def store_of_checkpoint(path: Path) -> str | None:
     return None
 
 
-def jit_programs(exp: Experiment) -> Programs:
-    """Returns the programs of a run, each compiled at its first call."""
-    xla_cache.enable_xla_cache()
-    jitted = jax.tree.map(jax.jit, programs.build_programs(exp))
-    return programs.with_floats(jitted, exp.floats)
-
-
 def read_latest(
     path: Path, config: ml_collections.ConfigDict, exp: Experiment
 ) -> RestoredRun:
@@ -171,7 +163,8 @@ def _newest(
             "(records in results/ have none). Run its configuration, or wait until the "
             "run has saved a round."
         )
-    store = open_store(exp, jit_programs(exp), config.seed, path)
+    xla_cache.enable_xla_cache()
+    store = open_store(exp, programs.jit_programs(exp), config.seed, path)
     store.load(directory / str(latest.round))
     notes = tuple(latest.notes)
     return RestoredRun(path, config, exp, latest.round, latest.state, store, notes)
@@ -193,5 +186,5 @@ def with_all_clients(run: RestoredRun) -> RestoredRun:
     places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
     clients = tuple(run.clients(i, at) for i, at in enumerate(places))
     exp = run.exp._replace(store="device")
-    store = DeviceStore(exp, jit_programs(exp))
+    store = DeviceStore(exp, programs.jit_programs(exp))
     return run._replace(exp=exp, state=run.state._replace(clients=clients), store=store)

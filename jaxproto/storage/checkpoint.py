@@ -16,6 +16,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.storage import manifest, orbax_arrays, process_shards, records, row_deltas
+from jaxproto.storage import manifest, orbax_arrays, process_shards, records
 from jaxproto.types import Tree, is_key
 
 KEEP = 3  # newest checkpoints that stay
@@ -54,13 +55,17 @@ def rounds(directory: str | Path) -> list[int]:
     return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
 
 
+def no_others(folder: Path) -> Mapping[str, int]:
+    """Writes no other files."""
+    return {}
+
+
 def save(
     directory: str | Path,
     round: int,
     state: Tree,
-    run: Mapping | None = None,
-    rows: row_deltas.RowDelta | None = None,
-    others: Callable[[Path], object] | None = None,
+    run: Mapping = MappingProxyType({}),
+    others: Callable[[Path], Mapping[str, int]] = no_others,
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
@@ -72,9 +77,10 @@ def save(
       round: number of trained rounds.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
       run: settings of the run as JSON values, which `restore_latest` compares.
-      rows: rows of clients that are not in the state; see `storage/row_deltas.py`.
-      others: function that writes into the unfinished folder the leaves for which the
-        state has a `jax.ShapeDtypeStruct`; see `storage/process_shards.py`.
+      others: function that writes other files into the unfinished folder: rows of
+        clients that are not in the state (`storage/row_deltas.py`), or leaves for which
+        the state has a `jax.ShapeDtypeStruct` (`storage/process_shards.py`). It returns
+        the checksums of files that it links to.
 
     Raises:
       Unwritable: writing failed, for example on a full disk; older checkpoints stay.
@@ -91,7 +97,7 @@ def save(
         folder = unfinished(directory, round)
         with atomic.in_progress(folder):
             contents = manifest.Manifest(round, run, entries)
-            _write(folder, contents, arrays, size, rows, others)
+            _write(folder, contents, arrays, size, others)
         atomic.fsync_dir(directory)
     prune(directory, round)
 
@@ -101,25 +107,18 @@ def unfinished(directory: Path, round: int) -> Path:
     return directory / f"{round}{_PARTIAL}"
 
 
-def _write(folder: Path, contents: manifest.Manifest, arrays, size, rows, others):
+def _write(folder: Path, contents: manifest.Manifest, arrays, size, others):
     """Writes all files of a checkpoint, then renames its folder."""
     final = folder.with_name(str(contents.round))
-    previous = folder.with_name(str(rows.since)) if rows else None
-    if previous is not None and not manifest.is_complete(previous):
-        previous = None
     folder.mkdir()
     atomic.check_free(final, size)
     try:
         if arrays:  # orbax refuses a tree without leaves
             orbax_arrays.write(folder / "state", arrays)
-        if rows is not None:
-            size += row_deltas.write(folder, previous, contents.round, rows)
-        if others is not None:
-            (folder / process_shards.FOLDER).mkdir()
-            others(folder)
+        known = others(folder)
     except orbax_arrays.ArrayWriteError as e:
         raise atomic.Unwritable(final, size, str(e)) from e
-    manifest.write(folder, contents, previous)
+    manifest.write(folder, contents, known)
     atomic.fsync_tree(folder)
     folder.rename(final)
 
@@ -138,8 +137,8 @@ def prune(directory: str | Path, newest: int):
 def restore_latest(
     directory: str | Path,
     like: Tree,
-    run: Mapping | None = None,
-    covered: records.Coverage | None = None,
+    run: Mapping = MappingProxyType({}),
+    covered: records.Coverage = records.COMPLETE,
 ) -> Restored | None:
     """Reads the newest checkpoint that can be used; None if there is none at all.
 
@@ -149,7 +148,7 @@ def restore_latest(
         arrays and Python numbers where `like` has them, and elsewhere JAX arrays on the
         device (or with the sharding) of `like`.
       run: settings with which those of the checkpoint must agree.
-      covered: last round with complete records; None does not check it.
+      covered: last round with complete records.
 
     Raises:
       UserError: no checkpoint can be used, or the saved tree differs from `like`.
@@ -159,7 +158,7 @@ def restore_latest(
     for r in reversed(rounds(directory)):
         try:
             entries = manifest.read(directory / str(r), run)
-            if covered is not None and r > covered.until:
+            if r > covered.until:
                 raise manifest.Unusable(f"is ahead of {covered.why}")
         except manifest.Unusable as e:
             unusable[r] = e

@@ -23,7 +23,7 @@ class Manifest(NamedTuple):
     """The contents of a manifest, without the checksums."""
 
     round: int
-    run: Mapping | None  # settings: field -> value; None is not compared
+    run: Mapping  # settings: field -> value
     leaves: list[dict]
 
 
@@ -39,23 +39,20 @@ class Damaged(Unusable):
         super().__init__(f"is damaged ({reason})")
 
 
-def write(folder: Path, contents: Manifest, previous: Path | None = None):
+def write(folder: Path, contents: Manifest, known: Mapping[str, int]):
     """Writes the manifest of a folder whose other files are complete.
 
     Args:
-      previous: an older checkpoint, some of whose files are linked into this one: their
-        checksums are not computed again.
+      known: checksums by file, which are not computed again.
     """
-    files = {} if previous is None else _body(previous)["files"]
-    known = {n: crc for n, crc in files.items() if _is_linked(n, previous, folder)}
-    run = None if contents.run is None else dict(contents.run)
-    body = {"round": contents.round, "run": run, "leaves": contents.leaves}
+    run, leaves = dict(contents.run), contents.leaves
+    body = {"round": contents.round, "run": run, "leaves": leaves}
     body["files"] = _checksums(folder, known)
     body["crc32"] = zlib.crc32(_canonical(body))
     atomic.write(folder / NAME, json.dumps(body, indent=1).encode())
 
 
-def read(folder: Path, run: Mapping | None) -> list[dict]:
+def read(folder: Path, run: Mapping) -> list[dict]:
     """Returns the leaves of a checkpoint after checking all of its files.
 
     Args:
@@ -77,7 +74,7 @@ def read(folder: Path, run: Mapping | None) -> list[dict]:
             raise Damaged(f"the checksum of {name} differs")
     if body.get("round", int(folder.name)) != int(folder.name):
         raise Unusable(f"is that of round {body['round']} under another name")
-    if differences := _differences(body.get("run"), run):
+    if differences := _differences(body.get("run") or {}, run):
         raise Unusable(f"is of another run ({differences})")
     return body["leaves"]
 
@@ -98,6 +95,17 @@ def file_names(folder: Path) -> list[str]:
       Unusable: the manifest is damaged.
     """
     return list(_body(folder)["files"])
+
+
+def linked_checksums(folder: Path, previous: Path) -> dict[str, int]:
+    """Returns the checksums of files that are hard links to those of a checkpoint."""
+
+    def is_linked(name):
+        file = folder / name
+        return file.exists() and file.samefile(previous / name)
+
+    files = _body(previous)["files"].items()
+    return {name: crc for name, crc in files if is_linked(name)}
 
 
 def is_complete(folder: Path) -> bool:
@@ -125,20 +133,12 @@ def _body(folder):
 
 def _differences(saved, run):
     """Returns the fields that both know and that differ, with both values."""
-    if saved is None or run is None:
-        return ""
     keys = [k for k in sorted(saved) if k in run and saved[k] != run[k]]
     return ", ".join(f"{k}: {saved[k]!r} there, {run[k]!r} here" for k in keys)
 
 
 def _canonical(body):
     return json.dumps(body, sort_keys=True).encode()
-
-
-def _is_linked(name, previous, folder):
-    """Returns whether a file of one folder is a hard link to that of another."""
-    file = folder / name
-    return file.exists() and file.samefile(previous / name)
 
 
 def _checksums(folder, known=MappingProxyType({})):

@@ -24,7 +24,7 @@ def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     """Writes the rows of one process.
 
     Args:
-      folder: folder of the checkpoint, with `FOLDER` in it.
+      folder: folder of the checkpoint.
       process: index of the process.
       rows: path of a leaf, such as ".clients[0].params", -> its rows; and `PLACES` ->
         the indices of a cohort's rows.
@@ -32,6 +32,8 @@ def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     Raises:
       Unwritable: writing failed.
     """
+    with atomic.write_errors(folder, 0):
+        (folder / FOLDER).mkdir(exist_ok=True)
     content = safetensors.numpy.save(dict(rows))
     atomic.write(folder / FOLDER / f"{process}.safetensors", content)
 

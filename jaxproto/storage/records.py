@@ -107,6 +107,9 @@ class Coverage(NamedTuple):
     why: str  # which record is missing after it, or out of order
 
 
+COMPLETE = Coverage(math.inf, "")
+
+
 def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
     """Checks that the evaluations of a run have their records.
 
@@ -123,7 +126,7 @@ def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
         if r <= previous:
             gaps[r] = f"which has round {r} in line {i + 1}, after round {previous}"
     if not gaps:
-        return Coverage(math.inf, "")
+        return COMPLETE
     return Coverage(min(gaps) - 1, f"{Path(path).name}, {gaps[min(gaps)]}")
 
 
@@ -312,11 +315,7 @@ def record_error(path: Path, i: int, why: object) -> UserError:
 
 
 def _parse_record(line: bytes) -> dict:
-    """Parses a line into a record.
-
-    Raises:
-      Damaged: it is none.
-    """
+    """Parses a line into a record; raises Damaged if it is none."""
     record = parse_object(line)
     if error := schemas.find_record_error(record):
         raise Damaged(error)

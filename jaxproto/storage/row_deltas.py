@@ -27,7 +27,7 @@ MAX_PARTS = 2  # rows per client in a checkpoint
 class RowDelta(NamedTuple):
     """Rows that a checkpoint has to store."""
 
-    since: int | None  # round of the last checkpoint but one, if any
+    since: int  # round of the last checkpoint but one; -1: none
     live: int  # number of clients that have a row
     changed: int  # number of rows that have changed since then
     arrays: Callable[[bool], Mapping[str, np.ndarray]]  # all rows, or the changed ones
@@ -45,16 +45,15 @@ def delta_folders(folder: Path) -> list[Path]:
     return [folder / FOLDER / name for name in by_round]
 
 
-def write(folder: Path, previous: Path | None, round: int, changes: RowDelta) -> int:
-    """Writes the changed rows, and links to the others; returns the bytes written.
+def write(changes: RowDelta, round: int, folder: Path) -> dict[str, int]:
+    """Writes the changed rows, and links to the others; returns their checksums.
 
     Args:
-      folder: folder of the new checkpoint.
-      previous: the checkpoint `changes.since`, if it can be linked to.
       round: round of the new checkpoint.
-      changes: rows that have changed since then.
+      folder: folder of the new checkpoint.
     """
-    old = delta_folders(previous) if previous is not None else []
+    previous = folder.with_name(str(changes.since))
+    old = delta_folders(previous) if manifest.is_complete(previous) else []
     num_rows = sum(int(p.name.partition("-")[2]) for p in old) + changes.changed
     write_all = not old or num_rows > MAX_PARTS * changes.live
     (folder / FOLDER).mkdir()
@@ -64,7 +63,7 @@ def write(folder: Path, previous: Path | None, round: int, changes: RowDelta) ->
     if arrays:
         count = changes.live if write_all else changes.changed
         orbax_arrays.write(folder / FOLDER / f"{round}-{count}", arrays)
-    return sum(a.nbytes for a in arrays.values())
+    return manifest.linked_checksums(folder, previous) if old else {}
 
 
 def read(folder: Path) -> Iterator[dict[str, np.ndarray]]:

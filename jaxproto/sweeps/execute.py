@@ -21,7 +21,6 @@ from rich.console import Console
 from jaxproto.callbacks import callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.errors import UserError
-from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.mesh import ONE, OneDevice, parse_devices
 from jaxproto.storage import workdir
 from jaxproto.sweeps import batched
@@ -99,7 +98,7 @@ def train_batched(
     clients are not on the device between rounds.
     """
     exp = shared.group.exp
-    if exp.check_wire or exp.store in OFF_DEVICE:
+    if exp.check_wire or not exp.resident:
         return set()
     with contextlib.ExitStack() as stack:
         start_of = partial(start_of_cell, how, board)

@@ -12,6 +12,7 @@ from jaxproto.config import check, flatten
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, sampler, traced
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_early_stopping_rule, check_experiment
 from jaxproto.storage import checkpoint, default_workdir, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
@@ -152,10 +153,10 @@ def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
     with errors_named(first, UNUSABLE):
         tokens = workdir.tokens(first.path)
         exp = build.experiment(first.config, jax.default_backend(), tokens)
-        build.check_experiment(exp)
+        check_experiment(exp)
     for cell in cells:
         with errors_named(cell, UNUSABLE):
-            build.check_early_stopping_rule(
+            check_early_stopping_rule(
                 experiment(exp, cell), cell.config.early_stopping.rule
             )
     return ProgramGroup(tuple(cells), exp)

@@ -7,7 +7,6 @@ import jax
 from rich.console import Console
 
 from jaxproto import mesh
-from jaxproto.experiment import cohorts
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
@@ -62,7 +61,7 @@ class SharedPrograms:
         """
         run, num_devices = self.prepared(), layout.num_devices
         per_device = mesh.rows_per_device(max_cells, num_devices)
-        limit = cohorts.device_memory() if run.exp.fit else None
+        limit = compiler.memory_limit(run.exp)
         while True:
             with self._compile_lock():
                 programs, _ = compiler.compile_all(
@@ -73,7 +72,7 @@ class SharedPrograms:
                     over=layout,
                 )
             required = compiler.required_bytes(jax.tree.leaves(programs))
-            if limit is None or required <= limit or per_device == 1:
+            if required <= limit or per_device == 1:
                 return per_device * num_devices, programs
             per_device = -(-per_device // 2)
 

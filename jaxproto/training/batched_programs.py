@@ -5,13 +5,12 @@ Federations share examples and index tables, and nothing else.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from jaxproto.experiment.build import Experiment
-from jaxproto.training.programs import Programs
+from jaxproto.training.programs import OnHost, Programs
 from jaxproto.types import Tree
 
 MAPPED, UNMAPPED = 0, None  # axes of arguments per federation, and of shared ones
@@ -33,23 +32,19 @@ AXES = {  # of the arguments of each program, floats first
 
 
 def map_programs(f: Callable, programs: Programs) -> Programs:
-    """Returns `f(program, axes of its arguments)` for every program but None."""
-
-    def one(name, program, gathers=None):
-        if program is None:
-            return None
-        axes = AXES[name]
-        if name in ("pre_upload", "train") and gathers is not None:
-            axes = (*axes[:-1], MAPPED)  # each federation gathers index tables
-        return f(program, axes)
+    """Returns `f(program, axes of its arguments)` for every program."""
 
     def field(name, part):
-        if isinstance(part, tuple):
-            return tuple(map(partial(one, name), part, programs.gather))
-        return one(name, part)
+        return jax.tree.map(lambda program: f(program, AXES[name]), part)
 
-    fields = programs._asdict().items()
-    return Programs(**{name: field(name, part) for name, part in fields})
+    def on_rows(name):
+        *shared, tables = AXES[name]  # each federation gathers index tables
+        moved = (not isinstance(gather, OnHost) for gather in programs.gather)
+        axes = [(*shared, MAPPED if moves else tables) for moves in moved]
+        return tuple(map(f, getattr(programs, name), axes))
+
+    every = Programs(*map(field, Programs._fields, programs))
+    return every._replace(pre_upload=on_rows("pre_upload"), train=on_rows("train"))
 
 
 def vmap_programs(programs: Programs) -> Programs:

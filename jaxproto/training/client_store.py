@@ -122,26 +122,20 @@ class DeviceStore(ClientStore):
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns rows of the state, or all if all clients train in one call."""
         each = zip(self._programs.gather, clients, self._shards, strict=True)
-        return [
-            f(who, rows, shards) if f else [ParticipantRows(None, rows, shards)]
-            for f, rows, shards in each
-        ]
+        return [f(who, rows, shards) for f, rows, shards in each]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Returns the clients of the state with the trained rows."""
         each = zip(self._programs.scatter, clients, rows, trained, strict=True)
         return tuple(
-            f(old, [r.place for r in lanes], list(new)) if f else new[0]
-            for f, old, lanes, new in each
+            f(old, [r.place for r in lanes], list(new)) for f, old, lanes, new in each
         )
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
         """Yields the calls of all cohorts in one list."""
         chunks = []
         for i, (f, all_) in enumerate(zip(self._programs.tested, clients, strict=True)):
-            tests = self._tests[i]
-            lanes = f(all_) if f else [all_] * len(tests)
-            for rows, (place, table) in zip(lanes, tests, strict=True):
+            for rows, (place, table) in zip(f(all_), self._tests[i], strict=True):
                 chunks.append(Chunk(i, place, rows, table))
         yield chunks
 

@@ -1,6 +1,7 @@
 """Compilation of all programs of a run before its first round, in threads."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -10,8 +11,8 @@ from typing import NamedTuple
 import jax
 
 from jaxproto import execution
+from jaxproto.experiment import cohorts
 from jaxproto.experiment.build import Experiment
-from jaxproto.gather import ParticipantRows
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
     batched_programs,
@@ -23,7 +24,7 @@ from jaxproto.training import (
     xla_cache,
 )
 from jaxproto.training.program_cache import ProgramWrapper
-from jaxproto.training.programs import Programs
+from jaxproto.training.programs import OnHost, Programs, RoundArguments
 from jaxproto.types import Examples, Tree
 
 
@@ -109,7 +110,7 @@ class PendingProgram(NamedTuple):
     """Program that a thread compiles."""
 
     out: Tree  # shapes of its results
-    program: Future[jax.stages.Compiled]
+    program: Future
 
 
 def submit_programs(
@@ -118,125 +119,97 @@ def submit_programs(
     f: Programs,
     examples: Examples,
     lead: Callable[[Tree], Tree] = lambda tree: tree,
-):
-    """Returns the results of `submit` for every program, None for no function.
+) -> Programs:
+    """Returns the results of `submit` for every program.
 
     Args:
       submit: name, function, arguments after the floats -> `PendingProgram`.
       lead: Adds the axis of federations to what they do not share.
     """
-    submit = partial(_if_any, submit)
+    submit = partial(_submit, submit)
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
 
-    def start(cohort, g):
-        clients = programs.client_ids_and_counts(exp, cohort)
-        shapes = programs.shapes_of_call(exp, cohort, clients)
-        return submit(f"first {cohort.name}", g, key, *shapes)
+    def of_cohorts(stage, functions, arguments, **options):
+        each = zip(exp.cohorts, functions, arguments, strict=False)
+        return tuple(submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in each)
 
-    start_clients = tuple(map(start, exp.cohorts, f.start_clients))
+    def shapes(tables, lanes):
+        each = zip(exp.cohorts, tables, lanes, strict=True)
+        return [programs.shapes_of_call(exp, *of_cohort) for of_cohort in each]
+
+    whole, lanes = [1 for _ in exp.cohorts], [c.num_lanes for c in exp.cohorts]
+    known = [programs.client_ids_and_counts(exp, c) for c in exp.cohorts]
+    start = [(key, *pair) for pair in shapes(known, whole)]
+    start_clients = of_cohorts("first", f.start_clients, start)
     start_server = submit("first server", f.start_server, key)
-    server, clients = start_server.out, tuple(s.out for s in start_clients)
+    server, clients = start_server.out, [program.out for program in start_clients]
     broadcast = submit("broadcast", f.broadcast, server)
     participate = submit("participate", f.participate, context, server)
     down, who = broadcast.out.message, participate.out
 
-    cohort_rounds = [
-        _round(submit, exp, f, i, (context, who, down, rows, examples))
-        for i, rows in enumerate(clients)
+    owned = zip(clients, shapes(exp.train, whole), strict=True)
+    gather = of_cohorts("gather", f.gather, [(who, *own) for own in owned])
+    rows, inputs = [g.out for g in gather], RoundArguments(context, who, down)
+
+    def of_calls(trees):
+        return tuple(a for a, r in zip(trees, rows, strict=False) for _ in r)
+
+    calls = [(inputs, r[0].clients, examples, r[0].shards) for r in rows]
+    pre_upload = of_cohorts("pre-upload", f.pre_upload, calls)
+    train = of_cohorts("train", f.train, calls, donate_argnums=2)
+    back = [
+        (old, [call.place for call in r], [trained.out[0]] * len(r))
+        for old, r, trained in zip(clients, rows, train, strict=True)
     ]
-    first, ups = (
-        [u for r in cohort_rounds for u in r[way]] for way in ("first", "ups")
-    )
-    tested = tuple(
-        submit(f"tested {cohort.name}", g, rows)
-        for cohort, g, rows in zip(exp.cohorts, f.tested, clients, strict=True)
-    )
-    evaluate = tuple(
-        submit(
-            f"evaluate {cohort.name}",
-            f.evaluate[i],
-            down,
-            tested[i].out[0] if tested[i] else clients[i],
-            examples,
-            programs.shapes_of_call(exp, cohort, exp.test[i], cohort.num_lanes),
-        )
-        for i, cohort in enumerate(exp.cohorts)
-    )
-
-    def each(name):
-        return tuple(r[name] for r in cohort_rounds)
-
+    first = of_calls([program.out[0] for program in pre_upload])
+    ups = of_calls([program.out[1] for program in train])
+    tested = of_cohorts("tested", f.tested, zip(clients))
+    tests = zip(tested, shapes(exp.test, lanes), strict=True)
+    evaluate = [(down, chosen.out[0], examples, table) for chosen, table in tests]
     return Programs(
         start_clients=start_clients,
         start_server=start_server,
         broadcast=broadcast,
         participate=participate,
-        gather=each("gather"),
-        pre_upload=each("pre_upload") if f.pre_upload else (),
-        pre_aggregate=submit(
-            "pre-aggregate", f.pre_aggregate, context, server, tuple(first)
+        gather=gather,
+        pre_upload=pre_upload,
+        pre_aggregate=tuple(
+            submit("pre-aggregate", g, context, server, first) for g in f.pre_aggregate
         ),
-        train=each("train"),
-        scatter=each("scatter"),
-        update=submit("update", f.update, context, server, tuple(ups)),
+        train=train,
+        scatter=of_cohorts("scatter", f.scatter, back, donate_argnums=1),
+        update=submit("update", f.update, context, server, ups),
         tested=tested,
-        evaluate=evaluate,
+        evaluate=of_cohorts("evaluate", f.evaluate, evaluate),
         diagnostics=submit("diagnostics", f.diagnostics, server),
     )
 
 
-def _if_any(submit, name: str, f: Callable | None, *args, **options):
-    """Submits a program; returns None if there is no function."""
-    return None if f is None else submit(name, f, *args, **options)
+def _submit(submit, name: str, f: Callable, *args, **options) -> PendingProgram:
+    """Submits a program; a function of the host is called with shapes."""
+    if not isinstance(f, OnHost):
+        return submit(name, f, *args, **options)
+    ready = Future[OnHost]()
+    ready.set_result(f)
+    return PendingProgram(f(*args), ready)
 
 
-def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> dict:
-    """Returns the programs of a round of one cohort, and the shapes of its uploads.
-
-    Args:
-      i: Index of the cohort.
-      arguments: Context, participants, broadcast, clients and examples.
-    """
-    context, who, down, clients, examples = arguments
-    inputs = programs.RoundArguments(context, who, down)
-    cohort, pre_upload = exp.cohorts[i], None
-    shards = programs.shapes_of_call(exp, cohort, exp.train[i])
-    gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)
-    rows = (
-        gather.out
-        if gather
-        else [ParticipantRows(None, clients, shards)] * cohort.num_lanes
-    )
-    call = rows[0].clients, examples, rows[0].shards
-    if f.pre_upload:
-        name = f"pre-upload {cohort.name}"
-        pre_upload = submit(name, f.pre_upload[i], inputs, *call)
-    name = f"train {cohort.name}"
-    train = submit(name, f.train[i], inputs, *call, donate_argnums=2)
-    after, uploads, _ = train.out
-    places, trained = [row.place for row in rows], [after] * len(rows)
-    name, scatter = f"scatter {cohort.name}", f.scatter[i]
-    return {
-        "gather": gather,
-        "pre_upload": pre_upload,
-        "train": train,
-        "scatter": submit(name, scatter, clients, places, trained, donate_argnums=1),
-        "first": [pre_upload.out[0]] * len(rows) if pre_upload else [],
-        "ups": [uploads] * len(rows),
-    }
+def memory_limit(exp: Experiment) -> float:
+    """Returns the bytes of device memory; inf if unknown, or if the form is given."""
+    return (exp.fit and cohorts.device_memory()) or math.inf
 
 
 def compile_to_fit(
     exp: Experiment,
     examples: Examples,
-    limit: int | None,
+    limit: float,
     wrap: ProgramWrapper = program_cache.uncached,
     done: Callable[[str], object] = str,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
-      limit: Bytes of device memory; None if unknown.
+      limit: Bytes of `memory_limit`.
       wrap: See `compile_all`.
       done: See `compile_all`.
 
@@ -248,12 +221,12 @@ def compile_to_fit(
     while True:
         compiled, more = compile_all(exp, examples, wrap, done, suffix)
         seconds, need = seconds + more, required_bytes(jax.tree.leaves(compiled))
-        if limit is None or need <= limit or chunk == 1:
+        if need <= limit or chunk == 1:
             return exp, compiled, seconds, need
         chunk = -(-chunk // 2)
         mode, suffix = execution.in_chunks(chunk), f" by {chunk}"
-        cohorts = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
-        exp = exp._replace(cohorts=tuple(cohorts))
+        smaller = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
+        exp = exp._replace(cohorts=tuple(smaller))
 
 
 def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:

@@ -15,7 +15,6 @@ import numpy as np
 from jaxproto import mesh
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.mesh import SHARDED, DeviceLayout
 from jaxproto.types import Examples, Shard
 
@@ -35,7 +34,7 @@ def examples_are_sharded(exp: Experiment) -> bool:
 def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:
     """Puts examples on the devices, and index tables if they are divided among them."""
     layout, every = exp.layout, build.host_examples(exp.dataset)
-    if not isinstance(layout, DeviceLayout) or exp.store in OFF_DEVICE:
+    if not isinstance(layout, DeviceLayout) or not exp.resident:
         return layout.put(every), None
     tables = [shard_tables(layout.num_devices, t) for t in (*exp.train, *exp.test)]
     if examples_are_sharded(exp):
@@ -59,7 +58,7 @@ def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shar
     Args:
       tables: Index tables of `shard_tables`.
     """
-    public = np.zeros(0, int) if every.public is None else np.asarray(every.public)
+    public = np.concatenate([np.zeros(0, int), *jax.tree.leaves(every.public)])
     blocks = [np.split(np.asarray(t.index), layout.num_devices) for t in tables]
     pools = []
     for block in zip(*blocks, strict=True):
@@ -72,7 +71,9 @@ def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shar
     size = max(map(len, pools))
     rows = np.concatenate([np.resize(pool, size) for pool in pools])
     x, y = layout.shard_selected(every.x, rows), layout.shard_selected(every.y, rows)
-    first = None if every.public is None else np.arange(len(public), dtype=np.int32)
+    first = jax.tree.map(
+        lambda rows: np.arange(len(rows), dtype=np.int32), every.public
+    )
     return Examples(x, y, layout.put(first), every.shape), local_tables
 
 

@@ -95,11 +95,7 @@ def _printing(run: Programs, console: Console) -> Programs:
 def _printed(
     console: Console, stage: str, names: Sequence[str], program: Callable, *args
 ):
-    """Calls a program, and prints its stage before and the types of its results after.
-
-    Args:
-      names: of its results, for the lines of their arrays.
-    """
+    """Calls a program; prints its stage, and the types of its results by `names`."""
     say(console, f"{stage}:")
     result = program(*args)
     parts = dict(zip(names, result if len(names) > 1 else [result], strict=True))

@@ -1,14 +1,53 @@
-"""Client rows of one cohort on the host, with flags of written and changed rows."""
+"""Client rows of one cohort in host memory or files, with flags of changed rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
 
+from jaxproto.io import atomic
 from jaxproto.types import Client
 
 Leaves = list[np.ndarray]  # one array per leaf, one row per client
 Places = list[np.ndarray]  # of clients in each cohort
+
+
+Space = contextlib.AbstractContextManager[Callable[..., np.ndarray]]
+
+
+@contextlib.contextmanager
+def scratch_files(folder: Path, size: int) -> Iterator[Callable[..., np.ndarray]]:
+    """Yields a function shape, dtype -> array of zeros in a file of a new folder.
+
+    Args:
+      size: Bytes of all arrays.
+
+    Raises:
+      UserError: The disk has not enough free space.
+    """
+    atomic.remove(folder)
+    with atomic.write_errors(folder, size):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        atomic.check_free(folder, size)
+        folder.mkdir()
+    numbers = itertools.count(1)
+
+    def allocate(shape, dtype):
+        if 0 in shape:  # no file can be mapped
+            return np.zeros(shape, dtype)
+        path = folder / f"{next(numbers)}.bin"
+        with atomic.in_progress(path):
+            atomic.reserve(path, int(np.prod(shape)) * dtype.itemsize)
+            array = np.memmap(path, dtype, "r+", shape=tuple(shape))
+        with contextlib.suppress(OSError):  # Windows keeps the name
+            path.unlink()  # so that nothing else can cut it off; room is kept
+        return array
+
+    yield allocate
+    atomic.remove(folder)
 
 
 class ClientRows:

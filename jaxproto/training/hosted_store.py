@@ -10,16 +10,15 @@ import contextlib
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from jaxproto import mesh
-from jaxproto.experiment import memory
 from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
-from jaxproto.io import atomic
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
 from jaxproto.storage.row_deltas import RowDelta
@@ -35,13 +34,12 @@ from jaxproto.training.host_rows import (
     ClientRows,
     Leaves,
     Places,
+    Space,
     pad_rows,
     refresh_prefetched,
 )
 from jaxproto.training.programs import Programs, State, num_rows
 from jaxproto.types import Client, Shard
-
-FOLDER = "clients.scratch"  # scratch files in the work directory
 
 
 class HostedStore(ClientStore):
@@ -49,50 +47,30 @@ class HostedStore(ClientStore):
 
     hosted = True
 
-    def __init__(self, exp: Experiment, start, key, shapes, folder: Path | None):
+    def __init__(self, exp: Experiment, start, key, shapes, space: Space):
         """Reserves space for every client.
 
         Args:
           start: Compiled programs per cohort: key, ids, counts -> new clients.
           key: Key of initialisation.
           shapes: Shapes of one client, per cohort.
-          folder: Folder of the files; None is host memory.
+          space: Context of a function that allocates arrays.
 
         Raises:
           UserError: The disk has not enough free space.
         """
         self.exp, self._start, self._key = exp, start, key
-        self.folder, self._files = folder, 0
-        if folder is not None:
-            atomic.remove(folder)
-            each = zip(exp.cohorts, shapes, strict=True)
-            size = sum(len(c.ids) * memory.tree_bytes(shape) for c, shape in each)
-            with atomic.write_errors(folder, size):
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                atomic.check_free(folder, size)
-                folder.mkdir()
+        self._space = contextlib.ExitStack()
+        allocate = self._space.enter_context(space)
         self.cohorts = [
-            ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
+            ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], allocate)
             for c, shape in zip(exp.cohorts, shapes, strict=True)
         ]
         self._pool = ThreadPoolExecutor(1)
         self._now: Places = []
         self._next: tuple[Places, Future] | None = None
         self._writes: list[Future] = []
-        # rounds of the last checkpoint but one, and of the last
-        self._saved: tuple[int | None, int | None] = (None, None)
-
-    def _allocate(self, shape, dtype) -> np.ndarray:
-        if self.folder is None or 0 in shape:
-            return np.zeros(shape, dtype)
-        self._files += 1
-        path = self.folder / f"{self._files}.bin"
-        with atomic.in_progress(path):
-            atomic.reserve(path, int(np.prod(shape)) * dtype.itemsize)
-            array = np.memmap(path, dtype, "r+", shape=tuple(shape))
-        with contextlib.suppress(OSError):  # Windows keeps the name
-            path.unlink()  # so that nothing else can cut it off; room is kept
-        return array
+        self._saved = -1, -1  # rounds of the last checkpoint but one, and of the last
 
     # Rounds
 
@@ -245,7 +223,8 @@ class HostedStore(ClientStore):
         live = sum(int(stored.written.sum()) for stored in self.cohorts)
         changed = sum(int(stored.dirty[1].sum()) for stored in self.cohorts)
         rows = RowDelta(self._saved[0], live, changed, self._arrays)
-        checkpoint.save(directory, r, self.gather_state(state), settings, rows)
+        write = partial(row_deltas.write, rows, r)
+        checkpoint.save(directory, r, self.gather_state(state), settings, write)
         self._mark_saved(r)
 
     def _arrays(self, complete: bool) -> dict[str, np.ndarray]:
@@ -275,7 +254,6 @@ class HostedStore(ClientStore):
     def close(self):
         """Ends the thread and removes the files."""
         self._pool.shutdown(wait=True)
-        if self.folder is not None:
-            for stored in self.cohorts:
-                stored.rows = []
-            atomic.remove(self.folder)
+        for stored in self.cohorts:
+            stored.rows = []
+        self._space.close()

@@ -55,12 +55,32 @@ class Start(NamedTuple):
     layout: OneDevice = ONE  # or several devices
     home: Path | None = None  # the work directory, if all processes share it
 
-    def callback_list(self) -> CallbackList:
-        """Returns the callbacks, after early stopping if it is configured."""
+    def save(self, tokens: Sequence[str]) -> Iterable[int]:
+        """Makes the folder that of a run; returns the rounds whose records are due.
+
+        Args:
+          tokens: Vocabulary of texts.
+        """
+        workdir.save_tokens(self.path, tokens)
+        due = workdir.expected_rounds(self.path, self.config)  # of the saved summary
+        workdir.save_config(self.path, self.config)  # after all checks
+        self.lock.keep()
+        return due
+
+    def run(self, **others) -> Run:
+        """Returns the run that starts, with the other fields of a `Run`."""
         options = self.config.early_stopping
         early = [EarlyStopping(options.patience, options.rule, options.least)]
         first = early if options.patience and processes.is_primary() else []
-        return CallbackList([*first, *self.callbacks], self.console)
+        return Run(
+            config=self.config,
+            path=self.path,
+            console=self.console,
+            grace=self.grace,
+            progress=self.progress,
+            callbacks=CallbackList([*first, *self.callbacks], self.console),
+            **others,
+        )
 
 
 def finished_summary(start: Start) -> dict | None:

@@ -55,22 +55,21 @@ class MeshStore(DeviceStore):
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, or the part of this process."""
-        if self._home is None:
-            state = self.gather_state(state)  # every process takes part
-            if processes.is_primary():
-                super().save_checkpoint(directory, r, state, settings)
-            return
-        directory = self._home / directory.name
 
-        def write(unfinished):
+        def write_part(unfinished):
             processes.barrier("the checkpoint is begun")
             index, rows = jax.process_index(), self._local_rows(state)
             process_shards.write(unfinished, index, rows)
             processes.barrier("all parts are written")
+            return {}
 
-        rest = self._without_rows(state)
+        if self._home is None:
+            rest, write = self.gather_state(state), checkpoint.no_others
+        else:
+            rest, write = self._without_rows(state), write_part
+            directory = self._home / directory.name
         if processes.is_primary():
-            checkpoint.save(directory, r, rest, settings, others=write)
+            checkpoint.save(directory, r, rest, settings, write)
         else:
             write(checkpoint.unfinished(directory, r))
 

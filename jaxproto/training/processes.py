@@ -19,7 +19,6 @@ from jax.experimental import multihost_utils
 
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.io import atomic
 from jaxproto.types import Tree, is_key
 
@@ -140,7 +139,7 @@ def check(exp: Experiment):
     """Raises UserError for options that a run by several processes cannot use."""
     if not is_multihost():
         return
-    if exp.store in OFF_DEVICE:
+    if not exp.resident:
         raise UserError(
             f"clients.store is {exp.store}, where one process has all clients; several "
             "processes keep them on their devices: --config.clients.store=device."

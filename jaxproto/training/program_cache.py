@@ -33,7 +33,7 @@ import numpy as np
 from jaxproto import models, participation
 from jaxproto.config import registries
 from jaxproto.errors import is_external
-from jaxproto.experiment import build, traced
+from jaxproto.experiment import method_builder, traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
 from jaxproto.methods import METHODS
@@ -121,7 +121,7 @@ def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     ]
     parts = [settings, sizes, cohorts, environment()]
     text = json.dumps(parts, sort_keys=True, default=repr).encode()
-    arrays = *exp.counts[:2], build.public_inputs(exp.dataset)
+    arrays = *exp.counts[:2], method_builder.public_inputs(exp.dataset)
     return digest(text, *(np.asarray(a).tobytes() for a in arrays if a is not None))
 
 

@@ -4,6 +4,7 @@ They are the parts of `federation.one_round`. As separate programs, architecture
 lanes train side by side, and clients need not all be on the device.
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -15,9 +16,9 @@ import numpy as np
 from jaxproto import federation, gather, kept_state, kernels, mesh, transforms
 from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import OFF_DEVICE, CohortPlan
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.traced import Floats
-from jaxproto.method import Method, no_pre_upload
+from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Protos, Spec, Tree
 
@@ -46,27 +47,39 @@ class RoundArguments(NamedTuple):
     down: Tree  # the broadcast, after the wire
 
 
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class OnHost:
+    """Function in place of a program, which moves no rows; no leaf of `Programs`."""
+
+    f: Callable  # takes no floats
+
+    def __call__(self, *args):
+        """Returns the result of the function."""
+        return self.f(*args)
+
+
 class Programs(NamedTuple):
     """Programs that all rounds, seeds and floats of a configuration share.
 
-    Tuples have one program per cohort. `gather` and `scatter` are None if all clients
-    of a cohort train in one call, or clients are not on the device. `pre_upload` and
-    `pre_aggregate` exist for methods with two exchanges. Programs take the floats
-    before the arguments listed here, except those from `with_floats`.
+    Tuples have one program per cohort. `gather`, `scatter` and `tested` are `OnHost` if
+    one call has all clients of a cohort. `pre_upload` and `pre_aggregate` are empty
+    for methods with one exchange. Programs take the floats before the arguments listed
+    here, except those from `with_floats`.
     """
 
     start_clients: tuple[Callable, ...]  # key, ids, counts -> clients before round 1
     start_server: Callable  # key -> server before round 1
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
-    gather: tuple[Callable | None, ...]  # participants, clients, shards -> [Rows]
+    gather: tuple[Callable, ...]  # participants, clients, shards -> [Rows]
     pre_upload: tuple[Callable, ...]  # RoundArguments, clients, examples, shards
-    pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
+    pre_aggregate: tuple[Callable, ...]  # RoundContext, server, pre_uploads -> server
     train: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
     # clients, Uploads, Report
-    scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
+    scatter: tuple[Callable, ...]  # clients, places, trained -> clients
     update: Callable  # RoundContext, server, uploads -> server
-    tested: tuple[Callable | None, ...]  # clients -> clients of each call
+    tested: tuple[Callable, ...]  # clients -> clients of each call
     evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: {metric:
     # sums [R, ...]}}, or what `evaluate_examples` returns
     diagnostics: Callable  # server -> {name: scalar}, logged every round
@@ -82,6 +95,11 @@ def with_floats(
     """
     on_device = place({path: jnp.float32(value) for path, value in floats.items()})
     return jax.tree.map(lambda f: partial(f, on_device), programs)
+
+
+def jit_programs(exp: Experiment) -> Programs:
+    """Returns the programs of a run, each compiled at its first call."""
+    return with_floats(jax.tree.map(jax.jit, build_programs(exp)), exp.floats)
 
 
 def keys(seed: int):
@@ -119,7 +137,7 @@ def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]
     client_key, server_key, _ = keys
     server = programs.start_server(server_key)
     pairs = [client_ids_and_counts(exp, cohort) for cohort in exp.cohorts]
-    if exp.store in OFF_DEVICE:  # the state of clients is not on the device
+    if not exp.resident:
         return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
     layout, unused_id = exp.layout, len(exp.counts.train)
     ids = (layout.shard_ids(id_K, unused_id) for id_K, _ in pairs)
@@ -157,8 +175,8 @@ def shapes_of_call(
     """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
 
     def one(a):
-        held = exp.store not in OFF_DEVICE
-        rows = _padded_rows(exp, len(a), lanes) if held else num_rows(exp, cohort)
+        whole = exp.resident
+        rows = _padded_rows(exp, len(a), lanes) if whole else num_rows(exp, cohort)
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
@@ -205,9 +223,10 @@ def build_programs(exp: Experiment) -> Programs:
             inputs(floats, arguments), cohort, *rows
         )
 
-    def on_server(step, stream, parts, context, server, uploads):
+    def on_server(name, stream, parts, context, server, uploads):
         key = jax.random.fold_in(context.key, stream)
-        return step(parts.method, cohorts, key, server, uploads)
+        aggregation = getattr(parts.method, name)
+        return federation.update_server(cohorts, aggregation, key, server, uploads)
 
     def evaluate(cohort, parts, down, clients, examples, tests):
         scoring = cohort.scoring
@@ -222,29 +241,32 @@ def build_programs(exp: Experiment) -> Programs:
     def for_each(f, *first):
         return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
 
-    held = () if exp.store in OFF_DEVICE else cohorts  # on the device
-    split = [c for c in held if c.num_lanes > 1 or c.sampled]
-    chosen = [c for c in held if c.num_lanes > 1 or len(c.evaluated) < len(c.ids)]
+    split = [c for c in exp.resident if c.num_lanes > 1 or c.sampled]
+    chosen = [
+        c
+        for c in exp.resident
+        if not c.stateless and (c.num_lanes > 1 or len(c.evaluated) < len(c.ids))
+    ]
 
-    def moving(f, which):
-        return tuple(partial(f, c) if c in which else None for c in cohorts)
+    def moving(f, which, whole):
+        return tuple(
+            partial(f, c) if c in which else OnHost(partial(whole, c)) for c in cohorts
+        )
 
-    twice = exp.method.pre_upload is not no_pre_upload
-    first = federation.pre_aggregate_server, federation.FIRST
+    early = cohorts if exp.method.two_exchanges else ()
+    first = with_parts(on_server, "first_aggregation", federation.FIRST)
     return Programs(
         start_clients=for_each(start_clients),
         start_server=with_parts(start_server),
         broadcast=with_parts(broadcast),
         participate=with_parts(participate),
-        gather=moving(_gather, split),
-        pre_upload=tuple(
-            in_cohort(federation.pre_upload_cohort, c) for c in cohorts if twice
-        ),
-        pre_aggregate=with_parts(on_server, *first) if twice else None,
+        gather=moving(_gather, split, _all_rows),
+        pre_upload=tuple(in_cohort(federation.pre_upload_cohort, c) for c in early),
+        pre_aggregate=(first,) * bool(early),
         train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
-        scatter=moving(_scatter, split),
-        update=with_parts(on_server, federation.update_server, federation.SERVER),
-        tested=moving(_tested, [c for c in chosen if not c.stateless]),
+        scatter=moving(_scatter, split, _all_trained),
+        update=with_parts(on_server, "aggregation", federation.SERVER),
+        tested=moving(_tested, chosen, _all_tested),
         evaluate=for_each(evaluate),
         diagnostics=with_parts(diagnostics),
     )
@@ -265,6 +287,21 @@ def _tested(cohort: CohortPlan, floats, clients):
     places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
     places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
     return [gather.take_rows(clients, jnp.asarray(place)) for place in places]
+
+
+def _all_rows(cohort: CohortPlan, who, clients, shards):
+    """Returns all clients of a cohort as the rows of each call."""
+    return [gather.ParticipantRows(None, clients, shards)] * cohort.num_lanes
+
+
+def _all_trained(cohort: CohortPlan, clients, places, trained):
+    """Returns the only rows of a cohort."""
+    return trained[0]
+
+
+def _all_tested(cohort: CohortPlan, clients):
+    """Returns all clients of a cohort for each call."""
+    return [clients] * cohort.num_lanes
 
 
 def prototype_diagnostics(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:

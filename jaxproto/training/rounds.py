@@ -191,15 +191,14 @@ def first_exchange(
     rows: Calls,
 ) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
     """Returns the server, its broadcast for training, and the messages before it."""
-    run, sent = work.compiled, work.compiled.broadcast(server)
-    if run.pre_aggregate is None:
-        return server, sent, []
-    inputs = RoundArguments(context, who, sent.message)
-    ups = in_calls(work, run.pre_upload, inputs, rows)
-    server = run.pre_aggregate(context, server, tuple(uploads for uploads, _ in ups))
-    sent = run.broadcast(server)
-    # both broadcasts are messages with a header
-    return server, sent._replace(bytes=sent.bytes + HEADER), ups
+    run, sent, ups = work.compiled, work.compiled.broadcast(server), []
+    for aggregate in run.pre_aggregate:
+        inputs = RoundArguments(context, who, sent.message)
+        ups = in_calls(work, run.pre_upload, inputs, rows)
+        server = aggregate(context, server, tuple(uploads for uploads, _ in ups))
+        sent = run.broadcast(server)
+        sent = sent._replace(bytes=sent.bytes + HEADER)  # of both broadcasts
+    return server, sent, ups
 
 
 def check_finite(exp: Experiment, r: int, reports):

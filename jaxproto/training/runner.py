@@ -12,17 +12,12 @@ from rich.console import Console
 from jaxproto.callbacks import Callback, make_callbacks
 from jaxproto.config import check, from_name
 from jaxproto.data.readers import npz
-from jaxproto.experiment import build, cohorts
+from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_experiment
 from jaxproto.mesh import ONE, available_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
-from jaxproto.storage.workdir import (
-    expected_rounds,
-    lock_workdir,
-    save_config,
-    save_tokens,
-    tokens,
-)
+from jaxproto.storage.workdir import lock_workdir, tokens
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
@@ -148,13 +143,11 @@ def prepare(start: Start, cache: bool) -> PreparedRun:
     cache_folder = xla_cache.enable_xla_cache()
     config, layout, vocabulary = start.config, start.layout, tokens(start.path)
     exp = build.experiment(config, jax.default_backend(), vocabulary, layout)
-    build.check_experiment(exp, config.early_stopping.rule)
+    check_experiment(exp, config.early_stopping.rule)
     processes.check(exp)
     say(start.console, f"device: {jax.devices()[0].device_kind}")
     run_summary.partition(exp, start.path, start.console)
-    wrap: program_cache.ProgramWrapper = program_cache.uncached
-    if cache:
-        wrap = program_cache.disk_cache(cache_folder, config, exp)
+    wrap = program_cache.disk_cache(cache_folder if cache else None, config, exp)
     if layout is not ONE:
         say(start.console, data_placement.describe_layout(exp))
     return compile_programs(start.console, exp, wrap)
@@ -165,7 +158,7 @@ def compile_programs(
 ) -> PreparedRun:
     """Places the data, and compiles the programs in a form that fits into memory."""
     examples, tables = data_placement.place_data(exp)
-    limit = cohorts.device_memory() if exp.fit else None
+    limit = compiler.memory_limit(exp)
     total = len(jax.tree.leaves(programs.build_programs(exp)))
     progress = progress_lines.progress_line(console, "compiling", "programs", total)
     with progress_lines.warn_uncached_once(console), progress as done:
@@ -196,21 +189,12 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
       UserError: The folder has checkpoints, and none is valid.
     """
     config, path, exp = start.config, start.path, prepared.exp
-    save_tokens(path, exp.dataset.tokens)
-    due = expected_rounds(path, config)  # by the saved configuration
-    save_config(path, config)  # after all checks
-    start.lock.keep()
+    due = start.save(exp.dataset.tokens)
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
-    started = Run(
-        config=config,
-        path=path,
+    started = start.run(
         work=RoundEnvironment(exp, prepared.examples, compiled, config.seed, store),
         compile_stats=prepared.compile_stats,
-        console=start.console,
-        grace=start.grace,
-        progress=start.progress,
-        callbacks=start.callback_list(),
         privacy=privacy_ledger.privacy_ledger(config, exp),
     )
     state = programs.init(exp, config.seed, compiled)

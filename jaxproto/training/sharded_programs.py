@@ -72,7 +72,7 @@ def functions(exp: Experiment) -> Programs:
         return one
     R: Any = REPLICATED
     C: Any = SHARDED
-    public = None if exp.dataset.public is None else R
+    public = jax.tree.map(lambda rows: R, exp.dataset.public)
     sharded = Examples(x=C, y=C, public=public, shape=exp.dataset.x.shape[1:])
     E = sharded if data_placement.examples_are_sharded(exp) else R
 
@@ -85,29 +85,26 @@ def functions(exp: Experiment) -> Programs:
     def gathered(f):
         return server(partial(_after_gathering, exp.cohorts, f), R, R, C)
 
-    def moving(f, specs, out_specs=C):
-        return tuple(
-            ShardMapped(layout, partial(f, c), (R, *specs), out_specs)
-            if moves
-            else None
-            for c, moves in zip(exp.cohorts, one.gather, strict=True)
-        )
+    def moving(f, of_one_device, specs, out_specs=C):
+        def of_cohort(cohort, program):
+            moved = ShardMapped(layout, partial(f, cohort), (R, *specs), out_specs)
+            return jax.tree.map(lambda _: moved, program)  # `OnHost` as it is
 
+        return tuple(map(of_cohort, exp.cohorts, of_one_device))
+
+    participants: Any = gather.ParticipantRows(R, C, C)
     return Programs(
         start_clients=tuple(rows(R, C, C, f=f) for f in one.start_clients),
         start_server=server(one.start_server, R),
         broadcast=server(one.broadcast, R),
         participate=server(one.participate, R, R),
-        gather=moving(_gather, (R, C, C), [gather.ParticipantRows(R, C, C)]),
+        gather=moving(_gather, one.gather, (R, C, C), [participants]),
         pre_upload=tuple(rows(R, C, E, C, f=f) for f in one.pre_upload),
-        pre_aggregate=one.pre_aggregate and gathered(one.pre_aggregate),
+        pre_aggregate=tuple(map(gathered, one.pre_aggregate)),
         train=tuple(rows(R, C, E, C, f=partial(_train, f)) for f in one.train),
-        scatter=moving(_scatter, (C, R, C)),
+        scatter=moving(_scatter, one.scatter, (C, R, C)),
         update=gathered(one.update),
-        tested=tuple(
-            f and rows(C, f=partial(_tested, c))
-            for c, f in zip(exp.cohorts, one.tested, strict=True)
-        ),
+        tested=moving(_tested, one.tested, (C,)),
         evaluate=tuple(rows(R, C, E, C, f=f) for f in one.evaluate),
         diagnostics=server(one.diagnostics, R),
     )

@@ -1,17 +1,23 @@
 """Choice of the client store of a run."""
 
+import contextlib
 from functools import partial
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jaxproto import federation
+from jaxproto.experiment import memory
 from jaxproto.experiment.build import Experiment
 from jaxproto.training.client_store import ClientStore, DeviceStore
 from jaxproto.training.data_placement import PlacedTables
-from jaxproto.training.hosted_store import FOLDER, HostedStore
+from jaxproto.training.host_rows import Space, scratch_files
+from jaxproto.training.hosted_store import HostedStore
 from jaxproto.training.mesh_store import MeshStore
 from jaxproto.training.programs import Programs, client_ids_and_counts, keys
+
+FOLDER = "clients.scratch"  # scratch files in the work directory
 
 
 def open_store(
@@ -33,8 +39,7 @@ def open_store(
     Raises:
       UserError: The disk has not enough free space.
     """
-    folders = {"host": None, "disk": path / FOLDER}
-    if exp.store not in folders:
+    if exp.store not in ("host", "disk"):
         if tables is None:
             return DeviceStore(exp, programs)
         return MeshStore(exp, programs, tables, home)
@@ -44,4 +49,10 @@ def open_store(
         id_K, count_KC = client_ids_and_counts(exp, cohort)
         one = jax.eval_shape(init, key, count_KC[:1], id_K[:1])
         shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
-    return HostedStore(exp, programs.start_clients, key, shapes, folders[exp.store])
+    each = zip(exp.cohorts, shapes, strict=True)
+    size = sum(len(c.ids) * memory.tree_bytes(shape) for c, shape in each)
+    spaces: dict[str, Space] = {
+        "host": contextlib.nullcontext(np.zeros),
+        "disk": scratch_files(path / FOLDER, size),
+    }
+    return HostedStore(exp, programs.start_clients, key, shapes, spaces[exp.store])

@@ -12,7 +12,7 @@ from jaxproto.config import builtin
 from jaxproto.config.paper_variants import READINGS
 from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
-from jaxproto.experiment import build
+from jaxproto.experiment import build, method_builder
 from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
 from jaxproto.types import Spec
@@ -104,7 +104,7 @@ def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkey
     monkeypatch.setitem(build.METHODS, "fedtgp", fake)
     for given in (0, 7):
         c.method.server_batch = given
-        build.build_method(c.method, Spec(10, 64), run=c)
+        method_builder.build_method(c.method, Spec(10, 64), run=c)
     assert seen == [c.local.batch_size, 7]
 
 

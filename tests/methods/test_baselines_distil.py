@@ -16,7 +16,8 @@ from support.exchange import KEY, X, Y, client, on_batch, output
 
 from jaxproto import config, losses, models, transforms
 from jaxproto.errors import UserError
-from jaxproto.experiment import build
+from jaxproto.experiment import build, method_builder
+from jaxproto.experiment.check import check_experiment
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
 from jaxproto.methods.fedkd import fedkd
@@ -210,7 +211,7 @@ def test_a_configuration_brings_networks_targets_and_costs():
     """The default auxiliary network is that of the exact columns."""
     c = config.load("configs/fedkd.py:spiral,code")
     exp = build.experiment(c, "cpu")
-    build.check_experiment(exp)
+    check_experiment(exp)
     found, net = cost.cost_of(exp), exp.cohorts[0].net
     sizes = nominal_cost.parameters(exp.method, net)
     assert sizes == {"net": 242, "body": 230, "head": 12, "aux": 242, "project": 4}
@@ -223,6 +224,6 @@ def test_a_configuration_brings_networks_targets_and_costs():
     c = config.experiment("fml", "cifar10")
     shapes = {"num_classes": 43, "feat_dim": 500, "input_shape": (32, 32, 3)}
     network = partial(models.build, **shapes)
-    method = build.build_method(c.method, Spec(43, 500), network=network)
+    method = method_builder.build_method(c.method, Spec(43, 500), network=network)
     found = nominal_cost.parameters(method, network("mlp"))
     assert found["aux"] == PRINTED["GTSRB-43"][-1]

@@ -11,7 +11,7 @@ from support.every import check_every
 
 from jaxproto import execution, federation, wire
 from jaxproto.flower import accept
-from jaxproto.method import Method, no_pre_upload
+from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.methods.fednova import LocalDescent
 from jaxproto.reporting.analysis import cost, disclosure
@@ -100,8 +100,8 @@ def test_compiles_once_and_the_server_computes_in_full_float32(name):
     r = toys.run(make(name), rounds=2)
     assert len(toys.programs(make(name), *toys.DEFAULTS).traces) == 1
     groups, key = toys.cohorts(*toys.HOM), jax.random.key(0)
-    method = make(name).collecting()
-    step = functools.partial(federation.update_server, method, groups, key)
+    aggregation = make(name).collecting().aggregation
+    step = functools.partial(federation.update_server, groups, aggregation, key)
     made = jax.make_jaxpr(step)(r.server, [r.report.uploads])
     assert "precision=None" not in str(made)
 
@@ -185,7 +185,7 @@ def test_measured_cost_is_that_of_the_calculator_and_of_the_nominal_formula(name
     scalars_K = r.report.scalars + r.pre_upload.scalars
     assert found.scalars[0].tolist() == scalars_K.tolist()
     assert found.bytes[0].tolist() == (r.report.bytes + r.pre_upload.bytes).tolist()
-    twice = method.pre_upload is not no_pre_upload
+    twice = method.two_exchanges
     assert np.array_equal(found.scalars[1], scalars)
     assert np.array_equal(found.bytes[1], size + twice * wire.HEADER)
     if method.nominal is not None:

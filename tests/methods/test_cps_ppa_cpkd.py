@@ -11,7 +11,7 @@ from support.every import every
 from support.exchange import COUNT, KEY, MEAN, client, exchange
 
 from jaxproto import config, losses, masks
-from jaxproto.experiment import build
+from jaxproto.experiment import build, method_builder
 from jaxproto.methods import tinyproto as tp
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
 from jaxproto.methods.fedproto import fedproto, no_class_weights, train_pass
@@ -123,7 +123,7 @@ def test_the_number_of_training_examples_is_given_or_the_partitions():
     exp = build.experiment(c, "cpu")
     n, (classes, dim) = int(exp.counts.train.sum()), exp.spec
     c.method.num_examples = 2 * n
-    given = build.build_method(c.method, exp.spec, n)
+    given = method_builder.build_method(c.method, exp.spec, n)
     up = Protos(jnp.ones((3, classes, dim)), jnp.ones((3, classes)))
     for method, examples in ((exp.method, n), (given, 2 * n)):
         server = method.update(None, method.init_server(None, KEY), up, KEY)

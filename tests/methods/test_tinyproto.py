@@ -16,7 +16,7 @@ from support.refusal import refused
 
 from jaxproto import config, losses, masks
 from jaxproto.errors import UserError
-from jaxproto.experiment import build
+from jaxproto.experiment import method_builder
 from jaxproto.methods import fedtgp
 from jaxproto.methods import tinyproto as tp
 from jaxproto.methods.fedproto import train_pass
@@ -143,9 +143,9 @@ def test_masks_and_an_s_that_fit_any_number_of_classes_or_are_refused():
         method = toys.method(tp.tinyproto, Spec(k, d), s=50, mu=1e-3)
         assert method.init_server(None, KEY).protos.mean.shape == (k, 50)
     with pytest.raises(UserError, match=r"method\.masks=free.*=block_exact"):
-        build.build_method(fields(masks="block"), Spec(102, 64), 60)
+        method_builder.build_method(fields(masks="block"), Spec(102, 64), 60)
     for name in ("free", "block_exact"):
-        assert build.build_method(fields(masks=name), Spec(102, 64), 60).setup
+        assert method_builder.build_method(fields(masks=name), Spec(102, 64), 60).setup
 
 
 def fields(**changes):
@@ -178,7 +178,7 @@ ABLATION = {  # Table 4: flags -> what is sent of a class, and its factor (digit
 def test_every_row_of_table_4_is_reached_by_flags(row, base):
     (flags, length, factor), spec = row, Spec(10, 64)
     chosen = fields(base=base, collect="train_pass", **flags)
-    method = build.build_method(chosen, spec, 60)
+    method = method_builder.build_method(chosen, spec, 60)
     after = SimpleNamespace(count=jnp.full(10, 6.0))
     sums = jnp.ones((10, 64)) * 6, jnp.full(10, 6.0)
     up, _ = method.upload(None, None, after, None, None, sums)

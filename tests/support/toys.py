@@ -17,7 +17,6 @@ from jaxproto.evaluation import BY_CLIENT, BY_EXAMPLE, EvaluationInputs
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import RoundInputs
 from jaxproto.kept_state import STATEFUL, STATELESS
-from jaxproto.method import no_pre_upload
 from jaxproto.metrics import ACCURACY, metrics_by_name
 from jaxproto.types import Examples, Net, NetOutput, Shard, Spec
 from jaxproto.uploads import PreReport, Report, Uploads
@@ -188,9 +187,10 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
             federation.pre_upload_cohort(given, g, own.clients, examples, own.shards)
             for g, own in zip(groups, rows, strict=True)
         ]
-        if method.pre_upload is not no_pre_upload:
+        update = partial(federation.update_server, groups)
+        if method.two_exchanges:
             ups = [uploads for uploads, _ in pre_uploads]
-            server = federation.pre_aggregate_server(method, groups, key, server, ups)
+            server = update(method.first_aggregation, key, server, ups)
             sent = federation.broadcast(method, server, exact).message
         given = given._replace(down=sent)
         out = [
@@ -200,7 +200,7 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
         trained, ups, reports = zip(*out, strict=True)
         each = zip(clients, rows, trained, strict=True)
         clients = tuple(gather.scatter(c, [o.place], [new]) for c, o, new in each)
-        server = federation.update_server(method, groups, key, server, ups)
+        server = update(method.aggregation, key, server, ups)
         reported = [Reported(*each) for each in zip(ups, reports, strict=True)]
         return server, clients, reported, [Reported(*each) for each in pre_uploads]
 

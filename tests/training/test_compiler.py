@@ -1,5 +1,7 @@
 """A run that does not fit runs fewer clients at a time."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +21,7 @@ def whole():
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
     examples = build.examples(exp.dataset)
-    _, compiled, _, need = compiler.compile_to_fit(exp, examples, None)
+    _, compiled, _, need = compiler.compile_to_fit(exp, examples, math.inf)
     state = programs.init(exp, 0, programs.with_floats(compiled, exp.floats))
     return exp, state, examples, compiled, need
 

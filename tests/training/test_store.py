@@ -11,7 +11,7 @@ from jaxproto.data import host_memory
 from jaxproto.errors import UserError
 from jaxproto.experiment import cohorts
 from jaxproto.storage import checkpoint, manifest, row_deltas
-from jaxproto.training import hosted_store
+from jaxproto.training import stores
 
 quick_programs = attacked.quick_programs
 pytestmark = pytest.mark.usefixtures("quick_programs")
@@ -48,7 +48,7 @@ def test_a_run_goes_on_to_the_numbers_of_the_device(few, tmp_path, on_device, st
     for rounds in (2, 3):
         attacked.run(few(store, rounds=rounds), tmp_path)
     assert runs.records(tmp_path) == on_device
-    scratch = tmp_path / hosted_store.FOLDER
+    scratch = tmp_path / stores.FOLDER
     assert not scratch.exists()  # room to work in, gone at the end
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_linked_to_a_damaged_checkpoint(few, tmp_path, on_device):
     assert "after round 1" in attacked.run(few(), tmp_path)
     assert runs.records(tmp_path) == on_device
     for r in checkpoint.rounds(tmp_path / "checkpoints"):
-        manifest.read(tmp_path / "checkpoints" / str(r), None)
+        manifest.read(tmp_path / "checkpoints" / str(r), {})
 
 
 @pytest.mark.parametrize("lost", ["manifest.json", "rows"])
@@ -134,7 +134,7 @@ def test_rows_are_written_anew_before_they_are_twice_as_many(few, tmp_path):
         folder = tmp_path / "checkpoints" / str(r)
         names = [p.name for p in row_deltas.delta_folders(folder)]
         assert sum(int(name.partition("-")[2]) for name in names) <= 2 * 10
-        manifest.read(folder, None)  # every checksum is that of its file
+        manifest.read(folder, {})  # every checksum is that of its file
 
 
 def test_another_stores_checkpoints_are_refused(few, device_run, tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ def test_what_cannot_be_off_the_device_or_has_no_room_is_refused_before_training
         patch.setattr(shutil, "disk_usage", lambda _: usage)
         with pytest.raises(UserError, match=r"clients.scratch: No space left .* MiB n"):
             attacked.run(few(), tmp_path)
-    assert not (tmp_path / hosted_store.FOLDER).exists()
+    assert not (tmp_path / stores.FOLDER).exists()
 
     def full(handle, first, size):
         raise OSError(28, os.strerror(28))

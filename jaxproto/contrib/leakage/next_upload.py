@@ -107,18 +107,16 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     joined = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=joined))
     exp, seed = run.exp, run.config.seed
-    examples, compiled = build.examples(exp.dataset), restore.jit_programs(exp)
+    examples, compiled = build.examples(exp.dataset), programs.jit_programs(exp)
     context = programs.round_context(seed, run.round)
     server = run.state.server
     first = down = compiled.broadcast(server).message
-    if compiled.pre_aggregate is not None:
+    for aggregate in compiled.pre_aggregate:
         everyone = Participation(*[jnp.ones(len(exp.partition.train), bool)] * 2)
         args = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
         inputs = programs.RoundArguments(context, everyone, down)
         ups = [f(inputs, client, examples, shard) for f, client, shard in args]
-        server = compiled.pre_aggregate(
-            context, server, tuple(uploads for uploads, _ in ups)
-        )
+        server = aggregate(context, server, tuple(uploads for uploads, _ in ups))
         down = compiled.broadcast(server).message
     local = exp.local.at_round(jnp.int32(min(run.round, run.config.rounds - 1)))
     key = jax.random.fold_in(context.key, 1)

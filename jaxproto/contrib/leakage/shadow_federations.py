@@ -36,7 +36,6 @@ from jaxproto.contrib.leakage.next_upload import NextRound, RoundStages
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.federation import Model
-from jaxproto.method import no_pre_upload
 from jaxproto.training import programs
 from jaxproto.types import Array, Shard
 
@@ -75,7 +74,7 @@ def check(next: NextRound, request: AttackRequest):
         mend = "give an even number of shadows from 4."
     elif (request.body, request.broadcast) != ("own", "honest"):
         mend = "use membership for other bodies and broadcasts."
-    elif next.run.exp.method.pre_upload is not no_pre_upload:
+    elif next.run.exp.method.two_exchanges:
         mend = "use membership for methods with two exchanges per round."
     elif len(np.unique(tests)) < len(tests):
         mend = "set data.pool to True: clients of the run share test examples."

@@ -25,6 +25,8 @@ from jaxproto.config import method_fields
 from jaxproto.errors import UserError, group_by_reason
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_experiment
+from jaxproto.experiment.method_builder import build_method, public_inputs
 from jaxproto.federation import Cohort, RoundInputs
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
@@ -195,14 +197,13 @@ def build_methods(
     """
     methods: dict[str, Method | str] = {}
     examples = sum(map(len, exp.partition.train))
-    network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in names:
         configured = name == config.method.name
         fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            given = examples, config, network, build.public_inputs(exp.dataset)
-            methods[name] = build.build_method(fields, exp.spec, *given)
+            given = examples, config, exp.network, public_inputs(exp.dataset)
+            methods[name] = build_method(fields, exp.spec, *given)
         except UserError as e:
             methods[name] = str(e)
     return methods
@@ -217,7 +218,7 @@ def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment |
             continue
         try:
             experiments[name] = changed = exp._replace(method=method)
-            build.check_experiment(changed)
+            check_experiment(changed)
         except UserError as e:
             experiments[name] = str(e)
     return experiments
@@ -251,7 +252,7 @@ def view(config: ml_collections.ConfigDict, every: bool) -> TableView:
     """Returns the table of one configuration, or of every method."""
     exp = build.experiment(config, jax.default_backend())
     if not every:
-        build.check_experiment(exp)
+        check_experiment(exp)
     name = config.method.name
     costs = side_by_side(config, exp) if every else {name: cost_of(exp)}
     return table(costs, exp)

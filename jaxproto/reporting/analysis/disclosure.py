@@ -22,6 +22,7 @@ from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, data
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.data import FederationData
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
@@ -276,7 +277,7 @@ def _of_messages(
         each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in exps.items()}
         shown = table(each, "every method", named=True)
         return shown._replace(notes=(*shown.notes, beside))
-    build.check_experiment(exp)
+    check_experiment(exp)
     hidden = [_hidden(unit, field) for field in _fields_of(exp)]
     shown, notes = table({config.method.name: hidden}, config.method.name), [beside]
     if unit != OFF:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxproto import federation, gather, kernels, wire
 from jaxproto.errors import UserError
-from jaxproto.experiment import build
+from jaxproto.experiment import build, method_builder
 from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.training import programs
 from jaxproto.types import Protos
@@ -33,7 +33,7 @@ def before_alignment(run: RestoredRun) -> Protos:
             f"{config.method.name!r}. Give runs with method.alignment."
         )
     fields = ml_collections.ConfigDict(config.method.to_dict() | {"alignment": "none"})
-    method = build.build_method(fields, exp.spec, 0, config)
+    method = method_builder.build_method(fields, exp.spec, 0, config)
     unaligned = server._replace(transform=(server.transform[0], ()))
     context = programs.round_context(config.seed, run.round - 1)
     reports_K = (

@@ -1,12 +1,10 @@
 """Pictures of the papers' formulas; they need no run."""
 
-import ml_collections
-
 from jaxproto import models, plots
 from jaxproto.config import default, method_fields
 from jaxproto.errors import UserError, choose_from
-from jaxproto.experiment.build import build_method
 from jaxproto.experiment.display_names import display_name
+from jaxproto.experiment.method_builder import build_method
 from jaxproto.methods import METHODS
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Net, Spec
@@ -50,8 +48,7 @@ def cost(name: str, spec: Spec, args) -> int:
     Raises:
       UserError: the method has no formula.
     """
-    run = default()
-    run.method = ml_collections.ConfigDict(method_fields(name))
+    run = default(name)
     if "masks" in run.method:
         run.method.masks = "block_exact"  # as long as free ones, and made much faster
 

@@ -1,0 +1,102 @@
+"""Builds the method and the networks of a run from its configuration."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from jaxproto import models
+from jaxproto.config import default, privacy, registries
+from jaxproto.data.registry import Dataset
+from jaxproto.errors import choose_from
+from jaxproto.experiment.method_check import make_method
+from jaxproto.method import Method
+from jaxproto.methods import METHODS
+from jaxproto.methods.options import NETWORKS
+from jaxproto.models.ops import Ops
+from jaxproto.types import Net, Spec
+
+DERIVED_ARGUMENTS = {
+    **registries.DERIVED_ARGUMENTS,
+    "privacy": lambda run, _: privacy.privacy_of(run),
+}
+
+
+def build_method(
+    config: ml_collections.ConfigDict,
+    spec: Spec,
+    num_examples: int = 0,
+    run: ml_collections.ConfigDict | None = None,
+    network: Callable[..., Net] | None = None,
+    public: np.ndarray | None = None,
+) -> Method:
+    """Builds the method of a configuration.
+
+    Args:
+      config: the fields `method`.
+      num_examples: training examples of all clients; replaces an argument of that name
+        that is 0.
+      run: the full configuration, for `registries.INHERITED_VALUES` and
+        `DERIVED_ARGUMENTS`; None is the default one.
+      network: name -> network, for a method with a network of its own.
+      public: inputs of the public examples, for an argument of that name.
+    """
+    name, run = choose_from("method", config.name, METHODS), run or default()
+    arguments: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in registries.OPTIONS:
+            choices = registries.OPTIONS[key]
+            arguments[key] = choices[choose_from(f"method.{key}", value, choices)]
+        elif key in NETWORKS:
+            if network is None:
+                raise ValueError(f"method {name!r} has a network: give `network`")
+            value, dim = choose_from(f"method.{key}", value, models.NETS), spec.feat_dim
+            own = {"feat_dim": min(config.aux_dim, dim)} if "aux_dim" in config else {}
+            arguments[key] = network(value, **own)
+        elif key != "name":
+            arguments[key] = value
+    if arguments.get("num_examples") == 0:
+        arguments["num_examples"] = num_examples
+    for key, inherited_value in registries.INHERITED_VALUES.items():
+        if arguments.get(key) == 0:
+            arguments[key] = inherited_value(run)
+    parameters = inspect.signature(METHODS[name]).parameters
+    arguments |= {
+        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters
+    }
+    if "public" in parameters:
+        arguments["public"] = public
+    arguments = registries.group_arguments(METHODS[name], arguments)
+    return dataclasses.replace(make_method(name, spec, arguments), name=name)
+
+
+def network_factory(
+    dataset: Dataset,
+    spec: Spec,
+    compute_dtype: str = "float32",
+    forms: Ops | None = None,
+) -> Callable[[str], Net]:
+    """Returns the function name -> network for the inputs of a data set.
+
+    Args:
+      forms: Forms of the operations; None is those of the platform.
+    """
+    return partial(
+        models.build,
+        input_shape=tuple(dataset.x.shape[1:]),
+        num_classes=spec.num_classes,
+        feat_dim=spec.feat_dim,
+        ops=forms,
+        compute_dtype=compute_dtype,
+        vocab_size=len(dataset.tokens) or None,
+    )
+
+
+def public_inputs(dataset: Dataset) -> np.ndarray | None:
+    """Returns the inputs of the public examples [P, ...]; None without any."""
+    return jax.tree.map(lambda rows: np.asarray(dataset.x[rows]), dataset.public)
