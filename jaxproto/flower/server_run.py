@@ -71,7 +71,7 @@ def _train(start: runner.Start, link: Link) -> dict:
         server = Server(exp, config.seed, link, report_fault, limits, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
-    due = start.save(exp.dataset.tokens)
+    due = start.claim_folder(exp.dataset.tokens)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     run = start.run(
         work=RoundEnvironment(

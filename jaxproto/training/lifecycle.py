@@ -55,7 +55,7 @@ class Start(NamedTuple):
     layout: OneDevice = ONE  # or several devices
     home: Path | None = None  # the work directory, if all processes share it
 
-    def save(self, tokens: Sequence[str]) -> Iterable[int]:
+    def claim_folder(self, tokens: Sequence[str]) -> Iterable[int]:
         """Makes the folder that of a run; returns the rounds whose records are due.
 
         Args:

@@ -189,7 +189,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
       UserError: The folder has checkpoints, and none is valid.
     """
     config, path, exp = start.config, start.path, prepared.exp
-    due = start.save(exp.dataset.tokens)
+    due = start.claim_folder(exp.dataset.tokens)
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = start.run(
