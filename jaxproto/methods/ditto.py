@@ -22,11 +22,12 @@ import dataclasses
 
 import optax
 
+from jaxproto import losses
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averaged_part
-from jaxproto.methods.local import forward, local
+from jaxproto.methods.local import local
 from jaxproto.types import LossAux, Spec
 
 
@@ -42,8 +43,10 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
         return {**params, "aux": params["net"]}, {**norm, "aux": norm["net"]}, memory
 
     def loss(net, params, norm, batch, down, client):
-        own, ce_v = forward(net, params, norm, batch)
-        copy, ce_w = forward(net, params, norm, batch, "aux")
+        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce_v = losses.cross_entropy(own.logits, batch.y, batch.mask)
+        copy = net.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
+        ce_w = losses.cross_entropy(copy.logits, batch.y, batch.mask)
         gap = optax.tree.sub(params["net"], down)
         value = ce_v + mu / 2 * optax.tree.norm(gap, squared=True) + ce_w
         return value, LossAux({"net": own.norm, "aux": copy.norm})

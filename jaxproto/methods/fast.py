@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jaxproto import participation
+from jaxproto import losses, participation
 from jaxproto.hyperparameters import NonNegative, PositiveShare, Share, check_argument
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
@@ -44,7 +44,6 @@ from jaxproto.methods.fedavg import (
     local_statistics,
     weighted_summand,
 )
-from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Spec, Tree
 
 
@@ -116,7 +115,8 @@ def fast(
         return participation.mixture(participation.uniform(fraction), sampler, server.q)
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         hit_B = (jnp.argmax(out.logits, -1) == batch.y) * batch.mask
         return ce, LossAux({"net": out.norm}, (jnp.sum(hit_B), jnp.sum(batch.mask)))
 

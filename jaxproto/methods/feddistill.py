@@ -27,7 +27,6 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.local import forward
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Array, LossAux, Protos, Spec
 
@@ -59,7 +58,8 @@ def feddistill(
     classes = spec.num_classes
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         fixed_BC, z = jax.lax.stop_gradient(out.logits), down.logits
         known_B1 = (z.count > 0)[batch.y][:, None]
         z_BC = jnp.where(known_B1, z.mean[batch.y], fixed_BC)

@@ -39,7 +39,7 @@ from jaxproto.methods.fedavg import normalise_weights, weighted_mean
 from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.fedtgp import ServerTraining, descend, server_loss
 from jaxproto.methods.lg_fedavg import by_both_heads
-from jaxproto.methods.local import forward, local
+from jaxproto.methods.local import local
 from jaxproto.transforms import Diagnostics
 from jaxproto.types import Array, LossAux, Spec, Tree
 
@@ -124,7 +124,8 @@ def fedgen(
         return FedGenState(sent, adam.init(generator), server_loss())
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         own_key = jax.random.fold_in(batch.key, 1)
         label_key, noise_key = jax.random.split(own_key)
         y_B = draw_labels(down.counts, len(batch.y), label_key)

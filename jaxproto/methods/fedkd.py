@@ -45,7 +45,6 @@ from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.methods.fml import clip_each, detached, init_both, predict_both
-from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Net, Spec, Top, Tree
 
 SMALLEST = 1e-12  # of what is divided by
@@ -187,8 +186,10 @@ def fedkd(
         return FedKDState(sent, server.round)
 
     def loss(net, params, norm, batch, down, client):
-        own, ce_l = forward(net, params, norm, batch)
-        other, ce_g = forward(aux, params, norm, batch, "aux")
+        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce_l = losses.cross_entropy(own.logits, batch.y, batch.mask)
+        other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
+        ce_g = losses.cross_entropy(other.logits, batch.y, batch.mask)
         like_BD = other.feat @ params["project"]
         total_l, total_g = ce_l + target(ce_g), target(ce_l) + ce_g
         term_l = losses.kl_mean(target(other.logits), own.logits, batch.mask)

@@ -30,7 +30,6 @@ from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averaged_part
 from jaxproto.methods.fml import init_both
-from jaxproto.methods.local import forward
 from jaxproto.methods.refprotofl import linear
 from jaxproto.types import LossAux, Net, Spec
 
@@ -57,8 +56,8 @@ def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:
         return net.head(params["net"]["head"], fused), shared
 
     def loss(net, params, norm, batch, down, client):
-        own, _ = forward(net, params, norm, batch)
-        other, _ = forward(aux, params, norm, batch, "aux")
+        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
         logits = both_logits(net, params, own.feat, other.feat)
         ce = sum(losses.cross_entropy(a, batch.y, batch.mask) for a in logits)
         return ce, LossAux({"net": own.norm, "aux": other.norm})

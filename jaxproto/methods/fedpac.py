@@ -47,7 +47,6 @@ from jaxproto.methods.fedavg import received_as, weighted_mean
 from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.fedproto import class_means
 from jaxproto.methods.fedrep import fedrep
-from jaxproto.methods.local import forward
 from jaxproto.transforms import apply, hide_count, show_count
 from jaxproto.types import Array, LossAux, PerClient, Protos, Spec, Tree
 
@@ -126,7 +125,8 @@ def fedpac(
         return FedPACState(params["body"], PerClient(heads), protos)
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         pull = losses.mse_mean(down.protos, out.feat, batch.y, batch.mask)
         return ce + lam * pull, LossAux({"net": out.norm})
 

@@ -40,7 +40,6 @@ from jaxproto.methods.fedavg import (
 )
 from jaxproto.methods.fednh import normalise_rows
 from jaxproto.methods.fedproto import class_means
-from jaxproto.methods.local import forward
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
@@ -110,7 +109,8 @@ def fedproc(
         return FedProcState(base.init_server(net, key), protos, jnp.int32(0))
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         near = contrast(down.protos, out.feat, batch.y, batch.mask, temperature)
         done = jnp.minimum((down.round + 1) / rounds, 1.0) if rounds else 1.0
         return (1 - done) * near + done * ce, LossAux({"net": out.norm})

@@ -38,7 +38,6 @@ from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import NonNegative, Positive
 from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods import nominal
-from jaxproto.methods.local import forward
 from jaxproto.privacy import NONE, Privacy
 from jaxproto.privacy.release import MEANS, Contribution, private_prototypes
 from jaxproto.transforms import (
@@ -172,7 +171,8 @@ def fedproto(
         return FedProtoState(nothing, on_server.init(whole))
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         target, feat_BD = apply(on_client, down), pull.feature_map(out.feat, batch.y)
         weight_C = pull.class_weight(client)
         term = pull.reg(target, feat_BD, batch.y, batch.mask, weight_C)

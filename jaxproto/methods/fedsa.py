@@ -34,7 +34,6 @@ from jaxproto.hyperparameters import NonNegative, Share
 from jaxproto.method import Method
 from jaxproto.methods.fedhp import distances
 from jaxproto.methods.fedproto import Pull, fedproto
-from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Protos, Spec
 
 
@@ -83,7 +82,8 @@ def fedsa(
         return Protos(first_anchors(spec, key), jnp.ones(spec.num_classes))
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         pull = losses.mse_mean(down, out.feat, batch.y, batch.mask)
         margin = jnp.maximum(gap(down), gap(client.memory))
         own_BC = jax.nn.one_hot(batch.y, spec.num_classes)

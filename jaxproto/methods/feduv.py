@@ -25,11 +25,10 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels
+from jaxproto import kernels, losses
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Spec
 
 
@@ -74,7 +73,8 @@ def feduv(
     base = fedavg(spec)
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         v = variance_gap(out.logits, batch.mask)
         u = uniformity_loss(out.feat, batch.mask)
         return ce + variance * v + uniformity * u, LossAux({"net": out.norm})

@@ -34,7 +34,6 @@ from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_average_update
-from jaxproto.methods.local import forward
 from jaxproto.types import Array, Client, LossAux, Net, Spec, Tree
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
@@ -85,8 +84,10 @@ def fml(
     """
 
     def loss(net, params, norm, batch, down, client):
-        own, own_ce = forward(net, params, norm, batch)
-        other, aux_ce = forward(aux, params, norm, batch, "aux")
+        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        own_ce = losses.cross_entropy(own.logits, batch.y, batch.mask)
+        other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
+        aux_ce = losses.cross_entropy(other.logits, batch.y, batch.mask)
         p_BC, q_BC, mask_B = own.logits, other.logits, batch.mask
         own_kl = losses.kl_mean(target(q_BC), p_BC, mask_B)
         aux_kl = losses.kl_mean(target(p_BC), q_BC, mask_B)

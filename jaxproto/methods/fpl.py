@@ -42,7 +42,6 @@ from jaxproto.method import Method, own_features
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fedavg import Statistical, local_statistics, weighted_mean
 from jaxproto.methods.fedproc import contrast, fedproc
-from jaxproto.methods.local import forward
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -122,7 +121,8 @@ def fpl(
         return FPLState(base.init_server(net, key).params, rows)
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         several = several_prototypes.by_class(down.protos, spec.num_classes)
         near = contrast(several, out.feat, batch.y, batch.mask, temperature)
         unbiased = kernels.mean_over_clients(several)

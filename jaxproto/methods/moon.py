@@ -28,7 +28,6 @@ from jaxproto import losses
 from jaxproto.hyperparameters import NonNegative, Positive
 from jaxproto.method import Method, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.methods.local import forward
 from jaxproto.types import LossAux, Spec
 
 # Cosine of each pair of rows; 0 for a zero row
@@ -56,7 +55,8 @@ def moon(
         return params, norm, (params["net"], norm["net"])  # the previous network
 
     def loss(net, params, norm, batch, down, client):
-        out, ce = forward(net, params, norm, batch)
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         received = net.apply(down["net"], client.norm["net"], batch.x, False).feat
         previous = net.apply(*client.memory, batch.x, False).feat
         gap_B = cosine(out.feat, previous) - cosine(out.feat, received)

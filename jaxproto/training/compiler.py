@@ -165,7 +165,8 @@ def submit_programs(
     ups = of_calls([program.out[1] for program in train])
     tested = of_cohorts("tested", f.tested, zip(clients))
     tests = zip(tested, shapes(exp.test, lanes), strict=True)
-    evaluate = [(down, chosen.out[0], examples, table) for chosen, table in tests]
+    judged = [(down, chosen.out[0], examples, table) for chosen, table in tests]
+    evaluate = of_cohorts("evaluate", f.evaluate, judged)
     return Programs(
         start_clients=start_clients,
         start_server=start_server,
@@ -180,7 +181,7 @@ def submit_programs(
         scatter=of_cohorts("scatter", f.scatter, back, donate_argnums=1),
         update=submit("update", f.update, context, server, ups),
         tested=tested,
-        evaluate=of_cohorts("evaluate", f.evaluate, evaluate),
+        evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
     )
 
