@@ -266,23 +266,25 @@ def of_records(claim: Claim, groups: Sequence[SeedGroup], statistic: str) -> Tes
 
 
 def missing(claim: Claim, groups: Sequence[SeedGroup]) -> str:
-    """Returns which runs a claim lacks."""
-    absent = [
-        f"`{text}`"
-        for text, side in zip(claim.texts, claim.sides, strict=True)
-        if not any(
-            side.has(group, reading)
+    """Returns which runs a claim lacks, or which of its runs diverged."""
+    absent, diverged = [], []
+    for text, side in zip(claim.texts, claim.sides, strict=True):
+        of_side = [
+            group
+            for group in groups
+            if any(side.has(group, reading) for reading in BY_READING)
             and claim.allows(group)
             and (claim.elsewhere != "no" or claim.printed_on(group))
-            for group in groups
-            for reading in BY_READING
-        )
-    ]
-    if not absent:
-        return "no two runs of equal setting and length"
+        ]
+        if not any(group.finished for group in of_side):
+            (diverged if of_side else absent).append(f"`{text}`")
     where = f" with `{claim.parameters}`" * bool(claim.parameters)
     where += f" on {claim.data}, {claim.networks}" * (claim.elsewhere == "no")
-    return f"no run of {' and '.join(absent)}{where}"
+    if absent:
+        return f"no run of {' and '.join(absent)}{where}"
+    if diverged:
+        return f"all runs of {' and '.join(diverged)}{where} diverged"
+    return "no two runs of equal setting and length"
 
 
 def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:

@@ -79,14 +79,14 @@ def ledger() -> list[Claim]:
 
 
 def read_runs(paths: Iterable[Path]) -> tuple[SeedGroup, ...]:
-    """Returns the finished runs in folders, or in the folders directly inside them.
+    """Returns the ended runs in folders, or in the folders directly inside them.
 
     Runs in bfloat16 are left out: each repeats one in float32.
     """
     inside = [q for p in paths for q in ([p] if is_run(p) else sorted(p.glob("*")))]
     runs = (RunFolder.read(p) for p in inside if is_run(p))
     wanted = (r for r in runs if r.config.get("model.compute_dtype") != "bfloat16")
-    return group_by_seed(run for run in wanted if run.finished)
+    return group_by_seed(run for run in wanted if run.status().ended)
 
 
 HEAD = """# Claims of the papers

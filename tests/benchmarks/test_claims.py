@@ -93,6 +93,7 @@ VERDICTS = [  # claim, runs, verdict, effect, and where
         *(pairs.SHOWN, "+2.00 ± 0.00", "cifar10 2"),
     ),
     (claim(), without_pair(rounds=20), NONE, "", APART),
+    (claim(), without_pair(status="diverged"), NONE, "", "of `fedtgp` diverged"),
     (claim(), without_pair(optimizer__clip_norm=9.0), NONE, "", APART),
     (
         claim(parameters="data.alpha=0.1"),

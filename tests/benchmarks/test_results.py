@@ -61,10 +61,13 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     )
     assert run.config["data.name"] == run.summary["dataset"] == "npz:mine.npz"
     assert run.config["data.data_dir"] == ""
-    finished(out / "b-0", status="diverged")
+    where = out / "b-0"
+    finished(where, status="diverged", reason=f"see {where}/checkpoints")
     assert make(str(out), "data") == 0 and len(seen) == 3
     assert f"delete {records / 'a-0'}" in capsys.readouterr().out
-    assert compare.load(records / "b-0").summary["status"] == "diverged"
+    diverged = compare.load(records / "b-0").summary
+    assert diverged["status"] == "diverged"
+    assert diverged["reason"] == "see b-0/checkpoints"  # no path of the machine
     assert make("out") == series.USAGE
     assert series.reading("table.py:a,b:reading=code") == "code"
     assert series.reading("comparison.py:a,paper") == "paper"
