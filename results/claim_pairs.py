@@ -267,7 +267,7 @@ def of_records(claim: Claim, groups: Sequence[SeedGroup], statistic: str) -> Tes
 
 def missing(claim: Claim, groups: Sequence[SeedGroup]) -> str:
     """Returns which runs a claim lacks, or which of its runs diverged."""
-    absent, diverged = [], []
+    absent, diverged = list[str](), list[str]()
     for text, side in zip(claim.texts, claim.sides, strict=True):
         of_side = [
             group
