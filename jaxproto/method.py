@@ -176,7 +176,7 @@ class Method:
 
     @property
     def two_exchanges(self) -> bool:
-        """Whether clients send a message before they train."""
+        """True if clients send a message before they train."""
         return self.pre_upload is not no_pre_upload
 
     @property

@@ -200,7 +200,7 @@ WIDTHS = [  # T Figure 5, S Table 2
     )
     if (name, s) != ("cps_ppa_cpkd", 250)
 ]
-DIVISIONS = {  # N and T Table 2, N Table 1 -> flags
+SETTINGS = {  # N and T Table 2, N Table 1 -> flags
     "d64": ["--config.model.feat_dim=64"],
     "pathological": [
         "--config.data.partition=pfllib_pathological",
@@ -214,15 +214,18 @@ OF_N = ("d64", "pathological")  # T has no such row
 FLOWERS = on("flowers102", HT0)
 FLOWERS_MORE = on("flowers102", GAMMA_1, GAMMA_400, SCALES[1.2], SCALES[1.4], *ABLATION)
 SMALLER = on("flowers102", HT0, OTHERS)
-RIVALS = {name: SMALLER[name] for name in SMALLER if name[:3] not in ("loc", "cps")}
+RIVALS = {  # rows of T Table 2; N's are those without TinyProto
+    name: cell
+    for name, cell in SMALLER.items()
+    if name != "local" and not name.startswith("cps")
+}
 SLOW = ("fedtgp", "fml", "fedkd")  # after all others
-SETTINGS = {
-    f"{name}_{division}": (config, [*flags, *more])
-    for slow, (division, more), (name, (config, flags)) in product(
-        (False, True), DIVISIONS.items(), RIVALS.items()
+IN_SETTINGS = {
+    f"{name}_{setting}": (config, [*flags, *more])
+    for slow, (setting, more), (name, (config, flags)) in product(
+        (False, True), SETTINGS.items(), RIVALS.items()
     )
-    if (name in SLOW) == slow
-    and not (division in OF_N and name.startswith("tinyproto"))
+    if (name in SLOW) == slow and not (setting in OF_N and name.startswith("tinyproto"))
 }
 PULLED = {  # S and its bases as texts pull, with the lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
@@ -230,8 +233,8 @@ PULLED = {  # S and its bases as texts pull, with the lam of N and T
     for config, flags in [SMALLER[name]]
 }
 OF_T = on("flowers102", *ABLATION, *WIDTHS_FT)
-SCALED = on("flowers102", GAMMA_1, *SCALES.values())
-SOON = {name: SCALED[name] for name in SCALED if name[-3:] not in ("1.3", "1.4")}
+FIRST_SCALED = on("flowers102", GAMMA_1, SCALES[1.1], SCALES[1.2])
+SCALED = on("flowers102", *SCALES.values())
 OF_S = {
     **{name: cell for name, cell in SMALLER.items() if name.startswith("cps")},
     **on("flowers102", *COMPONENTS, *WIDTHS),
@@ -257,22 +260,18 @@ SPIRAL = {  # N Section 3.2, Figure 2
     "protonorm": ("protonorm.py:spiral", []),
 }
 
+SMALL = [  # Flowers-102 with the small network
+    "--config.model.group=cnn4_d",
+    "--config.eval_every=2",
+    "--config.data.pixels=0",
+]
 FLAGS = {  # series -> its flags; what is evaluated when
     "refprotofl_20": [
         "--config.model.group=cnn4_d",
         "--config.eval_every=1",
         "--config.rounds=20",
     ],
-    "flowers102_cnn4": [
-        *(
-            SMALL := [
-                "--config.model.group=cnn4_d",
-                "--config.eval_every=2",
-                "--config.data.pixels=0",
-            ]
-        ),
-        "--config.rounds=50",
-    ],
+    "flowers102_cnn4": [*SMALL, "--config.rounds=50"],
     "flowers102_cnn4_20": [*SMALL, "--config.rounds=20"],
     "refprotofl": ["--config.model.group=cnn4_d"],
     "spiral": [],
@@ -296,7 +295,7 @@ COMMON = [
 QUEUE = (
     Part("spiral", SPIRAL, (FIRST, 0, 2)),
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
-    Part("flowers102_cnn4_20", {**RIVALS, **SOON, **SETTINGS}, (FIRST, 0)),
+    Part("flowers102_cnn4_20", {**RIVALS, **FIRST_SCALED, **IN_SETTINGS}, (FIRST, 0)),
     Part("flowers102_cnn4_20", {**OF_T, **SCALED, **PULLED, **OF_S}, (FIRST, 0)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
     Part("refprotofl", MISSING),

@@ -125,8 +125,8 @@ def keep(work: Path, record: Path, source: Mapping[str, str]):
         files.write_columns(record / "clients.npz", stacked(lines))
         text = "".join(json.dumps(shortened(line)) + "\n" for line in lines)
         (record / "metrics.jsonl").write_text(text)
-    said = (work / "summary.json").read_text()
-    summary = json.loads(said.replace(str(work), work.name)) | source
+    text = (work / "summary.json").read_text().replace(str(work), work.name)
+    summary = json.loads(text) | source
     if "dataset" in summary:
         summary["dataset"] = short
     files.write_json(record / "summary.json", summary)  # the last: it says recorded

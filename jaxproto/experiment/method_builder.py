@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import ml_collections
 import numpy as np
 
@@ -99,4 +98,4 @@ def network_factory(
 
 def public_inputs(dataset: Dataset) -> np.ndarray | None:
     """Returns the inputs of the public examples [P, ...]; None without any."""
-    return jax.tree.map(lambda rows: np.asarray(dataset.x[rows]), dataset.public)
+    return None if dataset.public is None else np.asarray(dataset.x[dataset.public])

@@ -100,7 +100,8 @@ class Server(Engine):
         participants = self._participants(r, drawn)
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0
         early: list = []
-        for aggregate in self.run.pre_aggregate:
+        if self.run.pre_aggregate:
+            (aggregate,) = self.run.pre_aggregate
             early, _ = self._halves(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)

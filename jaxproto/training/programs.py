@@ -262,7 +262,7 @@ def build_programs(exp: Experiment) -> Programs:
         participate=with_parts(participate),
         gather=moving(_gather, split, _all_rows),
         pre_upload=tuple(in_cohort(federation.pre_upload_cohort, c) for c in early),
-        pre_aggregate=(first,) * bool(early),
+        pre_aggregate=(first,) if early else (),
         train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
         scatter=moving(_scatter, split, _all_trained),
         update=with_parts(on_server, "aggregation", federation.SERVER),

@@ -191,14 +191,15 @@ def first_exchange(
     rows: Calls,
 ) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
     """Returns the server, its broadcast for training, and the messages before it."""
-    run, sent, ups = work.compiled, work.compiled.broadcast(server), []
-    for aggregate in run.pre_aggregate:
-        inputs = RoundArguments(context, who, sent.message)
-        ups = in_calls(work, run.pre_upload, inputs, rows)
-        server = aggregate(context, server, tuple(uploads for uploads, _ in ups))
-        sent = run.broadcast(server)
-        sent = sent._replace(bytes=sent.bytes + HEADER)  # of both broadcasts
-    return server, sent, ups
+    run, sent = work.compiled, work.compiled.broadcast(server)
+    if not run.pre_aggregate:
+        return server, sent, []
+    inputs = RoundArguments(context, who, sent.message)
+    ups = in_calls(work, run.pre_upload, inputs, rows)
+    (aggregate,) = run.pre_aggregate
+    server = aggregate(context, server, tuple(uploads for uploads, _ in ups))
+    sent = run.broadcast(server)
+    return server, sent._replace(bytes=sent.bytes + HEADER), ups  # of both broadcasts
 
 
 def check_finite(exp: Experiment, r: int, reports):

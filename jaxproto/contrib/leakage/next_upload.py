@@ -111,7 +111,8 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     context = programs.round_context(seed, run.round)
     server = run.state.server
     first = down = compiled.broadcast(server).message
-    for aggregate in compiled.pre_aggregate:
+    if compiled.pre_aggregate:
+        (aggregate,) = compiled.pre_aggregate
         everyone = Participation(*[jnp.ones(len(exp.partition.train), bool)] * 2)
         args = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
         inputs = programs.RoundArguments(context, everyone, down)
