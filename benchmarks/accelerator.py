@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import jax
@@ -33,9 +34,9 @@ from jaxproto.models.ops import forms
 from jaxproto.storage import records
 
 PRECISIONS = {  # name -> matmul precision of float32, dtype of the networks' bodies
-    "float32": ("highest", "float32"),
     "tf32": ("default", "float32"),
     "bfloat16": ("default", "bfloat16"),
+    "float32": ("highest", "float32"),
 }
 NETWORKS = (
     "cnn4",
@@ -51,7 +52,7 @@ FULL = {
     "products": 8192,
     "networks": NETWORKS,
     "cases": tuple(operations.CASES),
-    "clients": (5, 20),
+    "clients": (20, 5),
     "batch": 32,
     "pixels": 32,
     "steps": 10,
@@ -88,9 +89,9 @@ def products(size: dict) -> Lines:
     """Yields operations per second of a product, and bytes per second of a copy."""
     n, repeats = size["products"], 2 * size["rounds"]
     for name, (precision, dtype) in PRECISIONS.items():
-        a = jnp.ones((n, n), dtype)
-        product = jax.jit(partial(jnp.matmul, precision=precision))
-        timing = measure.timed(measure.waiting(product, a, a), repeats)
+        a = jax.random.normal(jax.random.key(0), (n, n), dtype)
+        matmul = jax.jit(partial(jnp.matmul, precision=precision))
+        timing = measure.timed(measure.waiting(matmul, a, a), repeats)
         yield {
             "precision": name,
             "flops_per_second": 2 * n**3 / min(timing.seconds),
@@ -112,10 +113,9 @@ def operation_forms(size: dict) -> Lines:
 
 def networks(size: dict) -> Lines:
     """Yields samples per second of local training by network, clients and precision."""
-    for name in size["networks"]:
-        for clients in size["clients"]:
-            for precision in PRECISIONS:
-                yield _local_training(name, clients, precision, size)
+    cases = product(PRECISIONS, size["clients"], size["networks"])
+    for precision, clients, name in cases:
+        yield _local_training(name, clients, precision, size)
 
 
 def _local_training(name: str, clients: int, precision: str, size: dict) -> dict:
@@ -169,20 +169,20 @@ def federated_averaging(size: dict) -> Lines:
 
 def batched_sweep(size: dict) -> Lines:
     """Yields seconds of a round of federations in one program, and one by one."""
-    s = {"config": "protonorm:digits", "clients_at_once": "auto"}
+    s = {"config": "protonorm:spiral", "clients_at_once": "auto"}
     s |= {"sizes": [1, size["federations"]], "repeats": size["rounds"]}
-    results, _ = sweep.scaling(s | {"forms": ["all", "one"]})
+    results, _ = sweep.scaling(s | {"forms": ["all"]})
     for name, result in results.items():
         yield {"federations": name, **result}
 
 
 STAGES = {  # name -> measurement, share of --seconds
     "products": (products, 0.05),
-    "round": (whole_round, 0.25),
-    "averaging": (federated_averaging, 0.1),
+    "averaging": (federated_averaging, 0.05),
+    "operations": (operation_forms, 0.15),
+    "round": (whole_round, 0.45),
     "sweep": (batched_sweep, 0.1),
-    "operations": (operation_forms, 0.2),
-    "networks": (networks, 0.3),
+    "networks": (networks, 0.2),
 }
 
 

@@ -13,13 +13,14 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
 
     XLA counts the forward pass of the network with plain convolutions. The gradients
     with respect to inputs and to weights each cost as much again. None if XLA does not
-    count.
+    count. It counts for CPUs, as its client for GPUs does not count at all.
     """
     how = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
     net = models.build(name, input_shape=shape, **how)
     params, norm = jax.eval_shape(net.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-    lowered = jax.jit(lambda *a: net.apply(*a, False)[1]).lower(params, norm, x)
+    with jax.default_device(jax.devices("cpu")[0]):
+        lowered = jax.jit(lambda *a: net.apply(*a, False)[1]).lower(params, norm, x)
     flops = (lowered.cost_analysis() or {}).get("flops")
     return flops and 3 * float(flops)
 

@@ -18,7 +18,7 @@ from jaxproto.reporting.compare import SeedGroup
 from jaxproto.reporting.compare.measures import Measure, values
 from jaxproto.reporting.compare.paper_cells import matches
 from jaxproto.reporting.compare.paper_numbers import GROUPS, PAPERS, SPELLINGS
-from jaxproto.reporting.compare.paper_rules import GLOBAL, RECEIVED
+from jaxproto.reporting.compare.paper_rules import RULES, WITHOUT_HEAD
 
 SHOWN, LEVEL, CONTRADICTED, NOT_RUN = "shown", "level", "contradicted", "not run"
 STATISTICS = {  # column -> statistic over rounds, average
@@ -100,13 +100,6 @@ class Side(NamedTuple):
         rest = {k: v for k, v in wanted.items() if k not in given}
         return matches(rest, group.config, "") and allows(given, group.config)
 
-    def rule(self, paper: str) -> str:
-        """Returns the rule by which the paper judges the method (`paper_rules`)."""
-        if paper == PAPERS["refprotofl"]:
-            return "head"
-        rule = "global" if self.method in GLOBAL else "head"
-        return "received" if self.method in RECEIVED else rule
-
 
 class Unit(NamedTuple):
     """A pair of runs of a claim, without their length: what counts once."""
@@ -187,9 +180,10 @@ def compared(
     """Returns {seed: accuracy in %, or angle of the last global prototypes}."""
     _, angle = claim.order
     if not angle:
-        rules = [side.rule(claim.paper)]
-        if any(one.method == "fast" for one in claim.sides):
-            rules.insert(0, "received")  # a client of FAST keeps no network of its own
+        of_r = claim.paper == PAPERS["refprotofl"]
+        rules = ["head" if of_r else RULES.get(side.method, "head")]
+        if any(one.method in WITHOUT_HEAD for one in claim.sides):
+            rules.insert(0, "received")
         found = (values(group, rule, *STATISTICS[statistic]) for rule in rules)
         return next((by_seed for by_seed in found if by_seed), {})
     last = {run.config["seed"]: run.evaluations()[-1] for run in group.finished}

@@ -10,9 +10,9 @@ from jaxproto.models.ops import conv, forms, ops
 LINES = [
     {"stage": "products", "precision": "tf32", "flops_per_second": 100.0},
     {"stage": "operations", "kind": "conv", "form": "lax", "ms": 3.0},
-    {"stage": "operations", "kind": "conv", "form": "gemm", "ms": 2.0},
+    {"stage": "operations", "kind": "conv", "form": "taps", "ms": 2.0},
     {"stage": "operations", "kind": "conv", "form": "lax", "ms": 0.5},
-    {"stage": "operations", "kind": "conv", "form": "gemm", "ms": 2.0},
+    {"stage": "operations", "kind": "conv", "form": "taps", "ms": 2.0},
     {"stage": "operations", "kind": "sums", "form": "short", "ms": 1.0},
     {"stage": "networks", "precision": "tf32", "flops_per_second": 25.0},
 ]
@@ -24,9 +24,9 @@ def test_the_fastest_form_over_all_cases_is_chosen_and_read_back(tmp_path):
     chosen = accelerator.fastest_forms(LINES)
     assert chosen == {"conv": "lax", "sums": "short"}
     accelerator.write_forms("gpu", chosen, "a test", file)
-    accelerator.write_forms("tpu", {"conv": "gemm"}, "a test", file)
+    accelerator.write_forms("tpu", {"conv": "taps"}, "a test", file)
     assert forms.chosen("gpu", file) == {"conv": conv.conv_lax}
-    assert forms.chosen("tpu", file) == {"conv": conv.conv_gemm}
+    assert forms.chosen("tpu", file) == {"conv": conv.conv_by_tap}
     assert forms.chosen("cpu", file) == {}
     assert {*forms.FORMS} <= {*ops.Ops._fields}
     assert accelerator.with_roofline(LINES)[-1]["roofline"] == 0.25

@@ -1,11 +1,12 @@
 """Convolutions of images [B, H, W, C] with kernels [kh, kw, C, C'], without bias.
 
 Every form of an operation has the same signature and numbers. The `lax` forms are XLA's
-own operations, for TPUs; `conv_gemm` is for GPUs. On CPU XLA brings the gradient of a
-convolution inside a loop to a slow path (3 to 8 GF/s on two cores), so there a
-convolution is its shifted slices, concatenated, times one matrix (100 to 290 GF/s), and
-a depthwise one a sum of shifted products. Taps that read nothing but padding are left
-out.
+own operations, for TPUs. Elsewhere a convolution is its shifted slices, concatenated,
+times one matrix, and a depthwise one a sum of shifted products. On CPUs, XLA brings the
+gradient of a convolution inside a loop to a slow path (3 to 8 GF/s on two cores; the
+matrix reaches 100 to 290). On GPUs, `vmap` over clients, whose kernels are their own,
+makes grouped convolutions of it, which take up to 20 times as long on an H100. Taps
+that read nothing but padding are left out.
 """
 
 import functools
@@ -14,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.models.ops import channel_sums, window_taps, winograd_cpu
-from jaxproto.models.ops.matmul_cpu import product, round_gradient, round_value
+from jaxproto.models.ops import channel_sums, window_taps, winograd
+from jaxproto.models.ops.row_product import product, round_gradient, round_value
 from jaxproto.types import Array
 
 DIMS = ("NHWC", "HWIO", "NHWC")
@@ -55,8 +56,8 @@ def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
     On many channels a large kernel is one matrix per row, as the input would be copied
     k * k times and the gradient spread as often; with stride 1 it is Winograd's.
     """
-    if winograd_cpu.fits(x, kernel, stride):
-        return winograd_cpu.conv_winograd(x, kernel, padding)
+    if winograd.fits(x, kernel, stride):
+        return winograd.conv_winograd(x, kernel, padding)
     if kernel.shape[2] < 16:
         return conv_of_few(x, kernel, stride, padding)
     if min(kernel.shape[:2]) >= 5:
@@ -70,8 +71,8 @@ def conv_bfloat16(x: Array, kernel: Array, stride: int = 1, padding: int = 0) ->
     Products of few channels gain nothing from the format, and Winograd's filters of 5
     rows would lose two of its eight bits: both multiply rounded operands in float32.
     """
-    if winograd_cpu.fits(x, kernel, stride) and len(kernel) == 3:
-        return winograd_cpu.conv_winograd(x, kernel, padding, "bfloat16")
+    if winograd.fits(x, kernel, stride) and len(kernel) == 3:
+        return winograd.conv_winograd(x, kernel, padding, "bfloat16")
     if kernel.shape[2] < 16 or min(kernel.shape[:2]) >= 5:
         x, kernel = round_value(x), round_value(kernel)
         return round_gradient(conv_matmul(x, kernel, stride, padding))
@@ -113,17 +114,6 @@ def times(x: Array, kernel: Array, operands: str | None = None) -> Array:
     matrix = kernel.reshape(x.shape[-1], -1)
     rows = x.reshape(-1, x.shape[-1])
     return product(rows, matrix, operands).reshape(*x.shape[:3], -1)
-
-
-def conv_gemm(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Shifted slices, concatenated, times one matrix: plain products, for GPUs.
-
-    Under `vmap` over clients, whose kernels are their own, the product and both its
-    gradients are batched matrix products, where XLA makes grouped convolutions.
-    """
-    slices, live = patches(x, kernel, stride, padding)
-    wide = jnp.concatenate(slices, -1)
-    return jnp.einsum("bhwn,nd->bhwd", wide, live.reshape(wide.shape[-1], -1))
 
 
 def grouped_matmul(

@@ -14,7 +14,6 @@ FORMS: Mapping[str, Mapping[str, Callable]] = {  # field of `Ops` -> name -> fun
     "conv": {
         "lax": conv.conv_lax,
         "taps": conv.conv_by_tap,
-        "gemm": conv.conv_gemm,
         "matmul": conv.conv_matmul,
     },
     "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxproto.models.ops import channel_sums, conv, forms, pool
 from jaxproto.models.ops.channel_shuffle import interleave, interleave_by_product
-from jaxproto.models.ops.matmul_cpu import product
+from jaxproto.models.ops.row_product import product
 from jaxproto.models.ops.trim_padding import no_trim, trim_by_switch
 from jaxproto.types import Array
 

@@ -22,7 +22,8 @@ from jaxproto.reporting.compare.paper_cells import require_cell
 from jaxproto.reporting.compare.paper_numbers import PublishedNumber
 
 GLOBAL = ("fedproto", "fedtgp", "protonorm", "tinyproto", "cps_ppa_cpkd")
-RECEIVED = ("lg_fedavg",)
+RULES = {**dict.fromkeys(GLOBAL, "global"), "lg_fedavg": "received"}  # others: head
+WITHOUT_HEAD = ("fast",)  # its clients keep no network of their own
 
 
 class PublishedRule(NamedTuple):
@@ -41,5 +42,4 @@ def published_rule(row: PublishedNumber) -> PublishedRule:
     if row.source == "refprotofl":
         return PublishedRule("head", "client_mean")
     method = require_cell(row).identity["method.name"]
-    rule = "global" if method in GLOBAL else "head"
-    return PublishedRule("received" if method in RECEIVED else rule, "pooled")
+    return PublishedRule(RULES.get(method, "head"), "pooled")

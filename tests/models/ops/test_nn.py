@@ -19,9 +19,9 @@ from jaxproto.models.ops import (
     ops,
     pool,
     trim_padding,
-    winograd_cpu,
+    winograd,
 )
-from jaxproto.models.ops.matmul_cpu import product
+from jaxproto.models.ops.row_product import product
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
@@ -72,10 +72,10 @@ def assert_same(reference, args, *forms):
 
 @every(WINDOWS)
 def test_every_form_of_a_convolution_equals_lax(k, s, p, n):
-    given = conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap, conv.conv_gemm
+    given = conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap
     forms = [at(form, s, p) for form in given]
     if s == 1 and k in (3, 5):
-        forms.append(at(winograd_cpu.conv_winograd, p))
+        forms.append(at(winograd.conv_winograd, p))
     arrays = image(n), normal(k, k, 6, 5)
     assert_same(at(conv.conv_lax, s, p), arrays, *forms)
     arrays = image(n), normal(k, k, 1, 6)
@@ -87,7 +87,7 @@ def test_every_form_of_a_convolution_equals_lax(k, s, p, n):
 def test_the_form_that_is_chosen_equals_lax(channels, k, s):
     args = image(6, channels), normal(k, k, channels, channels)
     assert_same(at(conv.conv_lax, s, 1), args, at(conv.conv_matmul, s, 1))
-    assert winograd_cpu.fits(*args, s) == (channels == 32 and s == 1)
+    assert winograd.fits(*args, s) == (channels == 32 and s == 1)
 
 
 @every(WINDOWS[2:6])
@@ -101,7 +101,7 @@ def test_grouped_as_matmul_equals_lax(k, s, p, n):
 def test_winograds_conv_loses_hardly_any_digits(k):
     """Against float64, at the size of real networks; a direct one: 2e-7 to 1e-6."""
     x, kernel = np.maximum(image(14, 64, 8), 0), normal(k, k, 64, 64) / k / 8
-    got = jit(at(winograd_cpu.conv_winograd, k // 2))(x, kernel)
+    got = jit(at(winograd.conv_winograd, k // 2))(x, kernel)
     around = ((0, 0), (k // 2,) * 2, (k // 2,) * 2, (0, 0))
     x_ = np.pad(x.astype(float), around)
     window = np.lib.stride_tricks.sliding_window_view(x_, (k, k), (1, 2))
@@ -176,9 +176,8 @@ def test_a_shuffle_by_products_has_the_same_numbers_and_gradients(dtype):
 
 
 FORMS = {
-    "gemm": (at(conv.conv_gemm, 2, 1), (3, 3, 4, 5)),
     "conv": (at(conv.conv_matmul, 2, 1), (3, 3, 4, 5)),
-    "winograd": (at(winograd_cpu.conv_winograd, 1), (3, 3, 4, 5)),
+    "winograd": (at(winograd.conv_winograd, 1), (3, 3, 4, 5)),
     "depthwise": (at(conv.depthwise_shift, 2, 1), (3, 3, 1, 4)),
     "grouped": (at(conv.grouped_matmul, 2, 1, 2), (3, 3, 2, 6)),
     "max_pool": (lambda x, _: pool.max_pool_chain(x, 3, 2, 1), ()),

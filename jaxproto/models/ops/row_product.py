@@ -1,4 +1,4 @@
-"""Products of rows with a matrix, for convolutions on CPU.
+"""Products of rows with a matrix, whose gradients are fast on CPUs too.
 
 XLA's libraries compute some of three products (rows times matrix, and its two
 gradients) faster with operands and result transposed. XLA would undo the transposition,

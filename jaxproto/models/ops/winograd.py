@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto.models.ops import channel_sums
-from jaxproto.models.ops.matmul_cpu import matmul, matmul_turned, rounded
+from jaxproto.models.ops.row_product import matmul, matmul_turned, rounded
 from jaxproto.types import Array
 
 POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
@@ -112,7 +112,7 @@ def conv_winograd(
       kernel: [k, k, C, C'], k 3 or 5.
       padding: zeros on every side.
       operands: number format to which operands of products are rounded, as in
-        `matmul_cpu.product`: sums of rows are products of their own, in float32.
+        `row_product.product`: sums of rows are products of their own, in float32.
     """
     return forward(x, kernel, padding, operands)[0]
 
