@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from benchmarks import local_training, measure, operations, sweep, synthetic
 from benchmarks import round as round_
 from benchmarks.peers import ours, prepare
+from jaxproto import config
 from jaxproto.experiment import build
 from jaxproto.models.ops import forms
 from jaxproto.storage import records
@@ -176,11 +177,24 @@ def batched_sweep(size: dict) -> Lines:
         yield {"federations": name, **result}
 
 
+def agreement(size: dict) -> Lines:
+    """Yields accuracies of rounds on the spiral, here and on the CPU, in float32."""
+    for device in jax.devices()[0], jax.devices("cpu")[0]:
+        jax.config.update("jax_default_device", device)
+        with jax.default_matmul_precision("highest"):
+            exp = build.experiment(config.load("protonorm:spiral"), device.platform)
+            run = synthetic.Run(exp)
+        for _ in range(size["rounds"]):
+            run.next_round()
+        yield {"platform": device.platform, **run.evaluate()["rules"]}
+
+
 STAGES = {  # name -> measurement, share of --seconds
     "products": (products, 0.05),
     "averaging": (federated_averaging, 0.05),
+    "agreement": (agreement, 0.05),
     "operations": (operation_forms, 0.15),
-    "round": (whole_round, 0.45),
+    "round": (whole_round, 0.4),
     "sweep": (batched_sweep, 0.1),
     "networks": (networks, 0.2),
 }
