@@ -93,6 +93,16 @@ SWEEPS = {
     **comparison(BASES, "_alpha1.0", "--config.data.alpha=1.0"),
 }
 
+# Methods beyond the four papers and their baselines, on one network
+BEYOND = {
+    name: (f"{name}.py:fashion_mnist", [])
+    for name in (
+        *("local", "fedproto", "fedavg", "fedpcl", "fedsa", "fedhp", "fedproc", "fpl"),
+        *("fedgen", "fedmrl", "fedl2g", "fedmd", "feddf", "fedpac", "heterofl"),
+        *("fedrep", "ditto", "scaffold", "moon", "feddyn"),
+    )
+}
+
 # RefProtoFL's Table 2 and 1 on Fashion-MNIST, with the 4-layer CNN
 TABLE = "table.py:refprotofl2,fashion-mnist-{}-alpha{}"
 DIVIDED = ["--config.data.partition=dirichlet"]  # as the cells of the table
@@ -273,6 +283,7 @@ FLAGS = {  # series -> its flags; what is evaluated when
     ],
     "flowers102_cnn4": [*SMALL, "--config.rounds=50"],
     "flowers102_cnn4_20": [*SMALL, "--config.rounds=20"],
+    "fashion_mnist_20": ["--config.model.group=cnn4_d", "--config.rounds=20"],
     "refprotofl": ["--config.model.group=cnn4_d"],
     "spiral": [],
     "fashion_mnist_50": ["--config.eval_every=1"],
@@ -297,6 +308,7 @@ QUEUE = (
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
     Part("flowers102_cnn4_20", {**RIVALS, **FIRST_SCALED, **IN_SETTINGS}, (FIRST, 0)),
     Part("flowers102_cnn4_20", {**OF_T, **SCALED, **PULLED, **OF_S}, (FIRST, 0)),
+    Part("fashion_mnist_20", BEYOND, (FIRST, 0, 2)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
     Part("refprotofl", MISSING),
     Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
