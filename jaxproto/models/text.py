@@ -160,8 +160,8 @@ def max_over_time(
             for j in range(size)
         ]
         there_BW = start_W <= jnp.maximum(length_B - size, 0)[:, None]
-        pre_aggregate = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
-        best.append(jnp.max(pre_aggregate, 1) + f.bias[...].astype(x_BLD.dtype))
+        answer_BWF = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
+        best.append(jnp.max(answer_BWF, 1) + f.bias[...].astype(x_BLD.dtype))
     return jnp.concatenate(best, -1)
 
 
