@@ -10,8 +10,8 @@ number of steps, with momentum or without, so a whole round of local training is
 attacked, too.
 
 Threat model: an honest-but-curious server that knows its broadcast. It keeps the
-candidates whose pixels all have a value that pixels of public images have, which other
-ratios have only by chance. Training images serve to count the results.
+candidates whose pixels all have values of public pixels, because ratios that are no
+images have such values only by chance. Training images only serve to count the results.
 
 Limits: a first layer that is dense and has a bias. Adam and weight decay change the
 ratio; int8 and noise spoil it. A unit that several examples activate gives their
@@ -62,7 +62,7 @@ class FirstLayer(NamedTuple):
 def first_layer(net: Net, params: Tree, norm: Tree, shape) -> FirstLayer | None:
     """Returns the first layer of a network; None if it is not dense or has no bias.
 
-    The gradient of one random example tells: dW_j / db_j is that example.
+    The layer is found by the gradient of one random example: dW_j / db_j equals it.
     """
     x = jax.random.uniform(jax.random.key(0), (1, *shape), minval=-1.0)
 
