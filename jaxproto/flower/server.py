@@ -102,7 +102,7 @@ class Server(Engine):
         early: list = []
         if self.run.pre_aggregate:
             (aggregate,) = self.run.pre_aggregate
-            early, _ = self._halves(server)
+            early, _ = self._split_broadcast(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
@@ -155,7 +155,7 @@ class Server(Engine):
             self._report(r, int(i), "train", "it is not connected")
         return Participation(*(a & connected for a in drawn))
 
-    def _halves(self, server: Tree) -> tuple[list, list]:
+    def _split_broadcast(self, server: Tree) -> tuple[list, list]:
         """Returns the packed fields of the broadcast in both exchanges."""
         return self.messages.split(jax.device_get(self.pack(server)))
 
@@ -163,7 +163,7 @@ class Server(Engine):
         """Returns the packed fields of the broadcast that were not sent before."""
         if not self.exp.method.two_exchanges:
             return self.pack(server)
-        unchanged, down = self._halves(server)
+        unchanged, down = self._split_broadcast(server)
         pairs = zip(jax.tree.leaves(early), jax.tree.leaves(unchanged), strict=True)
         same = all(np.array_equal(a, b) for a, b in pairs)
         assert same, "pre_aggregate has changed what clients had been sent before it"

@@ -90,9 +90,9 @@ def invert_first_layer(layer: FirstLayer, before: Tree, after: Tree) -> np.ndarr
         np.asarray(new[k], float) - np.asarray(old[k], float) for k in LEAVES
     )
     moved = bias != 0
-    found = np.empty((moved.sum(), len(kernel)))
-    found[:, layer.order_F] = (kernel[:, moved] / bias[moved]).T
-    return found
+    inputs_JF = np.empty((moved.sum(), len(kernel)))
+    inputs_JF[:, layer.order_F] = (kernel[:, moved] / bias[moved]).T
+    return inputs_JF
 
 
 def has_public_values(found_JF: np.ndarray, public: np.ndarray) -> np.ndarray:
@@ -115,10 +115,10 @@ def count_images(case: AttackCase) -> dict:
     layer = first_layer(captured.net, before.params, before.norm, shape)
     if layer is None or after is None:
         return dict.fromkeys(COLUMNS)
-    found = invert_first_layer(layer, before.params, after)
+    candidates = invert_first_layer(layer, before.params, after)
     true = examples(exp, captured.rows)[0].reshape(len(captured.rows), -1)
-    equal = psnr_of_pairs(found, true) >= PSNR
-    kept = has_public_values(found, case.known.public[0])
+    equal = psnr_of_pairs(candidates, true) >= PSNR
+    kept = has_public_values(candidates, case.known.public[0])
     counts = len(true), equal.any(0).sum(), kept.sum(), equal[kept].any(1).sum()
     return dict(zip(COLUMNS, map(int, counts), strict=True))
 

@@ -190,12 +190,12 @@ def attack_prototypes(case: AttackCase) -> Iterator[AttackResult]:
     public = class_means(known.public, classes)
     arguments = case.captured.embedding, case.body, target.mean, target.mask
     optimise = partial(optimise_images, *arguments, scaled=target.scaled)
-    found, loss = restarts(optimise, public.shape, key, RESTARTS)
+    from_noise, loss = restarts(optimise, public.shape, key, RESTARTS)
     images = {
         "client's mean": true,
         "public mean": public,
         "from public mean": np.asarray(optimise(public)[0]),
-        "from noise": found[loss.argmin(0), np.arange(classes)],  # best of each class
+        "from noise": from_noise[loss.argmin(0), np.arange(classes)],  # the best
     }
     images = {name: x[shown] for name, x in images.items()}
     rows = [_score(start, images, shown, known) for start in STARTS]
