@@ -34,7 +34,7 @@ class Callback:
     """Base class of callbacks; its methods do nothing."""
 
     def on_start(self, run_info: RunInfo) -> Answer:
-        """Runs before the first round that is trained now; `Stop` trains none."""
+        """Runs before training starts or resumes; returning `Stop` trains no round."""
 
     def on_round(self, record: Mapping) -> None:
         """Runs after a round, with its number from 1, seconds, loss and bytes."""

@@ -16,7 +16,7 @@ class CsvWriter(Callback):
     """
 
     def on_start(self, run_info: RunInfo):
-        """Writes the records from before the first round."""
+        """Writes the file with the saved records."""
         self._path = run_info.path / "metrics.csv"
         text = "round,name,value\n" + to_csv(run_info.records)
         atomic.write(self._path, text.encode())
@@ -28,9 +28,10 @@ class CsvWriter(Callback):
 
 
 def to_csv(records: Iterable[Mapping]) -> str:
-    """Returns a line of CSV for every number of the records."""
+    """Returns a line of CSV for every scalar of the records."""
     text = io.StringIO()
-    for point in (point for record in records for point in scalar_points(record)):
-        rows = ((point.round, *pair) for pair in point.values.items())
-        csv.writer(text, lineterminator="\n").writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    for record in records:
+        for r, values in scalar_points(record):
+            writer.writerows((r, name, value) for name, value in values.items())
     return text.getvalue()

@@ -9,9 +9,9 @@ from jaxproto.storage.records import validation_accuracies
 class EarlyStopping(Callback):
     """Callback that stops a run by the accuracy of a rule, pooled over examples.
 
-    It is the accuracy on validation examples, or on test examples of runs without any.
-    The callback depends on the records alone, so an interrupted and resumed run ends in
-    the same round as an uninterrupted one.
+    The accuracy is that on validation examples, or on test examples if the run has no
+    validation examples. The callback depends on the records alone, so an interrupted
+    and resumed run ends in the same round as an uninterrupted one.
     """
 
     def __init__(self, patience: int, rule: str = "", least: float = 0.0):
@@ -26,7 +26,7 @@ class EarlyStopping(Callback):
         self._records: list[Mapping] = []
 
     def on_start(self, run_info: RunInfo) -> Stop | None:
-        """Stops at once if the records already meet the condition."""
+        """Stops at once if the saved records already exhaust the patience."""
         self._records = list(run_info.records)
         return self._stop_request()
 
@@ -39,9 +39,10 @@ class EarlyStopping(Callback):
         if not self._records:
             return None
         rule = self._rule or next(iter(self._records[-1]["rules"]))
-        accuracies, on = validation_accuracies(self._records, rule), "validation"
+        accuracies, split = validation_accuracies(self._records, rule), "validation"
         if accuracies is None:
-            accuracies, on = [r["rules"][rule]["pooled"] for r in self._records], "test"
+            accuracies = [r["rules"][rule]["pooled"] for r in self._records]
+            split = "test"
         best, best_round, waited = float("-inf"), 0, 0
         for record, accuracy in zip(self._records, accuracies, strict=True):
             waited += 1
@@ -50,7 +51,7 @@ class EarlyStopping(Callback):
         if waited < self._patience:
             return None
         return Stop(
-            f"no pooled {on} accuracy of rule {rule} above {best:.4f} of round "
+            f"no pooled {split} accuracy of rule {rule} above {best:.4f} of round "
             f"{best_round}"
             f"{f' by {self._least:g}' * bool(self._least)} in {waited} evaluations"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-SKIPPED = {"round", "every_round", "bytes_by_client", "by_client"}  # no scalars
+SKIPPED = {"round", "every_round", "bytes_by_client", "by_client"}  # not charted as is
 OF_ROUND = {  # entries of a record about its round, not about the server
     "loss",
     "seconds",
@@ -47,7 +47,7 @@ def scalar_points(record: Mapping) -> list[Point]:
 
 
 def plain_settings(config: Mapping) -> dict[str, bool | int | float | str]:
-    """Returns settings with all values but numbers and texts as text."""
+    """Returns settings whose values are numbers or text; others become text."""
     plain = bool | int | float | str
     return {k: v if isinstance(v, plain) else str(v) for k, v in config.items()}
 

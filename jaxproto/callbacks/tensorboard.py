@@ -20,13 +20,13 @@ class TensorBoard(Callback):
 
     def on_start(self, run_info: RunInfo):
         """Opens an event file."""
-        folder, first = run_info.path / FOLDER, run_info.round
+        folder, rounds_done = run_info.path / FOLDER, run_info.round
         new = not list(folder.glob("events.*"))
         self._config, self._write_config = run_info.config, new
         self._writer = SummaryWriter(
             str(folder),
-            purge_step=None if new else first + 1,
-            filename_suffix=f".{first:06}",
+            purge_step=None if new else rounds_done + 1,
+            filename_suffix=f".{rounds_done:06}",
         )
         for record in run_info.records if new else ():
             self._write(record)
@@ -49,7 +49,7 @@ class TensorBoard(Callback):
             self._write_hparams(scalar_points(record)[-1].values)
 
     def _write_hparams(self, values: Mapping):
-        """Writes the table under HParams: settings, with the accuracies of the run."""
+        """Writes the settings and the accuracies of a record as the HParams table."""
         self._write_config = False
         accuracies = {k: v for k, v in values.items() if k.startswith("accuracy/")}
         for message in hparams(plain_settings(self._config), accuracies):

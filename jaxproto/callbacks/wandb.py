@@ -42,7 +42,7 @@ class Wandb(Callback):
     def on_evaluation(self, record: Mapping):
         """Logs the numbers of a record."""
         for r, values in scalar_points(record):
-            if r >= self._run.step:  # W&B has smaller ones from before a kill
+            if r >= self._run.step:  # W&B has earlier steps already
                 self._run.log(values, step=r)
 
     def on_end(self, summary: Mapping):

@@ -1,10 +1,10 @@
-"""Empirical lower bounds on epsilon: what one round of a client gives away.
+"""Empirical lower bounds on the epsilon of one round of a client.
 
-A client's round is computed with many keys on two neighbouring data sets. An adversary
-tells them apart by a threshold on the release, projected on the difference that they
-make without noise. The threshold comes from one half of the keys; the other half bounds
-its error rates by Clopper and Pearson's intervals. A bound above the claimed epsilon
-refutes the guarantee; one below it proves nothing.
+The round is computed with many keys on two neighbouring data sets. An adversary
+distinguishes the data sets by a threshold on the release, projected on the difference
+of their noiseless releases. One half of the keys chooses the threshold. The other half
+bounds its error rates by Clopper and Pearson's intervals. A bound above the claimed
+epsilon refutes the guarantee; one below it proves nothing.
 
 Jagielski, Ullman, Oprea: Auditing Differentially Private Machine Learning, NeurIPS
 2020.
@@ -77,21 +77,21 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
         keys = jax.random.split(jax.random.key(request.seed), BATCH)
         return releases(keys, y_N, 0.0).mean(0)
 
-    def projections(key, y_N, towards):
+    def projections(key, y_N, direction):
         keys = jax.random.split(key, (-(-request.trials // BATCH), BATCH))
-        parts = [releases(batch, y_N, noise) @ towards for batch in keys]
+        parts = [releases(batch, y_N, noise) @ direction for batch in keys]
         return np.concatenate(parts)[: request.trials]
 
     first = next.examples.y
     others = neighbours(next, request.client)
-    still = noiseless(first)
-    moved = [noiseless(y) - still for y in others]
-    far = int(np.argmax([np.linalg.norm(a) for a in moved]))
+    first_release = noiseless(first)
+    differences = [noiseless(y) - first_release for y in others]
+    farthest = int(np.argmax([np.linalg.norm(a) for a in differences]))
     keys = jax.random.split(jax.random.key(request.seed + 1))
-    pair = [
-        projections(key, y, moved[far])
-        for key, y in zip(keys, (first, others[far]), strict=True)
-    ]
+    first_T, second_T = (
+        projections(key, y, differences[farthest])
+        for key, y in zip(keys, (first, others[farthest]), strict=True)
+    )
     settings = config.privacy
     return Audit(
         method=config.method.name,
@@ -101,13 +101,13 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
         delta=settings.delta,
         claimed=privacy.epsilon_without_sampling(config, 1),
         audited=epsilon_lower_bound(
-            pair[0], pair[1], settings.delta, request.confidence
+            first_T, second_T, settings.delta, request.confidence
         ),
     )
 
 
 def visible_noise(config) -> float:
-    """Returns `privacy.noise` for which a single upload has the noise of the sum.
+    """Returns the `privacy.noise` with which one upload has the noise of the sum.
 
     With unit `client`, the adversary sees the sum of the uploads and knows one share.
     """
@@ -118,7 +118,7 @@ def visible_noise(config) -> float:
 
 
 def client_release(next: NextRound, id: int) -> Release:
-    """Returns a function of the upload of a client, flat, with other labels."""
+    """Returns a function from key, labels and noise to the flat upload of a client."""
     exp, r = next.run.exp, jnp.int32(next.run.round)
     cohort, client, shard = next_upload.client_before(next, id)
 
@@ -138,7 +138,8 @@ def neighbours(next: NextRound, id: int) -> list[Array]:
     The labels of the replaced unit, an example or all of a client, are shifted.
     """
     rows, y_N = next.run.exp.partition.train[id], next.examples.y
-    rows = rows[:1] if next.run.config.privacy.unit == EXAMPLE else rows
+    if next.run.config.privacy.unit == EXAMPLE:
+        rows = rows[:1]
     classes = next.run.exp.spec.num_classes
     others = [(y_N[rows] + shift) % classes for shift in range(1, classes)]
     return [y_N.at[rows].set(y) for y in others]
@@ -150,21 +151,22 @@ def epsilon_lower_bound(
     """Returns a lower bound on epsilon that holds with a confidence.
 
     Args:
-      first: Statistic of the releases of one data set [T]; smaller ones are likelier.
-      second: Statistic of the releases of its neighbour [T].
+      first: Projected releases of one data set [T].
+      second: Projected releases of its neighbour [T], which tend to be larger.
       confidence: Probability that both error rates are within their bounds.
     """
     half = len(first) // 2
     halves = (first[:half], second[:half]), (first[half:], second[half:])
-    at = np.quantile(np.concatenate(halves[0]), np.linspace(0, 1, THRESHOLDS))
-    chosen = at[_bounds(*halves[0], at, delta, confidence).argmax()]
+    quantiles = np.linspace(0, 1, THRESHOLDS)
+    thresholds = np.quantile(np.concatenate(halves[0]), quantiles)
+    chosen = thresholds[_bounds(*halves[0], thresholds, delta, confidence).argmax()]
     return float(max(_bounds(*halves[1], chosen[None], delta, confidence)[0], 0.0))
 
 
-def _bounds(first, second, at, delta, confidence) -> np.ndarray:
-    """Returns the larger bound of both sides of every threshold `at`."""
+def _bounds(first, second, thresholds, delta, confidence) -> np.ndarray:
+    """Returns the larger bound on epsilon of both sides of every threshold."""
     miss = (1 - confidence) / 4  # two sides, two error rates each
-    above = [(t[:, None] > at).sum(0) for t in (second, first)]
+    above = [(t[:, None] > thresholds).sum(0) for t in (second, first)]
     below = [len(first) - above[1], len(first) - above[0]]
     with np.errstate(divide="ignore", invalid="ignore"):
         sides = [

@@ -2,9 +2,9 @@
 
     from jaxproto.flower import client_app, server_app
 
-Both need the extra `flower` and are imported on first use. `run_in_process` does not.
-`apps.py` has the interface to Flower, `server.py` the server, an `Engine` of the loop
-over rounds, and `node.py` a client, a cohort of one.
+Both need the extra `flower` and are imported on first use. `run_in_process` needs no
+extra. `apps.py` has the interface to Flower. `server.py` has the server, an `Engine` of
+the loop over rounds. `node.py` has a client, which is a cohort of one.
 """
 
 import importlib

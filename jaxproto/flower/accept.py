@@ -1,8 +1,8 @@
 """Checks of the replies of clients, before the server uses them.
 
-A reply passes if its types and shapes are those expected, its numbers are finite and at
-most `wire.bound`, and its counts agree with the partition or the agreement of nodes. A
-reply that fails is a fault of its client and counts as lost. No reply ends a run.
+A reply is accepted if it has the expected types and shapes, its numbers are finite and
+at most `wire.bound`, and its counts agree with the partition or the schema of nodes. A
+refused reply is a fault of its client and counts as lost. No reply ends a run.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ class Limits(NamedTuple):
     test_K: np.ndarray  # test examples, or validation examples if there are more
     count_KC: np.ndarray  # training examples of a class
     present_KC: np.ndarray  # whether a client can have a prototype of a class
-    sends_loss: bool = True  # no, where losses are private
+    sends_loss: bool = True  # False where losses are private
 
 
 class Update(NamedTuple):
@@ -43,7 +43,7 @@ class Update(NamedTuple):
     up: Tree | None  # packed upload; None if the server does not use it
     bytes: int
     scalars: int  # of the upload
-    loss: float  # nan, where losses are private
+    loss: float  # nan where losses are private
     steps: int
 
 
@@ -53,21 +53,22 @@ def partition_limits(exp: Experiment, bound: float, unit: str) -> Limits:
     Args:
       unit: Unit of privacy; noise gives every class a prototype.
     """
-    count_KC, *tested = exp.counts.splits().values()
+    count_KC, *test_counts = exp.counts.splits().values()
     public = exp.dataset.public
     is_public_C = np.zeros(count_KC.shape[1], bool)
     is_public_C[exp.dataset.y[[] if public is None else public]] = True
     present_KC = (count_KC > 0) | is_public_C | (unit != OFF)
-    sizes = count_KC.sum(1), np.max([c.sum(1) for c in tested], axis=0)
+    sizes = count_KC.sum(1), np.max([c.sum(1) for c in test_counts], axis=0)
     return Limits(bound, *sizes, count_KC, present_KC, unit != EXAMPLE)
 
 
 def schema_limits(schema: NodeSchema, bound: float) -> Limits:
     """Returns the limits of nodes with private data, which their schema states."""
-    joined, absent = {**schema.clients, **schema.late}, ClientSizes(0, 0, ())
-    sizes = [joined.get(i, absent) for i in range(schema.number)]
-    train_K, test_K = (np.array([of[n] for of in sizes]) for n in (0, 1))
-    present_KC = np.array([[c in of.labels for c in schema.labels] for of in sizes])
+    members, absent = {**schema.clients, **schema.late}, ClientSizes(0, 0, ())
+    sizes = [members.get(i, absent) for i in range(schema.number)]
+    train_K = np.array([size.train for size in sizes])
+    test_K = np.array([size.test for size in sizes])
+    present_KC = np.array([[c in size.labels for c in schema.labels] for size in sizes])
     return Limits(bound, train_K, test_K, present_KC * train_K[:, None], present_KC)
 
 
@@ -80,7 +81,7 @@ def accepted_replies(
 
     Args:
       parse: Parses a reply; its errors are the reasons of a refusal.
-      report: Receives the client and the reason, one printable line, of a refusal.
+      report: Receives a refused client and the reason, as one printable line.
     """
     parsed = {}
     for i, reply in sorted(replies.items()):

@@ -1,8 +1,8 @@
 """ServerApp and ClientApp of Flower for a federation.
 
 A message is a ConfigRecord with its stage, the round and encoded bytes. The option
-`--node-config` of a node has its `client` id (in a simulation of Flower, the partition
-id is taken instead) and optionally the `folder` that holds its checkpoints.
+`--node-config` of a node gives its `client` id (a simulation of Flower gives the
+partition id) and optionally the `folder` of its checkpoints.
 """
 
 import json
@@ -179,7 +179,7 @@ class GridLink:
         return connected
 
     def _identify_nodes(self) -> set[int]:
-        """Returns the connected clients; of two nodes of a client the first counts."""
+        """Returns the connected clients; only the first node of a client counts."""
         connected = set(self.grid.get_node_ids())
         request: Payload = {"stage": "who", "federation": self.federation}
         unknown = connected - self._clients.keys() - self._refused
@@ -208,7 +208,9 @@ class GridLink:
     def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
         """Returns the replies of clients."""
         nodes = {i: self.nodes[i] for i in requests}
-        by_node = {nodes[i]: {"stage": stage, **of} for i, of in requests.items()}
+        by_node = {
+            nodes[i]: {"stage": stage, **request} for i, request in requests.items()
+        }
         replies = self._exchange(stage, by_node)
         timeout = {REFUSED: f"no answer in {self.patience:g} seconds"}
         return {i: replies.get(node, timeout) for i, node in nodes.items()}
@@ -238,10 +240,10 @@ class GridLink:
 
 
 def _content(message: Message) -> Payload:
-    """Returns the fields of a reply; those of an error explain the refusal."""
+    """Returns the fields of a reply; an error becomes a refusal with its reason."""
     if message.has_error():
         code, reason = message.error.code, (message.error.reason or "").strip()
-        last = "".join(reason.splitlines()[-1:])
-        return {ERROR: code, REFUSED: f"error {code} of its node: {last}"}
+        last_line = "".join(reason.splitlines()[-1:])
+        return {ERROR: code, REFUSED: f"error {code} of its node: {last_line}"}
     records = message.content.config_records
     return dict(records[RECORD]) if RECORD in records else {REFUSED: "an empty reply"}

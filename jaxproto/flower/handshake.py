@@ -38,11 +38,11 @@ class HandshakeLink:
         path: Path,
         report_fault: Callable[[LostMessage], None],
     ):
-        """Merges the schema, unless the folder of the server has one.
+        """Reads the saved schema, or merges one from descriptions and sends it.
 
         Args:
           path: Folder of the server.
-          report_fault: Receives the clients that are left out.
+          report_fault: Receives each client that is left out, with the reason.
         """
         self.link, self.data, self.report_fault = link, config.data, report_fault
         self.file = path / node_schema.FILE
@@ -66,11 +66,11 @@ class HandshakeLink:
         self._send_schema(self.schema.clients)
 
     def server_data(self) -> FederationData:
-        """Returns the data that the server knows."""
+        """Returns the data that the server builds from the schema."""
         return server_data(self.schema, self.data)
 
     def members(self) -> set[int]:
-        """Returns the connected clients whose data fit."""
+        """Returns the connected clients whose data fit; sends them the schema."""
         connected = self.link.members()
         descriptions = self._describe(connected - self._agreed)
         before, fitting = self.schema, []
@@ -93,7 +93,7 @@ class HandshakeLink:
         return replies
 
     def _describe(self, clients: Iterable[int]) -> dict[int, NodeDescription]:
-        """Returns the descriptions that clients give of their data."""
+        """Returns the descriptions of the data of clients, by client id."""
         return self._replies(
             "describe",
             {i: {} for i in sorted(clients)},

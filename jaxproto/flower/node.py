@@ -176,7 +176,7 @@ class Node:
         return Participation(is_client, is_client & reports)
 
     def client(self, r: int) -> Client:
-        """Returns the client after its last round before round `r`."""
+        """Returns the state of the client before round `r`."""
         ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
         key = programs.keys(self.config.seed)[0]
         initial = self.run.start_clients[0](key, ids, count)

@@ -25,7 +25,7 @@ DESCRIPTION_FILE = "told.json"
 
 
 def check_source(config: ml_collections.ConfigDict, id: int, source: str):
-    """Raises UserError unless a node names data exactly if `data.name` is nodes."""
+    """Raises UserError unless a source is given exactly if `data.name` is nodes."""
     name = config.data.name
     if name == registry.NODES and not source:
         raise UserError(
@@ -109,7 +109,7 @@ class PrivateDataNode:
         return text
 
     def _accept(self, text: str):
-        """Saves the schema if it has the description of this node."""
+        """Saves the schema; raises UserError if it lacks the data of this node."""
         description = node_schema.parse_description(
             (self.path / DESCRIPTION_FILE).read_text()
         )

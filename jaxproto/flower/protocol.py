@@ -1,8 +1,8 @@
 """Messages of a federation on nodes: their fields and their encoding.
 
-The server sends the broadcast and a client its upload, as bytes of `wire/codec.py`. In
-a method with two exchanges, the first carries the fields of the broadcast that it reads
-and the second the other fields, so that each field is sent once.
+The server sends the broadcast and a client its upload, as bytes of `wire/codec.py`. If
+a method has two exchanges, the first one carries the fields of the broadcast that
+`pre_upload` reads and the second one the others, so that each field is sent once.
 """
 
 import struct
@@ -89,30 +89,34 @@ class Messages:
 
     @cached_property
     def _is_early(self) -> list[bool]:
-        """Returns which fields of the broadcast the first of two exchanges reads."""
+        """Returns which fields the first exchange of any cohort reads."""
         reads = [_first_reads(self.exp, cohort) for cohort in self.cohorts]
         return [any(field) for field in zip(*reads, strict=True)]
 
     def split(self, packed: Tree) -> tuple[list, list]:
-        """Splits a packed broadcast into the fields of the two exchanges."""
+        """Splits a packed broadcast into the fields of both exchanges."""
         fields = jax.tree.leaves(packed, is_leaf=wire.is_message_node)
         pairs = list(zip(fields, self._is_early, strict=True))
-        return [a for a, early in pairs if early], [a for a, e in pairs if not e]
+        first = [field for field, early in pairs if early]
+        return first, [field for field, early in pairs if not early]
 
     def join(self, first: list, second: list) -> Tree:
         """Joins the fields of both exchanges to the packed broadcast."""
         a, b = iter(first), iter(second)
         fields = [next(a) if early else next(b) for early in self._is_early]
-        form = jax.tree.structure(self.down_shapes, is_leaf=wire.is_message_node)
-        return jax.tree.unflatten(form, fields)
+        shapes = self.down_shapes
+        structure = jax.tree.structure(shapes, is_leaf=wire.is_message_node)
+        return jax.tree.unflatten(structure, fields)
 
-    def encode(self, packed: Tree, way: str, r: int, sender: int = SERVER) -> bytes:
+    def encode(
+        self, packed: Tree, direction: str, r: int, sender: int = SERVER
+    ) -> bytes:
         """Encodes a packed message of a round and a sender; see `decode`."""
-        form = getattr(self.exp.formats, way)
+        form = getattr(self.exp.formats, direction)
         return codec.encode(jax.device_get(packed), form, _about(r, sender))
 
     def encode_for(self, packed: Tree, r: int) -> Callable[[int], bytes]:
-        """Returns a function of a client id: its message of a packed broadcast."""
+        """Returns a function from a client id to the bytes of its broadcast."""
         packed = jax.device_get(packed)
         if wire.per_client_parts(packed):
             return lambda id: self.encode(wire.for_client(packed, id), "down", r)
@@ -120,24 +124,25 @@ class Messages:
         return lambda id: data
 
     def decode(
-        self, data: bytes, like: Tree, way: str, r: int, sender: int = SERVER
+        self, data: bytes, like: Tree, direction: str, r: int, sender: int = SERVER
     ) -> Tree:
         """Decodes a packed message.
 
         Args:
           like: Shapes of the packed message.
-          way: "up" or "down".
+          direction: "up" or "down".
           r: Number of the round.
           sender: Client id, or SERVER.
 
         Raises:
           WireError: the bytes are damaged, or of other shapes, round or sender.
         """
-        form = getattr(self.exp.formats, way)
+        form = getattr(self.exp.formats, direction)
         return codec.decode(data, like, form, _about(r, sender))
 
 
 def _about(r: int, sender: int) -> bytes:
+    """Returns the round and sender, which the checksum of a message covers."""
     return struct.pack("<2q", r, sender)
 
 

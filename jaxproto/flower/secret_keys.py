@@ -1,7 +1,7 @@
 """Random keys of rounds that a node or server keeps secret under privacy.
 
-Noise and sampling protect nobody from an adversary who can draw them again, and `seed`
-is known to all sides. So each folder has a secret of its own. It is saved, so that a
+Noise and sampling do not protect against an adversary who can reproduce them, and all
+parties know `seed`. So each folder has its own secret. The secret is saved, so that a
 repeated round has the same noise.
 """
 

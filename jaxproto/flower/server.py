@@ -102,13 +102,13 @@ class Server(Engine):
         early: list = []
         if self.run.pre_aggregate:
             (aggregate,) = self.run.pre_aggregate
-            early, _ = self._halves(server)
+            early, _ = self._split_broadcast(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
             server = aggregate(context, server, lanes)
             pre_reports = [PreReport(report.id, report.scalars, report.bytes)]
-            bytes_down = HEADER
+            bytes_down = HEADER  # the broadcast is sent in two messages
         down = self._training_message(server, early)
         uploads, report = self._exchange("train", r, participants, down)
         broadcast = self.run.broadcast(server)
@@ -155,14 +155,15 @@ class Server(Engine):
             self._report(r, int(i), "train", "it is not connected")
         return Participation(*(a & connected for a in drawn))
 
-    def _halves(self, server: Tree) -> tuple[list, list]:
+    def _split_broadcast(self, server: Tree) -> tuple[list, list]:
+        """Returns the packed fields of the broadcast in both exchanges."""
         return self.messages.split(jax.device_get(self.pack(server)))
 
     def _training_message(self, server: Tree, early: list) -> Tree:
         """Returns the packed fields of the broadcast that were not sent before."""
         if not self.exp.method.two_exchanges:
             return self.pack(server)
-        unchanged, down = self._halves(server)
+        unchanged, down = self._split_broadcast(server)
         pairs = zip(jax.tree.leaves(early), jax.tree.leaves(unchanged), strict=True)
         same = all(np.array_equal(a, b) for a, b in pairs)
         assert same, "pre_aggregate has changed what clients had been sent before it"
@@ -171,7 +172,7 @@ class Server(Engine):
     def _exchange(
         self, stage: str, r: int, participants: Participation, down: Tree
     ) -> tuple[dict[int, Tree], Report]:
-        """Returns the accepted uploads and the reports of the participants."""
+        """Sends `down` to the participants; returns their uploads and report."""
         data = self.messages.encode_for(down, r)
         requests: dict[int, Payload] = {
             i: {"round": r, "down": data(i), "reports": bool(participants.reports[i])}
@@ -179,7 +180,7 @@ class Server(Engine):
         }
         parse = partial(self.parser.update, stage)
         updates = self._answers(stage, r, requests, parse)
-        ups = {i: one.up for i, one in updates.items() if one.up is not None}
+        ups = {i: update.up for i, update in updates.items() if update.up is not None}
         return ups, stack_uploads.collect_report(len(participants.trains), updates)
 
     def _answers(
@@ -200,7 +201,7 @@ class Server(Engine):
         ups: Mapping[int, Tree],
         r: int,
     ) -> Tree:
-        """Updates the server without uploads that make its state infinite or nan."""
+        """Updates the server; drops uploads that make its state infinite or nan."""
 
         def after(ups):
             return self.run.update(context, server, self._lanes(drawn, ups, "train"))
@@ -222,7 +223,7 @@ class Server(Engine):
     def _lanes(
         self, drawn: Participation, ups: Mapping[int, Tree], stage: str
     ) -> tuple[Uploads, ...]:
-        """Returns uploads of an exchange in the layout of the server programs."""
+        """Returns the uploads of an exchange in lanes, the input of server programs."""
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
         participation = drawn._replace(reports=drawn.trains & arrived)

@@ -1,7 +1,7 @@
 """Run of the server of a federation, in a run directory like that of the simulator.
 
 `compare`, plots and `jaxproto.load` read the directory. It also holds `nodes.json`,
-which marks that clients are on nodes, and `faults.jsonl`, one line per lost message. A
+which marks the run as one on nodes, and `faults.jsonl`, with a line per lost message. A
 checkpoint is written after every round, and the same call resumes from the last one.
 """
 
@@ -47,9 +47,9 @@ def run_server(
     """
     check(config)
     path = Path(workdir or default_workdir.default_workdir(config))
-    with lock_workdir(path) as claimed:
+    with lock_workdir(path) as lock:
         start = runner.Start(
-            config, path, console, grace=0.0, lock=claimed, progress=PlainProgress
+            config, path, console, grace=0.0, lock=lock, progress=PlainProgress
         )
         summary = runner.finished_summary(start)
         if summary is None:
@@ -102,8 +102,8 @@ def _handshake_server(
     server = Server(exp, config.seed, handshake, report_fault, limits)
 
     def add_late_clients():
-        tests = handshake.server_data().partition.test
-        partition = server.exp.partition._replace(test=tests)
+        test = handshake.server_data().partition.test
+        partition = server.exp.partition._replace(test=test)
         server.exp = server.exp._replace(partition=partition)
         server.parser.limits = schema_limits(handshake.schema, config.wire.bound)
 

@@ -46,11 +46,11 @@ def upload_shapes(exp: Experiment, down: Tree) -> UploadShapes:
 def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     compiled = programs.with_floats(programs.build_programs(exp), exp.floats)
     cohort = exp.cohorts[0]
-    start = partial(federation.init_cohort, exp.method, exp.local, cohort)
+    init = partial(federation.init_cohort, exp.method, exp.local, cohort)
     ids, count = programs.client_ids_and_counts(exp, cohort)
-    client = jax.eval_shape(start, jax.random.key(0), count, ids)
-    yes = jnp.ones(len(exp.counts.train), bool)
-    everyone, message = Participation(yes, yes), jax.eval_shape(wire.unpack, down)
+    client = jax.eval_shape(init, jax.random.key(0), count, ids)
+    ones = jnp.ones(len(exp.counts.train), bool)
+    everyone, message = Participation(ones, ones), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
     context = programs.round_context(0, 0)
     inputs = programs.RoundArguments(context, everyone, message)
@@ -78,8 +78,10 @@ def stack_messages(
     """
     absent = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), like)
     return [
-        jax.tree.map(lambda *a: np.stack(a), *(messages.get(i, absent) for i in own))
-        for own in ids
+        jax.tree.map(
+            lambda *a: np.stack(a), *(messages.get(i, absent) for i in cohort_ids)
+        )
+        for cohort_ids in ids
     ]
 
 
@@ -100,22 +102,20 @@ def split_into_lanes(
     lanes = []
     for cohort, packed in zip(exp.cohorts, stacked, strict=True):
         ids = jnp.asarray(cohort.ids)
+        map_rows = cohort.mode.map_and_sum(partial(upload_and_summand, aggregation))
         for place, id_R in gather.participant_places(
             participation, ids, cohort.num_rows, cohort.num_lanes
         ):
             reports_R = gather.participation_flags(participation, id_R).reports
-            gather_rows = cohort.mode.map_and_sum(
-                partial(upload_and_summand, aggregation)
-            )
-            rows = gather_rows(reports_R, gather.take_rows(packed, place))
+            rows = map_rows(reports_R, gather.take_rows(packed, place))
             lanes.append(Uploads(id_R, *rows))
     return tuple(lanes)
 
 
 def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
     """Collects loss, steps and bytes of the accepted replies, by client id."""
-    kinds = {"loss": "f4", "steps": "i4", "scalars": "i8", "bytes": "i8"}
-    arrays: Any = {name: np.zeros(clients, kind) for name, kind in kinds.items()}
+    dtypes = {"loss": "f4", "steps": "i4", "scalars": "i8", "bytes": "i8"}
+    arrays: Any = {name: np.zeros(clients, dtype) for name, dtype in dtypes.items()}
     for i, update in updates.items():
         for name, array in arrays.items():
             array[i] = getattr(update, name)
@@ -130,9 +130,10 @@ def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
     for cohort in exp.cohorts:
         places = tuple(k for k, i in enumerate(cohort.ids) if i in ids)
         if places:
-            stateful = dataclasses.replace(cohort, kept_state=STATEFUL)
             cohorts.append(
-                dataclasses.replace(stateful, scoring=BY_CLIENT, sample=places)
+                dataclasses.replace(
+                    cohort, kept_state=STATEFUL, scoring=BY_CLIENT, sample=places
+                )
             )
     tests = evaluation_tables(cohorts, exp.partition)
     return exp._replace(cohorts=tuple(cohorts), test=tests)

@@ -1,4 +1,4 @@
-"""Writer of runs of Aim, in the repository of `AIM_REPO` or of the folder."""
+"""Writer of runs of Aim, in the repository of `AIM_REPO` or the current folder."""
 
 import threading
 from collections.abc import Mapping

@@ -15,8 +15,8 @@ from jaxproto.callbacks.scalars import scalar_points
 from jaxproto.io import atomic
 
 NAME = "mlflow_id.txt"  # in the work directory: id of the run, for resuming
-LIMITS = {"params": 100, "metrics": 1000}  # entries of a request that a store accepts
-LENGTH = 500  # characters of a parameter that every version accepts
+LIMITS = {"params": 100, "metrics": 1000}  # entries that a store accepts per request
+LENGTH = 500  # characters of a parameter that every version of MLflow accepts
 STATUS = {"finished": "FINISHED", "stopped early": "FINISHED", "interrupted": "KILLED"}
 _starting = threading.Lock()  # cells of a sweep start concurrently
 
@@ -42,8 +42,8 @@ class Mlflow(Callback):
         now = time.time_ns() // 1_000_000
         new = [p for p in scalar_points(record) if p.round > self._last_round]
         entries = [Metric(k, v, now, r) for r, values in new for k, v in values.items()]
-        for part in _parts(entries, LIMITS["metrics"]):
-            self._client.log_batch(self._id, metrics=part)
+        for chunk in _chunks(entries, LIMITS["metrics"]):
+            self._client.log_batch(self._id, metrics=chunk)
 
     def on_end(self, summary: Mapping):
         """Sets the status of the run."""
@@ -63,15 +63,17 @@ class Mlflow(Callback):
         return run_id
 
     def _new_run(self, run_info: RunInfo) -> str:
+        """Creates a run with its parameters; returns its id."""
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME", "jaxproto")
-        experiment = self._client.get_experiment_by_name(title)
-        create = self._client.create_experiment
-        experiment_id = experiment.experiment_id if experiment else create(title)
+        if experiment := self._client.get_experiment_by_name(title):
+            experiment_id = experiment.experiment_id
+        else:
+            experiment_id = self._client.create_experiment(title)
         name = run_info.path.resolve().name
         run_id = self._client.create_run(experiment_id, run_name=name).info.run_id
         params = [Param(k, f"{v}"[:LENGTH]) for k, v in run_info.config.items()]
-        for part in _parts(params, LIMITS["params"]):
-            self._client.log_batch(run_id, params=part)
+        for chunk in _chunks(params, LIMITS["params"]):
+            self._client.log_batch(run_id, params=chunk)
         atomic.write(run_info.path / NAME, f"{run_id}\n".encode())
         return run_id
 
@@ -83,5 +85,5 @@ class Mlflow(Callback):
         return max((m.step for m in history), default=0)
 
 
-def _parts(rows: list, most: int) -> list[list]:
-    return [rows[i : i + most] for i in range(0, len(rows), most)]
+def _chunks(entries: list, size: int) -> list[list]:
+    return [entries[i : i + size] for i in range(0, len(entries), size)]

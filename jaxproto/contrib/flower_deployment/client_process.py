@@ -1,7 +1,8 @@
 """Persistent process of a client, beside the short ones that Flower starts.
 
-It listens on a socket in a folder of its user only, and requires a key from the folder
-of the client. It ends with its node, or when another process replaces it.
+The process listens on a socket in a folder that only its user can read, and requires a
+key from the folder of the client. It ends with its node, or when another process
+replaces it.
 """
 
 import contextlib
@@ -49,7 +50,7 @@ def main():
                 with listener.accept() as connection:
                     _answer(text, Path(arguments["home"]), connection)
             except (*CONNECTION_ERRORS, AuthenticationError):
-                continue  # the peer has gone or has no key
+                continue  # the peer has closed the connection or has no key
 
 
 def _answer(text: str, folder: Path, connection: Connection):

@@ -98,7 +98,7 @@ class Deployment:
         owner_only_folder(self.home)
         self.certificates = certificates.make(self.home / "certificates")
         self.port = free_port()
-        self.database = self.home / "superlink.db"  # of known nodes
+        self.database = self.home / "superlink.db"  # of registered nodes
         self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
         self.nodes: dict[int, subprocess.Popen] = {}  # SuperNodes by client
         self.superlink: subprocess.Popen | None = None
@@ -154,9 +154,9 @@ class Deployment:
         """
         atomic.write(self.app / f"{name}.py", text.encode())
         file = self.app / "node.py"
-        last = f"client = client_app(CONFIG, {str(self.path)!r}, mods=[{name}])\n"
-        changed = f"from {name} import {name}\n{file.read_text()}{last}"
-        atomic.write(file, changed.encode())
+        line = f"client = client_app(CONFIG, {str(self.path)!r}, mods=[{name}])\n"
+        source = f"from {name} import {name}\n{file.read_text()}{line}"
+        atomic.write(file, source.encode())
 
     def start_node(self, client: int, **options: int):
         """Starts the SuperNode of a client; `options` extend its node configuration."""
@@ -226,29 +226,29 @@ def process_tree(process: subprocess.Popen) -> list[psutil.Process]:
     processes = dict[int, psutil.Process]()
     with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(process.pid)
-        processes = {one.pid: one for one in (root, *root.children(recursive=True))}
-    for one in psutil.process_iter():  # orphans in the session of the process
+        processes = {p.pid: p for p in (root, *root.children(recursive=True))}
+    for p in psutil.process_iter():  # orphans in the session of the process
         with contextlib.suppress(ProcessLookupError):
-            if os.getsid(one.pid) == process.pid:
-                processes.setdefault(one.pid, one)
+            if os.getsid(p.pid) == process.pid:
+                processes.setdefault(p.pid, p)
     return list(processes.values())
 
 
 def signal_tree(process: subprocess.Popen, number: int) -> list[psutil.Process]:
-    """Sends a signal to a process and its descendants; returns them."""
+    """Sends a signal to a process and its descendants; returns all of them."""
     processes = process_tree(process)
-    for one in processes:
+    for p in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.send_signal(number)
+            p.send_signal(number)
     return processes
 
 
 def terminate_tree(process: subprocess.Popen, number: int = signal.SIGTERM):
-    """Ends a process and its descendants, after ten seconds by force."""
+    """Ends a process and its descendants; kills them after ten seconds."""
     _, alive = psutil.wait_procs(signal_tree(process, number), timeout=10.0)
-    for one in alive:
+    for p in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
+            p.kill()
     psutil.wait_procs(alive, timeout=10.0)
     process.wait()
 

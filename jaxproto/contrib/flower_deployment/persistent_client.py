@@ -1,9 +1,9 @@
 """ClientApp of a deployment that forwards each message to a persistent process.
 
-Flower starts a process for every message. This module imports neither JAX nor data to
-keep that process short. `client_process.py` holds the data and programs of a client in
-a process that lives as long as the node. The first message starts it, and a later one
-restarts it if it has ended.
+Flower starts a process for every message. This module keeps that process short: it
+imports no JAX and loads no data. `client_process.py` runs a second process that lives
+as long as the node and has the data and programs of the client. The first message
+starts it, and a later one restarts it if it has ended.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from flwr.clientapp import ClientApp
 from jaxproto.flower.node_context import folder_of
 from jaxproto.io.owner_only import owner_only_folder, read_owner_only
 
-HOST = "127.0.0.1"  # the only address that is listened on
+HOST = "127.0.0.1"  # address that the processes of a deployment listen on
 FILE = "worker.json"  # address and key of the process, in the folder of the client
 START_TIMEOUT = 300.0  # seconds until the process listens
 CONNECTION_ERRORS = (OSError, EOFError)  # of a connection to a killed process
@@ -52,7 +52,7 @@ def config_digest(text: str) -> str:
 def forward_message(
     text: str, folder: Path, message: Message, context: Context
 ) -> Message:
-    """Forwards a message to the process of the client, which it starts if needed.
+    """Forwards a message to the process of the client; starts the process if needed.
 
     Raises:
       RuntimeError: the process cannot be started, or failed with the message.
@@ -73,7 +73,7 @@ def _ask(path: Path, text: str, message: Message, context: Context) -> dict:
     """Returns the answer of the running process.
 
     Raises:
-      OSError, EOFError: no process runs, or it was killed meanwhile.
+      OSError, EOFError: no process runs, or it was killed before it answered.
     """
     address = worker_address(path)
     if address is None or address.get("config") != config_digest(text):
@@ -108,7 +108,7 @@ def _start(path: Path, text: str, folder: Path):
     command = [sys.executable, "-m", module]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
     assert process.stdin is not None
-    with process.stdin as file:  # the process ends with this parent, the node
+    with process.stdin as file:  # the process ends with the node, our parent
         json.dump(arguments | {"parent": os.getppid()}, file)
     deadline = time.monotonic() + START_TIMEOUT
     while process.poll() is None and time.monotonic() < deadline:

@@ -14,7 +14,7 @@ from jaxproto.types import Client
 
 BODIES = ("own", "other")
 BROADCASTS = ("honest", "crafted")
-ROUND = (0, 0)  # the batches of a round of the run
+ROUND = (0, 0)  # size of an update: all batches of a round of the run
 SIZES = (1, 1), (2, 1), (4, 1), (8, 1), (2, 4), ROUND
 CLIENTS, SHADOWS = 3, 64
 Images = tuple[dict[str, np.ndarray], np.ndarray]  # by name, true first; classes
@@ -27,8 +27,8 @@ class AttackRequest(NamedTuple):
     clients: Sequence[int] = ()  # ids; () attacks the first CLIENTS
     formats: Sequence[str] = ()  # on the wire; () is the format of each run
     noises: Sequence[float] = (0.0,)  # standard deviations, see `on_the_wire`
-    body: str = "own"  # the network that the attacker has
-    broadcast: str = "honest"  # of the attacked round
+    body: str = "own"  # network that the attacker has, one of BODIES
+    broadcast: str = "honest"  # of the attacked round, one of BROADCASTS
     sizes: Sequence[tuple[int, int]] = SIZES  # batch size and steps of updates
     shadows: int = SHADOWS  # federations of `lira`, an even number
     seed: int = 0
@@ -58,13 +58,13 @@ class AttackResult(NamedTuple):
     rows: list[dict]
     images: Images | None = None
     scores: tuple[np.ndarray, np.ndarray] | None = None  # members, others
-    priority: tuple = ()  # images of the first result with the highest are drawn
+    priority: tuple = ()  # the images of highest priority are drawn
 
 
 def attack_cases(
     next: NextRound, request: AttackRequest, ids: Sequence[int]
 ) -> Iterator[AttackCase]:
-    """Yields every client, format and noise level, after local training."""
+    """Yields a case for every client, format and noise level."""
     for id in ids:
         captured = next_upload.upload(next, id)
         yield from cases_of(captured, attacker_network(captured, request.body), request)
@@ -73,7 +73,7 @@ def attack_cases(
 def cases_of(
     captured: CapturedUpload, body: Client, request: AttackRequest
 ) -> Iterator[AttackCase]:
-    """Yields every format and noise level of an upload."""
+    """Yields a case for every format and noise level of an upload."""
     exp, seed = captured.next.run.exp, request.seed
     known = attacker.attacker_knowledge(exp, captured.id, seed)
     for form in request.formats or (exp.formats.up,):
@@ -83,7 +83,7 @@ def cases_of(
 
 
 def attacker_network(captured: CapturedUpload, body: str) -> Client:
-    """Returns the client whose network the attacker has, when features were made."""
+    """Returns the client whose network the attacker has, at the time of its upload."""
     if body == "other":
         _, cohort = next_upload.cohort_and_index(captured.next.run, captured.id)
         if len(cohort.ids) < 2:

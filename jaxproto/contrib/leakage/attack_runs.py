@@ -61,7 +61,7 @@ class AttackTable(NamedTuple):
 
 
 def on_each_case(attack: Callable[[AttackCase], Iterator[AttackResult]]) -> Callable:
-    """Returns the attack on every client, format and noise level of a run."""
+    """Returns a function that attacks every case of a run."""
 
     def run(next: NextRound, request: AttackRequest, ids: Sequence[int]):
         for case in attack_cases(next, request, ids):
@@ -72,9 +72,9 @@ def on_each_case(attack: Callable[[AttackCase], Iterator[AttackResult]]) -> Call
 
 
 def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
-    """Inverts weight updates to images, for every batch size.
+    """Inverts weight updates to images, for every size of an update.
 
-    A whole round is attacked in closed form alone.
+    A whole round is attacked only in closed form.
     """
     exp = next.run.exp
     gradient = privacy.noiseless_gradient(next.run.config, next.local)
@@ -93,10 +93,10 @@ def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
                 result = gradient_inversion.invert_update(task, case, size)
                 if result is None:
                     return
-                (found, images), (batch, steps) = result, size
-                row = {"size": f"{batch} x {steps}", **found, **counts}
-                largest = steps == 1, batch * steps  # of one step, if there is one
-                yield case, AttackResult([row], images, priority=largest)
+                (similarity, images), (batch, steps) = result, size
+                row = {"size": f"{batch} x {steps}", **similarity, **counts}
+                priority = steps == 1, batch * steps  # large batches of one step first
+                yield case, AttackResult([row], images, priority=priority)
 
 
 ATTACKS = {
@@ -174,7 +174,7 @@ def run_attack(
     notes, images = _notes(attack, request), None
     runs = leave_out.read_all(request.workdirs, compare.load)
     groups = compare.group_by_seed(runs)
-    some_private = any(g.config["privacy.unit"] != OFF for g in groups)
+    any_private = any(g.config["privacy.unit"] != OFF for g in groups)
 
     def attack_run(run):
         report(f"{name} of {run.path}")
@@ -185,22 +185,22 @@ def run_attack(
         if request.broadcast == "crafted":
             next = crafted_broadcast.with_crafted(next, request.seed)
         columns = {}
-        if some_private:
+        if any_private:
             entry = privacy_ledger.privacy_ledger(next.run.config, next.run.exp)
             spent = entry(next.run.round).get("privacy", {}).get("epsilon")
             columns = {"unit": next.run.config.privacy.unit, "epsilon": spent}
         return run.path, (attack.run(next, request, ids), columns)
 
-    every = [run for group in groups for run in group.runs]
-    attacked = dict(leave_out.read_all(every, attack_run))
+    grouped_runs = [run for group in groups for run in group.runs]
+    attacked = dict(leave_out.read_all(grouped_runs, attack_run))
     for group in groups:
         parts = [attacked[run.path] for run in group.runs if run.path in attacked]
         if not parts:
             continue
         results, columns = [], {"method": group.method}
-        for some, more in parts:
-            results += some
-            columns |= more
+        for run_results, run_columns in parts:
+            results += run_results
+            columns |= run_columns
         if not results:
             notes.append(f"{group.method}: sends {attack.lacking}.")
             continue
@@ -209,7 +209,7 @@ def run_attack(
         drawn = [result for _, result in results if result.images is not None]
         if images is None and drawn:
             images = max(drawn, key=lambda result: result.priority).images
-    if some_private:
+    if any_private:
         notes.append(NOTE)
         rows = result_tables.by_epsilon(rows)
     return AttackTable(

@@ -34,16 +34,16 @@ def attacker_knowledge(exp: Experiment, id: int, seed: int) -> AttackerKnowledge
         raise UserError("the run has no test examples, which attacks are judged by.")
     parts: dict[str, list[np.ndarray]] = {"members": [], "outsiders": [], "public": []}
     for c in range(exp.spec.num_classes):
-        members, others = (
+        train_rows, test_rows = (
             rng.permutation(rows[y[rows] == c]) for rows in (training, tested)
         )
-        half = len(others) // 2
-        size = min(half, len(members))
-        parts["members"].append(members[:size])
-        parts["outsiders"].append(others[:size])
-        parts["public"].append(others[half:])
-    rows = {k: np.concatenate(part) for k, part in parts.items()}
-    samples = {k: examples(exp, part) for k, part in rows.items()}
+        half = len(test_rows) // 2
+        size = min(half, len(train_rows))
+        parts["members"].append(train_rows[:size])
+        parts["outsiders"].append(test_rows[:size])
+        parts["public"].append(test_rows[half:])
+    rows = {name: np.concatenate(part) for name, part in parts.items()}
+    samples = {name: examples(exp, part) for name, part in rows.items()}
     return AttackerKnowledge(
         training=examples(exp, training),
         ids=(rows["members"], rows["outsiders"]),

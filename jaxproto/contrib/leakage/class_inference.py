@@ -1,7 +1,8 @@
 """Inference of the classes that a client holds, and of their counts.
 
 Threat model: an honest-but-curious server that has the upload, knows the protocol and
-its own broadcast; two of the sources also need public examples and a network.
+its own broadcast. Counts from `length` and `last layer` also need public examples and a
+network.
 
 - `rows`: classes with a prototype; counts if the method discloses them.
 - `length`: if a client scales rows by counts that it does not send, counts follow from
@@ -47,13 +48,13 @@ class ClassEvidence(NamedTuple):
 def attack_classes(case: AttackCase) -> Iterator[AttackResult]:
     """Infers which classes a client holds, and their counts."""
     true = case.exp.counts.train[case.captured.id]
-    if rows := [score_classes(one, true) for one in class_evidence(case)]:
+    if rows := [score_classes(evidence, true) for evidence in class_evidence(case)]:
         yield AttackResult(rows)
 
 
 def class_evidence(case: AttackCase) -> Iterator[ClassEvidence]:
     """Yields the evidence of every source in the messages that the server received."""
-    yield from _of_rows(case)
+    yield from _evidence_of_rows(case)
     head = head_change.head_change(case.captured, case.messages[1])
     if head is None:
         return
@@ -63,7 +64,7 @@ def class_evidence(case: AttackCase) -> Iterator[ClassEvidence]:
     yield ClassEvidence("last layer", head.bias > 0, count)
 
 
-def _of_rows(case: AttackCase) -> Iterator[ClassEvidence]:
+def _evidence_of_rows(case: AttackCase) -> Iterator[ClassEvidence]:
     target = prototype_inversion.prototype_target(case)
     if target is None:
         return
@@ -102,7 +103,7 @@ def score_classes(evidence: ClassEvidence, true: np.ndarray) -> dict:
     """
     held, total = true > 0, true.sum()
     hits = (evidence.present & held).sum()
-    equal = np.full(len(true), total / len(true))
+    equal_counts = np.full(len(true), total / len(true))
     error = None
     if evidence.examples is not None:
         error = float(np.abs(evidence.examples - true).sum() / total)
@@ -111,5 +112,5 @@ def score_classes(evidence: ClassEvidence, true: np.ndarray) -> dict:
         "precision": float(hits / max(evidence.present.sum(), 1)),
         "recall": float(hits / held.sum()),
         "count error": error,
-        "error of equal counts": float(np.abs(equal - true).sum() / total),
+        "error of equal counts": float(np.abs(equal_counts - true).sum() / total),
     }

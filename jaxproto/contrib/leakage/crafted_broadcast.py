@@ -1,8 +1,8 @@
 """Broadcast of a server that deviates from the protocol to see more of the data.
 
 - Networks: the first layer gets random weights, and biases with which a unit is active
-  on a small share of public examples. More units are then moved by one example alone,
-  which `dense_inversion.py` returns (trap weights: Boenisch et al., EuroS&P 2023, with
+  on a small share of public examples. So more units change by a single example, which
+  `dense_inversion.py` recovers (trap weights: Boenisch et al., EuroS&P 2023, with
   biases from public examples in place of scaled weights).
 - Prototypes: every class gets the prototype of the next one. The pull contradicts the
   labels, so that networks fit single examples rather than classes.
@@ -26,7 +26,7 @@ NOTE = "The broadcast of the attacked round is crafted by the server."
 
 
 def with_crafted(next: NextRound, seed: int) -> NextRound:
-    """Returns the round with a crafted broadcast; parts of other kinds stay."""
+    """Returns the round with crafted networks and prototypes in the broadcast."""
     exp, key = next.run.exp, jax.random.key(seed)
     net = exp.cohorts[0].net
     params, norm, _ = exp.method.init_client(net, key)

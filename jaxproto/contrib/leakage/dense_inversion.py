@@ -10,8 +10,8 @@ number of steps, with momentum or without, so a whole round of local training is
 attacked, too.
 
 Threat model: an honest-but-curious server that knows its broadcast. It keeps the
-candidates whose pixels all have a value that pixels of public images have, which other
-ratios have only by chance. Training images serve to count the results.
+candidates whose pixels all have values of public pixels, because ratios that are no
+images have such values only by chance. Training images only serve to count the results.
 
 Limits: a first layer that is dense and has a bias. Adam and weight decay change the
 ratio; int8 and noise spoil it. A unit that several examples activate gives their
@@ -62,7 +62,7 @@ class FirstLayer(NamedTuple):
 def first_layer(net: Net, params: Tree, norm: Tree, shape) -> FirstLayer | None:
     """Returns the first layer of a network; None if it is not dense or has no bias.
 
-    The gradient of one random example tells: dW_j / db_j is that example.
+    The layer is found by the gradient of one random example: dW_j / db_j equals it.
     """
     x = jax.random.uniform(jax.random.key(0), (1, *shape), minval=-1.0)
 
@@ -90,9 +90,9 @@ def invert_first_layer(layer: FirstLayer, before: Tree, after: Tree) -> np.ndarr
         np.asarray(new[k], float) - np.asarray(old[k], float) for k in LEAVES
     )
     moved = bias != 0
-    found = np.empty((moved.sum(), len(kernel)))
-    found[:, layer.order_F] = (kernel[:, moved] / bias[moved]).T
-    return found
+    inputs_JF = np.empty((moved.sum(), len(kernel)))
+    inputs_JF[:, layer.order_F] = (kernel[:, moved] / bias[moved]).T
+    return inputs_JF
 
 
 def has_public_values(found_JF: np.ndarray, public: np.ndarray) -> np.ndarray:
@@ -115,10 +115,10 @@ def count_images(case: AttackCase) -> dict:
     layer = first_layer(captured.net, before.params, before.norm, shape)
     if layer is None or after is None:
         return dict.fromkeys(COLUMNS)
-    found = invert_first_layer(layer, before.params, after)
+    candidates = invert_first_layer(layer, before.params, after)
     true = examples(exp, captured.rows)[0].reshape(len(captured.rows), -1)
-    equal = psnr_of_pairs(found, true) >= PSNR
-    kept = has_public_values(found, case.known.public[0])
+    equal = psnr_of_pairs(candidates, true) >= PSNR
+    kept = has_public_values(candidates, case.known.public[0])
     counts = len(true), equal.any(0).sum(), kept.sum(), equal[kept].any(1).sum()
     return dict(zip(COLUMNS, map(int, counts), strict=True))
 

@@ -29,11 +29,11 @@ def plot_success(name: str, rows: list[dict], path: Path):
     """Draws success as a heatmap: methods and sources by formats and noise."""
     attack = ATTACKS[name]
     private = [key for key in ("unit", "epsilon") if key in rows[0]]
-    down = [_join(row, ("method", *private, *attack.keys)) for row in rows]
-    across = [_join(row, ("format", "noise")) for row in rows]
-    lines, columns = list(dict.fromkeys(down)), list(dict.fromkeys(across))
+    row_lines = [_join(row, ("method", *private, *attack.keys)) for row in rows]
+    row_columns = [_join(row, ("format", "noise")) for row in rows]
+    lines, columns = list(dict.fromkeys(row_lines)), list(dict.fromkeys(row_columns))
     values = np.full((len(lines), len(columns)), np.nan)
-    for row, line, column in zip(rows, down, across, strict=True):
+    for row, line, column in zip(rows, row_lines, row_columns, strict=True):
         values[lines.index(line), columns.index(column)] = row[attack.success]
     labels = "format on the wire, noise", "method and source"
     plots.grid_heatmap(

@@ -1,9 +1,9 @@
 """Inversion of a weight update to images.
 
-Threat model: an honest-but-curious server of a method whose uploads hold a whole
-network. It knows what it broadcast, the loss, the optimiser, the size of a batch and
-the number of steps, and holds public examples of the same distribution. The client
-takes the given number of local steps, which are fewer than those of the run.
+Threat model: an honest-but-curious server of a method whose uploads contain a whole
+network. It knows its broadcast, the loss, the optimiser, the batch size and the number
+of steps, and has public examples of the same distribution. The client takes the given
+number of local steps, fewer than those of the run.
 
 Labels come from the last layer (`label_inference.py`). Images are optimised so that
 training on them changes the network in the direction of the update:
@@ -14,10 +14,10 @@ training on them changes the network in the direction of the update:
 by Adam from noise; the restart with the least loss wins. Several local steps are
 simulated in sequence, with labels in order of class because the true order is unknown.
 
-Limits: success falls with batch size and steps; a full round of local training takes
-`dense_inversion.py`. The baseline is the public mean image of the true class; a worse
-image reveals less than the label. The loss is that of the method with all its terms,
-but state that only the client has (BatchNorm statistics) is assumed known.
+Limits: success falls with batch size and steps; only `dense_inversion.py` attacks full
+rounds. The baseline is the public mean image of the true class; a worse image reveals
+less than the label. The loss is that of the method with all its terms, but state that
+only the client has (BatchNorm statistics) is assumed known.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class AttackTask:
     method: Method
     opt: optax.GradientTransformation
     net: Net
-    gradient: Callable = batch_value_and_grad  # that of the client, without its noise
+    gradient: Callable = batch_value_and_grad  # of the client, without privacy noise
 
 
 def simulate_training(
@@ -82,7 +82,7 @@ def match_update(
     x: Array,
     y: Array,
 ) -> tuple[Array, Array]:
-    """Optimises images [S, B, ...] to reproduce an update; returns the loss too."""
+    """Returns images [S, B, ...] optimised to reproduce an update, and their loss."""
     local = LocalTraining(task.opt, factor=factor)
     known, _ = ravel_pytree(before.params)
 

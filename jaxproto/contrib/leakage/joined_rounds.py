@@ -1,18 +1,19 @@
-"""Example that a client gains between two rounds, from both of its prototypes.
+"""Inference of the example that a client gains between two rounds, from prototypes.
 
 Threat model: a server that repeats its broadcast, knows the number m of examples of the
-class in the first of both rounds, holds public images, and has the client's network
-after each of them (`body=own`) or another client's. The sums differ by one example:
+class in the first of the two rounds, has public images, and has the client's network
+after each round (`body=own`) or another client's. Let p and p' be the prototypes of the
+class in the two rounds. Their sums over examples differ by one example x:
 
     f(x) ~ (m + 1) p' - m (p + drift)
 
-drift is the mean change of the features of public images of the class between both
-networks. Every class with two examples or more gains one.
+The drift is the mean change of the features of public images of the class between the
+two networks. Every class with two examples or more gains one.
 
 The difference is compared with candidates, as in `membership.py`, and inverted, as in
-`prototype_inversion.py`. The area of the second round alone shows the gain.
+`prototype_inversion.py`. The AUC of the second round alone is given for comparison.
 
-Limits: m multiplies what is left of the drift, so large classes and high learning rates
+Limits: m multiplies the error of the drift, so large classes and high learning rates
 hide the example. Rows scaled by counts that are not sent are left out.
 """
 
@@ -49,8 +50,8 @@ def attack_joined(
         bodies = [
             attack_cases.attacker_network(c, request.body) for c in (first, second)
         ]
-        other_noise = request._replace(seed=request.seed + 1)
-        before = attack_cases.cases_of(first, bodies[0], other_noise)
+        with_other_noise = request._replace(seed=request.seed + 1)
+        before = attack_cases.cases_of(first, bodies[0], with_other_noise)
         after = attack_cases.cases_of(second, bodies[1], request)
         for pair in zip(before, after, strict=True):
             result = compare(*pair, gained)
@@ -82,27 +83,28 @@ def compare(
     m_C1 = np.bincount(after.known.training[1], minlength=len(new.mean))[:, None] - 1
     joined = new._replace(mean=(m_C1 + 1) * new.mean - m_C1 * (old.mean + drift_CD))
     others_x, others_y = after.known.outsiders
-    same = np.isin(others_y, y)
+    in_classes = np.isin(others_y, y)
     known = after.known._replace(
         members=(x, y),
-        outsiders=(others_x[same], others_y[same]),
-        ids=(gained, after.known.ids[1][same]),
+        outsiders=(others_x[in_classes], others_y[in_classes]),
+        ids=(gained, after.known.ids[1][in_classes]),
     )
 
     def score(target):
         distance = partial(membership.prototype_distance, embedding, after.body, target)
         return distance(known.members), distance(known.outsiders)
 
-    found, alone = score(joined), score(new)
+    joined_scores, single_scores = score(joined), score(new)
     public = class_means(after.known.public, len(new.mean))
     images, _ = prototype_inversion.optimise_images(
         embedding, after.body, joined.mean, joined.mask, public
     )
+    inverted = np.asarray(images)[y]
     row = {
-        "AUC": scores.auc(*found),
-        "AUC of one round": scores.auc(*alone),
-        "psnr": scores.psnr(np.asarray(images)[y], x),
+        "AUC": scores.auc(*joined_scores),
+        "AUC of one round": scores.auc(*single_scores),
+        "psnr": scores.psnr(inverted, x),
         "psnr of public mean": scores.psnr(public[y], x),
     }
-    shown = {"client's": x, "public mean": public[y], "found": np.asarray(images)[y]}
-    return after._replace(known=known), AttackResult([row], (shown, y), found)
+    shown = {"client's": x, "public mean": public[y], "found": inverted}
+    return after._replace(known=known), AttackResult([row], (shown, y), joined_scores)

@@ -1,9 +1,9 @@
 """Classes and labels from the change of the last layer.
 
 The gradient of the cross-entropy by the bias of class c is the mean over the batch of
-p_c - [y = c]: it is negative only where c is in the batch, and with one example at its
-label alone (Zhao, Mopuri, Bilen: iDLG, 2020). With more examples the mean of p is
-estimated from the predictions of the network on public examples.
+p_c - [y = c]. It is negative only for classes in the batch; with one example, it is
+negative only for its label (Zhao, Mopuri, Bilen: iDLG, 2020). With more examples, the
+mean of p is estimated from the predictions of the network on public examples.
 """
 
 import jax
@@ -49,11 +49,11 @@ def restore_labels(
     """
     order = np.argsort(-push_C)
     labels = [int(c) for c in order if push_C[c] > 0][:size] or [int(order[0])]
-    left = label_shares(push_C, predicted_CC) * size
-    np.subtract.at(left, labels, 1)
+    remaining_C = label_shares(push_C, predicted_CC) * size
+    np.subtract.at(remaining_C, labels, 1)
     while len(labels) < size:
-        labels.append(int(np.argmax(left)))
-        left[labels[-1]] -= 1
+        labels.append(int(np.argmax(remaining_C)))
+        remaining_C[labels[-1]] -= 1
     return np.sort(np.array(labels))
 
 

@@ -10,10 +10,10 @@ with their labels; for prototypes, also a network, as in `prototype_inversion.py
 
 Members are training examples of the client; the others are as many test examples of
 the same classes. The area under the ROC curve, 0.5 for guessing, is a mean over clients
-and runs, with the interval of one test on all different examples. An area near 0.5 does
-not protect single examples, so the table has the rates of true positives at low rates
-of false ones (Carlini et al., S&P 2022). A rate of 0.1% takes 1,000 others; with fewer,
-the threshold is the highest score of the others.
+and runs. Its interval is that of one test on all distinct examples. An area near 0.5
+does not protect single examples, so the table also has true positive rates at low false
+positive rates (Carlini et al., S&P 2022). A false positive rate of 0.1% requires 1,000
+others; with fewer, the threshold is the highest score of the others.
 
 Limits: one global threshold; `shadow_federations.py` has one per example.
 """
@@ -43,9 +43,9 @@ def attack_membership(case: AttackCase) -> Iterator[AttackResult]:
 
 
 def by_source(case: AttackCase) -> dict[str, Scores]:
-    """Returns the scores by what is sent."""
-    by_source = {"prototypes": by_prototype(case), "weights": by_loss(case)}
-    return {source: pair for source, pair in by_source.items() if pair is not None}
+    """Returns the scores by source: the prototypes or weights that are sent."""
+    pairs = {"prototypes": by_prototype(case), "weights": by_loss(case)}
+    return {source: pair for source, pair in pairs.items() if pair is not None}
 
 
 def by_prototype(case: AttackCase) -> Scores | None:
@@ -68,8 +68,8 @@ def prototype_distance(
     x, y = data
     feat = embedding(body, jnp.asarray(x))
     mean, mask = target.mean[y], target.mask[y]
-    far = prototype_inversion.distance(feat, mean, mask, target.scaled)
-    return np.where(target.present[y], -np.asarray(far), -np.inf)
+    distances = prototype_inversion.distance(feat, mean, mask, target.scaled)
+    return np.where(target.present[y], -np.asarray(distances), -np.inf)
 
 
 def by_loss(case: AttackCase) -> Scores | None:

@@ -2,8 +2,8 @@
 
 A run stores no uploads. One more round from the last checkpoint computes the upload of
 a client: the server broadcasts, the client receives, trains and uploads, with the
-functions of `jaxproto/client.py` and the batch order of that round. All clients take
-part in an exchange before training.
+functions of `jaxproto/client.py` and the batch order of that round. If the method has
+an exchange before training, all clients take part in it.
 """
 
 import dataclasses
@@ -139,7 +139,7 @@ def upload(
       batch: Examples per step; 0 takes the batch size of the run.
       steps: Local steps of one epoch; 0 trains as in a round of the run.
       client: State of the client before the round; None is that of the run.
-      rows: Some of its training examples, as rows of the data; None is all.
+      rows: Rows of the training examples that it uses; None takes all of the client.
     """
     exp = next.run.exp
     cohort, saved, shard = client_before(next, id)
@@ -161,12 +161,12 @@ def upload(
     client = client.replace(count=jnp.asarray(counts, jnp.float32))
 
     @jax.jit
-    def play(key, first, down, client, examples, shard):
+    def simulate(key, first, down, client, examples, shard):
         task = LocalTask(exp.method, cohort.net, local, key, down, examples)
         return simulate_client(task, first, client, shard, steps)
 
     stages = jax.device_get(
-        play(next.key, next.first, next.down, client, next.examples, shard)
+        simulate(next.key, next.first, next.down, client, next.examples, shard)
     )
     used = stages.order[: batch * steps or num_examples]
     return CapturedUpload(next, cohort.net, id, stages, table[used])
@@ -181,8 +181,8 @@ def client_before(next: NextRound, id: int) -> tuple[Cohort, Client, Shard]:
     exp, state = next.run.exp, next.run.state
     check_id(id, len(exp.partition.train))
     index, cohort = cohort_and_index(next.run, id)
-    row, own = cohort.ids.index(id), (state.clients[index], exp.train[index])
-    client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], own)
+    row, of_cohort = cohort.ids.index(id), (state.clients[index], exp.train[index])
+    client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], of_cohort)
     return cohort, cohort.kept_state.restore(exp.method, cohort.net, client), shard
 
 
@@ -227,19 +227,19 @@ def on_the_wire(
     stages, key = captured.stages, jax.random.fold_in(jax.random.key(seed), captured.id)
     known = jax.tree.map(jnp.zeros_like, stages.early), stages.idle
     messages = []
-    for way, message in enumerate((stages.early, stages.up)):
-        noisy = add_noise(message, known[way], noise, jax.random.fold_in(key, way))
+    for n, message in enumerate((stages.early, stages.up)):
+        noisy = add_noise(message, known[n], noise, jax.random.fold_in(key, n))
         messages.append(jax.device_get(wire.roundtrip(noisy, form)))
     return messages[0], messages[1]
 
 
 def add_noise(message: Tree, known: Tree, noise: float, key: Array) -> Tree:
     """Adds noise to the values of a message that are sent."""
-    parts, form = jax.tree.flatten(message, is_leaf=wire.is_message_node)
+    parts, structure = jax.tree.flatten(message, is_leaf=wire.is_message_node)
     before = jax.tree.leaves(known, is_leaf=wire.is_message_node)
     pairs = enumerate(zip(parts, before, strict=True))
     noisy = [_noisy_part(*pair, noise, jax.random.fold_in(key, i)) for i, pair in pairs]
-    return jax.tree.unflatten(form, noisy)
+    return jax.tree.unflatten(structure, noisy)
 
 
 def _noisy_part(part, known, noise, key):
@@ -272,8 +272,8 @@ def prototypes(early: Tree, up: Tree) -> Protos | None:
 
     Clients of RefProtoFL also send prototypes of public examples, which are ignored.
     """
-    first = host_prototypes.find_prototypes(getattr(early, "own", early))
-    return host_prototypes.find_prototypes(up) if first is None else first
+    protos = host_prototypes.find_prototypes(getattr(early, "own", early))
+    return host_prototypes.find_prototypes(up) if protos is None else protos
 
 
 def as_server_reads(captured: CapturedUpload, messages: Messages) -> Protos | None:
@@ -297,9 +297,9 @@ def has_weight_column(captured: CapturedUpload, protos: Protos) -> bool:
 
 def network(message: Tree, like: Tree) -> Tree | None:
     """Returns the part of a message with the structure of `like`; None without one."""
-    form: Any = jax.tree.structure(like)
+    structure: Any = jax.tree.structure(like)
 
     def fits(node) -> bool:
-        return bool(jax.tree.structure(node) == form)
+        return bool(jax.tree.structure(node) == structure)
 
     return next(filter(fits, jax.tree.leaves(message, is_leaf=fits)), None)

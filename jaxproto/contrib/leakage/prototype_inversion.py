@@ -1,7 +1,7 @@
 """Inversion of prototypes to images.
 
 Threat model: an honest-but-curious server that has the upload, knows the protocol
-(masks, whether rows are scaled by counts), holds public images of the same distribution
+(masks, whether rows are scaled by counts), has public images of the same distribution
 and has a network: that of the client (`body=own`, the worst case, which holds for
 methods that share bodies) or that of another client of the same architecture (`other`:
 a server that colludes with one).
@@ -71,7 +71,7 @@ def prototype_target(case: AttackCase) -> PrototypeTarget | None:
 def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
     """Returns whether the method scales rows by counts that it does not send.
 
-    This property of the protocol is read from the memory of the client.
+    The memory of the client, which has unscaled rows, reveals this property.
     """
     exp, stages = captured.next.run.exp, captured.stages
     protos = next_upload.prototypes(stages.early, stages.up)
@@ -89,12 +89,15 @@ def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
 
 
 def distance(feat: Array, mean: Array, mask: Array, scaled: bool) -> Array:
-    """Returns distances of features [..., D] to prototypes, relative to their norm."""
+    """Returns distances of features [..., D] to prototypes.
+
+    They are squared and relative to the prototypes, or 1 - cosine if rows are scaled.
+    """
     feat, mean = feat * mask, mean * mask
     if scaled:
         return optax.losses.cosine_distance(feat, mean, epsilon=1e-8)
-    size = jnp.maximum(jnp.sum(mean**2, -1), 1e-8)
-    return jnp.sum((feat - mean) ** 2, -1) / size
+    square_norm = jnp.maximum(jnp.sum(mean**2, -1), 1e-8)
+    return jnp.sum((feat - mean) ** 2, -1) / square_norm
 
 
 def total_variation(x: Array) -> Array:
@@ -137,7 +140,7 @@ def optimise_images(
     steps: int = STEPS,
     tv: float = TV,
 ) -> tuple[Array, Array]:
-    """Optimises images [C, ...] towards prototypes; returns their losses [C] too."""
+    """Returns images [C, ...] optimised towards prototypes, and their losses [C]."""
 
     def losses(x):
         feat = embedding(body, x)
@@ -154,14 +157,13 @@ def nearest_is_own(
 
     Candidates are the members and as many outsiders; 0.5 is guessing.
     """
-    (member_x, member_y), (x, y) = known.members, known.outsiders
     hits = []
     for image, c in zip(images, classes, strict=True):
-        if not (member_y == c).any():
+        if not (known.members[1] == c).any():
             continue
         distances = [
-            np.min(np.sum((a[b == c] - image) ** 2, (1, 2, 3)))
-            for a, b in ((member_x, member_y), (x, y))
+            np.min(np.sum((x[y == c] - image) ** 2, (1, 2, 3)))
+            for x, y in (known.members, known.outsiders)
         ]
         hits.append(distances[0] < distances[1])
     return float(np.mean(hits)) if hits else float("nan")
@@ -186,14 +188,14 @@ def attack_prototypes(case: AttackCase) -> Iterator[AttackResult]:
         return
     true = class_means(known.training, classes)
     public = class_means(known.public, classes)
-    given = case.captured.embedding, case.body, target.mean, target.mask
-    optimise = partial(optimise_images, *given, scaled=target.scaled)
-    found, loss = restarts(optimise, public.shape, key, RESTARTS)
+    arguments = case.captured.embedding, case.body, target.mean, target.mask
+    optimise = partial(optimise_images, *arguments, scaled=target.scaled)
+    from_noise, loss = restarts(optimise, public.shape, key, RESTARTS)
     images = {
         "client's mean": true,
         "public mean": public,
         "from public mean": np.asarray(optimise(public)[0]),
-        "from noise": found[loss.argmin(0), np.arange(classes)],  # best of each class
+        "from noise": from_noise[loss.argmin(0), np.arange(classes)],  # the best
     }
     images = {name: x[shown] for name, x in images.items()}
     rows = [_score(start, images, shown, known) for start in STARTS]
@@ -204,8 +206,9 @@ def _score(
     start: str, images: dict, classes: np.ndarray, known: AttackerKnowledge
 ) -> dict:
     """Returns the row of scores of inverted images."""
-    names = start, "public mean", "client's mean"
-    inverted, public, true = (images[name] for name in names)
+    inverted, public, true = (
+        images[name] for name in (start, "public mean", "client's mean")
+    )
     return {
         "start": start,
         "classes": len(classes),

@@ -14,9 +14,9 @@ RATES = 0.01, 0.001  # of false positives (Carlini et al., S&P 2022)
 def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
     """Returns a row per format, noise level and key, over clients and runs.
 
-    Numbers of images are summed, others averaged. Rates of true positives are those of
-    one threshold for all scores. The interval of the area counts an example once, in
-    however many runs it is.
+    Numbers of images are summed, other numbers averaged. True positive rates use one
+    threshold for all scores. The interval of the AUC counts an example once, even if
+    several runs have it.
 
     Args:
       results: Pairs of a case and its `AttackResult`.
@@ -27,21 +27,24 @@ def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
             key = case.form, case.noise, *(row[k] for k in keys)
             groups.setdefault(key, []).append((row, result.scores, case.known.ids))
     rows = []
-    for key, members in groups.items():
+    for key, entries in groups.items():
         row = dict(zip(("format", "noise", *keys), key, strict=True))
-        for name in [n for n in members[0][0] if n not in row]:
-            values = [r[name] for r, *_ in members if r[name] is not None]
+        result_rows, score_pairs, id_pairs = zip(*entries, strict=True)
+        for name in [n for n in result_rows[0] if n not in row]:
+            values = [r[name] for r in result_rows if r[name] is not None]
             pool = sum if name in dense_inversion.COLUMNS else mean
             row[name] = pool(values) if values else None
-        if members[0][1] is not None:
-            (found, other), ids = (
-                [np.concatenate([m[k][i] for m in members]) for i in (0, 1)]
-                for k in (1, 2)
+        if score_pairs[0] is not None:
+            members, others = (
+                np.concatenate(side) for side in zip(*score_pairs, strict=True)
             )
-            sizes = [len(np.unique(of_side)) for of_side in ids]
+            sizes = [
+                len(np.unique(np.concatenate(ids)))
+                for ids in zip(*id_pairs, strict=True)
+            ]
             row["low"], row["high"] = scores.auc_interval(row["AUC"], *sizes)
             for fpr in RATES:
-                rate = 100 * scores.tpr(found, other, fpr)
+                rate = 100 * scores.tpr(members, others, fpr)
                 row[f"TPR % at FPR {100 * fpr:g}%"] = rate
             row["members"], row["others"] = sizes
         rows.append(row)

@@ -30,8 +30,9 @@ def tpr(members: np.ndarray, others: np.ndarray, fpr: float) -> float:
 def auc_interval(area: float, members: int, others: int) -> tuple[float, float]:
     """Returns the 95% score interval of an area (Newcombe, Stat. in Medicine 2006).
 
-    It holds the areas whose variance by Hanley and McNeil (Radiology 1982), with both
-    exponents averaged, does not exclude `area`. An `area` of 1 has a width, too.
+    The interval contains the areas whose variance by Hanley and McNeil (Radiology
+    1982), with both exponents averaged, does not exclude `area`. An `area` of 1 has an
+    interval of nonzero width.
     """
     a, mean = GRID, (members + others) / 2 - 1
     spread = 1 + mean * (1 - a) / (2 - a) + mean * a / (1 + a)

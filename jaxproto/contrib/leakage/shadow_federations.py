@@ -1,9 +1,9 @@
 """Membership inference by shadow federations: the likelihood ratio attack (LiRA).
 
 Threat model: an honest-but-curious server that has the upload, the configuration and
-its seed, a network as in `membership.py`, and a pool of examples of every client, of
-which the client trained on some. It trains shadow federations: in each one a client
-has a random half of its pool. All are one program with a leading axis.
+its seed, a network as in `membership.py`, and a pool of examples for every client. The
+client trained on some of its pool. The server trains shadow federations, in which each
+client has a random half of its pool. One program trains all, with a leading axis.
 
 For an example, the scores of the uploads of shadow federations with and without it are
 two normal distributions with the example's means and the variances of all examples.
@@ -14,8 +14,8 @@ for prototypes). The row `threshold` compares scores without shadow federations.
 A pool is all training and test examples of the client. Shadow federations resemble the
 run most if `data.train_share` is 0.5.
 
-Limits: methods with one exchange per round. The attacker of the pool is strong: it
-knows every example, only not which ones were trained on.
+Limits: methods with one exchange per round. The attacker is strong: it knows all
+examples of the pool and lacks only which ones the client trained on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,7 @@ class ShadowFederations(NamedTuple):
 
     models: Model
     shards: tuple[Shard, ...]  # per cohort, [S, K, ...]
-    inside: list[np.ndarray]  # of each client: is a pool example trained on, [S, P]
+    inside: list[np.ndarray]  # per client: which pool examples it trains on, [S, P]
 
 
 def attack_lira(
@@ -62,29 +62,29 @@ def attack_lira(
     shadows = train_shadows(next, request.shadows, request.seed)
     stages = last_rounds(next, shadows)
     for id in ids:
-        of_shadows = stages(id)
+        shadow_stages = stages(id)
         for case in attack_cases.attack_cases(next, request, [id]):
-            yield from _compare(pool_case(case), of_shadows, shadows.inside[id])
+            yield from _compare(pool_case(case), shadow_stages, shadows.inside[id])
 
 
 def check(next: NextRound, request: AttackRequest):
     """Raises UserError if shadow federations cannot be trained or compared."""
     tests = np.concatenate(next.run.exp.partition.test)
     if request.shadows < 4 or request.shadows % 2:
-        mend = "give an even number of shadows from 4."
+        advice = "give an even number of shadows from 4."
     elif (request.body, request.broadcast) != ("own", "honest"):
-        mend = "use membership for other bodies and broadcasts."
+        advice = "use membership for other bodies and broadcasts."
     elif next.run.exp.method.two_exchanges:
-        mend = "use membership for methods with two exchanges per round."
+        advice = "use membership for methods with two exchanges per round."
     elif len(np.unique(tests)) < len(tests):
-        mend = "set data.pool to True: clients of the run share test examples."
+        advice = "set data.pool to True: clients of the run share test examples."
     else:
         return
-    raise UserError(f"lira cannot be computed: {mend}")
+    raise UserError(f"lira cannot be computed: {advice}")
 
 
 def halves(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns random halves of a pool [count, size]; 2 k + 1 complements 2 k."""
+    """Returns random halves of a pool [count, size]; row 2k + 1 complements row 2k."""
     first = rng.permuted(np.tile(np.arange(size) % 2 == 0, (count // 2, 1)), axis=1)
     return np.stack([first, ~first], 1).reshape(count, size)
 
@@ -120,22 +120,22 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
         model = federation.init_model(shadow, floats, start_keys)
         return lax.scan(one_round, model, jnp.arange(next.run.round))[0]
 
-    every = jax.jit(jax.vmap(train, (0, 0, 0, None)))
-    models = every(jnp.arange(count), shards, counts, start_keys)
+    train_all = jax.jit(jax.vmap(train, (0, 0, 0, None)))
+    models = train_all(jnp.arange(count), shards, counts, start_keys)
     return ShadowFederations(models, shards, inside)
 
 
 def last_rounds(
     next: NextRound, shadows: ShadowFederations
 ) -> Callable[[int], RoundStages]:
-    """Returns a function of a client: its stages [S, ...] in the attacked round."""
+    """Returns a function from a client id to its stages [S, ...] in the next round."""
     exp = next.run.exp
 
     @partial(jax.jit, static_argnums=0)
     def simulate(index: int, row: Array, models: Model, shards) -> RoundStages:
         cohort = exp.cohorts[index]
 
-        def one(s: Array, model: Model, shards) -> RoundStages:
+        def in_shadow(s: Array, model: Model, shards) -> RoundStages:
             states = model.clients[index], shards[index]
             client, shard = jax.tree.map(lambda a: a[row], states)
             client = cohort.kept_state.restore(exp.method, cohort.net, client)
@@ -146,7 +146,7 @@ def last_rounds(
             )
             return next_upload.simulate_client(task, down, client, shard)
 
-        return jax.vmap(one)(jnp.arange(len(shadows.inside[0])), models, shards)
+        return jax.vmap(in_shadow)(jnp.arange(len(shadows.inside[0])), models, shards)
 
     def of_client(id: int) -> RoundStages:
         index, cohort = next_upload.cohort_and_index(next.run, id)
@@ -177,19 +177,19 @@ def statistics(case: AttackCase) -> dict[str, np.ndarray]:
 
 def _compare(case: AttackCase, stages: RoundStages, inside_SP: np.ndarray):
     """Yields the results of both tests for every source."""
-    of_shadows = []
+    shadow_statistics = []
     for s in range(len(inside_SP)):
         shadow = jax.tree.map(lambda a, s=s: a[s], stages)
         captured = case.captured._replace(stages=shadow)
         body = attack_cases.attacker_network(captured, "own")
         seed = case.seed + 1 + s  # noise of its own
         messages = next_upload.on_the_wire(captured, case.form, case.noise, seed)
-        of_shadows.append(
+        shadow_statistics.append(
             statistics(case._replace(captured=captured, messages=messages, body=body))
         )
     members = len(case.known.members[1])
     for source, score_P in statistics(case).items():
-        shadow_SP = np.stack([found[source] for found in of_shadows])
+        shadow_SP = np.stack([by_source[source] for by_source in shadow_statistics])
         ratio_P = log_likelihood_ratio(score_P, shadow_SP, inside_SP)
         for test, result in (("threshold", score_P), ("LiRA", ratio_P)):
             pair = result[:members], result[members:]

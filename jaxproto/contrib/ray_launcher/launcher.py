@@ -1,8 +1,8 @@
-"""Sweep on Ray: parts are tasks, and this process watches their run directories.
+"""Launcher of a sweep on Ray: each part is a task that writes run directories.
 
-Workers write the run directories on a file system that all machines share, so a worker
-that dies loses only the rounds since its last checkpoint. Its part is restarted as long
-as restarts make progress.
+This process watches the run directories, which are on a file system that all machines
+share. A worker that dies loses only the rounds since its last checkpoint. Its part is
+restarted as long as restarts make progress.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from jaxproto.sweeps.sweep import SweepResult, bytes_per_cell, result
 HINT = "--launcher=ray needs Ray: pip install 'jaxproto[cluster]'"
 CONNECT_TIMEOUT = 10.0  # seconds to connect to a cluster
 POLL = 1.0  # seconds between checks of the run directories
-MAX_DEATHS = 3  # of successive workers of a part, without a checkpoint between
+MAX_DEATHS = 3  # successive workers of a part that die without a new checkpoint
 SETTINGS = ("JAX_", "JAXPROTO_", "XLA_")  # prefixes of variables that workers inherit
 
 
@@ -42,7 +42,7 @@ class RayOptions(NamedTuple):
     address: str = ""  # "" starts Ray on this machine; "auto", host:port
     cpus: int = 1  # cores of a part
     gpus: float = 0.0  # of a part; a fraction shares one
-    parts: int = 0  # 0: as many as can run at once
+    parts: int = 0  # 0 takes as many as can run at once
     flags: Mapping[str, Any] = {}  # options of JAX for workers
 
 
@@ -106,8 +106,12 @@ def connect(cluster: RayOptions) -> Iterator[Any]:
         with warnings.catch_warnings(), _keep_signal_handlers():
             # JAX warns of forks; children of Ray use no JAX before they exec.
             warnings.simplefilter("ignore", RuntimeWarning)
-            address, level = cluster.address or "local", logging.ERROR
-            ray.init(address, log_to_driver=False, logging_level=level, **options)
+            ray.init(
+                cluster.address or "local",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **options,
+            )
     except (ConnectionError, RuntimeError, ValueError, OSError) as e:
         reason = " ".join(f"{e}".split())
         raise UserError(
@@ -147,7 +151,7 @@ def _check_address(address: str):
 
 
 def num_slots(ray, cluster: RayOptions, board: live_table.LiveTable) -> int:
-    """Returns the number of parts that can run at once; a cluster may grow to one."""
+    """Returns the number of parts that can run at once; 1 if a cluster must grow."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     slots = sum(_num_fitting(resources, cluster) for resources in machines)
     if slots:
@@ -200,7 +204,7 @@ class Tasks:
         cluster: RayOptions,
         board,
     ):
-        """Starts no task yet."""
+        """Prepares the tasks; starts none."""
         self._ray, self._job, self._whole, self._n = ray, job, whole, n
         self._board = board
         self._submit = ray.remote(

@@ -15,7 +15,7 @@ class WorkdirWatcher:
     """Reports changes in the run directories of cells."""
 
     def __init__(self, cells: Sequence[Cell], board: LiveTable):
-        """Reports cells that have ended already."""
+        """Reports the cells that have already ended."""
         self._board = board
         self._stamps = {cell.name: RunFolder.at(cell.path).stamp() for cell in cells}
         self._began: dict[str, float] = {}

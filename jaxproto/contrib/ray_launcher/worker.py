@@ -1,4 +1,4 @@
-"""Part of a sweep in a worker process that sees the same folders."""
+"""Training of a part of a sweep in a worker process on a shared file system."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ from jaxproto.sweeps.plan import plan, select_part
 
 
 class RemoteJob(NamedTuple):
-    """Arguments of the process of every part; plain data, except `how`."""
+    """Arguments of the worker of every part; plain data, except `how`."""
 
     config: dict
     plain: dict
@@ -50,7 +50,7 @@ def probe(folder: Path) -> Iterator[Path]:
 def train_part(job: RemoteJob, k: int, n: int) -> str:
     """Trains the k-th of n parts; returns its error, or "".
 
-    It changes the working directory and the options of JAX of the process.
+    Changes the working directory and the JAX options of the process.
     """
     try:
         _train(job, k, n)
