@@ -189,7 +189,7 @@ def run_attack(
             entry = privacy_ledger.privacy_ledger(next.run.config, next.run.exp)
             spent = entry(next.run.round).get("privacy", {}).get("epsilon")
             columns = {"unit": next.run.config.privacy.unit, "epsilon": spent}
-        return run.path, (attack.run(next, request, ids), columns)
+        return run.path, ([*attack.run(next, request, ids)], columns)
 
     grouped_runs = [run for group in groups for run in group.runs]
     attacked = dict(leave_out.read_all(grouped_runs, attack_run))

@@ -131,9 +131,11 @@ def _keep_signal_handlers() -> Iterator[None]:
         yield
         return
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler or signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _check_address(address: str):
