@@ -30,7 +30,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
       ArrayWriteError: not all arrays were written.
     """
     hook = sys.unraisablehook
-    sys.unraisablehook = _without_late_errors(hook)  # it stays after an error
+    sys.unraisablehook = _without_late_errors(hook)  # stays after an error
     try:
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
@@ -40,7 +40,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads the arrays of these names, at least one."""
+    """Reads the arrays with these names, at least one."""
     args = ocp.args.PyTreeRestore(
         item=dict.fromkeys(names, 0),
         restore_args=dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray)),
