@@ -97,7 +97,7 @@ def experiment(
       platform: platform of the device, "cpu", "gpu" or "tpu".
       tokens: vocabulary of a resumed run on texts; None builds one.
       layout: one device, or several.
-      given: data set, partition and number of examples; None loads those of the configuration.
+      given: data set and partition; None loads those of the configuration.
 
     Raises:
       UserError: names, data, partition or shapes are invalid.
