@@ -31,7 +31,7 @@ class CohortPlan(Cohort):
 
     num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
-    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () all
+    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () is all
 
     @property
     def stateless(self) -> bool:

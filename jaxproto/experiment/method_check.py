@@ -180,6 +180,7 @@ def _tuple(names: str) -> Callable:
 
 
 def _rules(out: Any):
+    """Raises `_WrongKind` unless a result has rules with scores."""
     if not (isinstance(out, Mapping) and out):
         raise _WrongKind(out, "{rule: scores [B, C]}")
 

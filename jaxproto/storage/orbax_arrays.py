@@ -60,7 +60,7 @@ def read_all(folder: Path) -> dict[str, np.ndarray]:
 def _orbax() -> Iterator[ocp.Checkpointer]:
     """Opens an orbax checkpointer that blocks and logs nothing."""
     before = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)  # failures raise as well
+    logging.set_verbosity(logging.FATAL)  # failures also raise
     try:
         # Weights do not compress: zstd saves 8% and takes two to three times as long.
         me = jax.process_index()  # it writes without waiting for other processes

@@ -158,14 +158,16 @@ def is_run(path: str | Path) -> bool:
 def run_folders(path: Path) -> list[Path]:
     """Returns the folders of the runs that a path names: its own, or those inside.
 
-    The cells of a sweep may be elsewhere, where its table says.
+    The cells of a sweep may be elsewhere; its table has their folders.
 
     Raises:
       UserError: the folder or the table of a sweep cannot be read.
     """
     try:
-        if is_run(path) or not path.is_dir():
-            return [path] * is_run(path)
+        if is_run(path):
+            return [path]
+        if not path.is_dir():
+            return []
         inside = sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror}.") from e

@@ -189,7 +189,7 @@ def settings(config: ml_collections.ConfigDict) -> dict:
 
 
 def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[int]:
-    """Yields the rounds whose evaluation a run must have so far, ascending."""
+    """Yields the rounds after which a run is evaluated, done or planned, ascending."""
     summary = RunFolder.at(path).summary or {"rounds": 0}
     every, ends = config.eval_every, {config.rounds, summary["rounds"]} - {0}
     return heapq.merge(range(every, config.rounds + 1, every), sorted(ends))

@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
 class ClientStore:
     """Clients of a run between rounds; by default in the arrays of the state."""
 
-    hosted: bool = False  # clients are beside the state
+    hosted: bool = False  # whether clients are outside the state
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
@@ -82,7 +82,7 @@ class ClientStore:
         checkpoint.save(directory, r, state, settings)
 
     def load(self, path: Path):
-        """Loads the rows of a checkpoint that are beside the state.
+        """Loads the rows of a checkpoint that are outside the state.
 
         Raises:
           UserError: Another kind of store wrote the checkpoint.

@@ -218,7 +218,7 @@ class HostedStore(ClientStore):
         return state._replace(server=self.exp.layout.put(state.server))
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round, with client rows beside the state."""
+        """Writes the checkpoint of a round, with client rows outside the state."""
         self.wait()
         live = sum(int(stored.written.sum()) for stored in self.cohorts)
         changed = sum(int(stored.dirty[1].sum()) for stored in self.cohorts)

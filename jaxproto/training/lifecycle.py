@@ -56,7 +56,7 @@ class Start(NamedTuple):
     home: Path | None = None  # the work directory, if all processes share it
 
     def claim_folder(self, tokens: Sequence[str]) -> Iterable[int]:
-        """Makes the folder that of a run; returns the rounds whose records are due.
+        """Makes the folder a run's; returns the rounds after which it is evaluated.
 
         Args:
           tokens: Vocabulary of texts.
@@ -115,7 +115,8 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
     Args:
-      due: Rounds up to the last trained one whose record must be in the metrics.
+      due: Rounds after which the run is evaluated, ascending. A checkpoint is valid
+        only if the metrics have the records of all of them up to its round.
 
     Returns:
       The round and the state; 0 and `state` without checkpoints.

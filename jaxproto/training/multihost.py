@@ -63,8 +63,9 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
         }
     if jax.config.values["jax_platforms"] == "cpu":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        # Without it, a peer's end aborts this process in C++ with a page of text. Gloo
-        # raises an error at once; on other devices JAX must abort, or it would wait.
+        # Without recoverability, a peer's end aborts this process in C++ with a page of
+        # text. Gloo raises an error at once; on other devices JAX must abort, or it
+        # would wait.
         jax.config.update("jax_enable_recoverability", True)
     # JAX's own handler of SIGTERM would replace that of `signals`.
     jax.config.update("jax_enable_preemption_service", False)

@@ -177,10 +177,10 @@ def elapsed(r: int, reports: Sequence[Report], watched: Tree) -> float:
     return before + max(float(np.max(report.seconds)) for report in reports)
 
 
-def record_history(r: int, now: Mapping, watched: Tree) -> Tree:
+def record_history(r: int, values: Mapping, watched: Tree) -> Tree:
     """Returns `watched` with the diagnostics of round `r`."""
     return {
-        name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
+        name: np.where(np.arange(len(old)) == r % len(old), float(values[name]), old)
         for name, old in dict(watched).items()
     }
 
