@@ -20,7 +20,7 @@ from jaxproto.training.threads import run_parallel
 from jaxproto.types import Tree
 
 TEST, VALIDATION = 0, 1  # parts of `evaluated_rows`
-# most clients whose bytes a record lists, and whose correct predictions (or domains)
+# most clients for which a record lists bytes, and correct predictions
 MAX_LISTED_CLIENTS, MAX_LISTED_ACCURACIES = 100, 1000
 
 
