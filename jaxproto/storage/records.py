@@ -47,12 +47,12 @@ def append(path: str | Path, record: Mapping):
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
     with atomic.write_errors(path, len(line)):
-        first = not path.exists()
+        is_new = not path.exists()
         with path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        if first:
+        if is_new:
             atomic.fsync_dir(path.parent)
 
 
@@ -161,8 +161,8 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
 
     result = {}
     for rule in rules:
-        own = _each_at_its_best(records, rule)
-        result[rule] = {a: summarize(rule, a) | own.get(a, {}) for a in AVERAGES}
+        best = _client_best(records, rule)
+        result[rule] = {a: summarize(rule, a) | best.get(a, {}) for a in AVERAGES}
     return result
 
 
@@ -188,7 +188,7 @@ def chosen_on(digests: Iterable[Mapping]) -> str:
     return "validation" if validated and all(validated) else "test"
 
 
-def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
+def _client_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
     """Returns `client_best` by average; {} unless all records list the same clients."""
     tables = [r.get("by_client", {}) for r in records]
     correct, ids = ([t.get(k) for t in tables] for k in (f"correct_{rule}", "id"))
@@ -217,9 +217,9 @@ def summarize_series(
     """
     chosen_by = [a for _, a in rows] if validation is None else validation
     pairs = zip(rows, chosen_by, strict=True)
-    known: list[Any] = [(*row, by) for row, by in pairs if None not in (row[1], by)]
+    complete: list[Any] = [(*row, by) for row, by in pairs if None not in (row[1], by)]
     choose = min if least and validation is None else max  # the first of equal values
-    best_round, best, by = choose(known, key=lambda row: row[2], default=(None,) * 3)
+    best_round, best, by = choose(complete, key=lambda row: row[2], default=(None,) * 3)
     last = [a for _, a in rows[-LAST:] if a is not None]
     return {
         "best": best,

@@ -165,10 +165,10 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     run, new = RunFolder.at(path), flatten(config)
     if not run.config:
         return
-    free = extended(config, run.config) | resumable(config, FREE)
+    changeable = extended(config, run.config) | resumable(config, FREE)
     if run.status() is Status.STOPPED_EARLY:
-        free |= resumable(config, STOPPED)
-    lines = differences({**run.config, **{k: new[k] for k in free}}, new)
+        changeable |= resumable(config, STOPPED)
+    lines = differences({**run.config, **{k: new[k] for k in changeable}}, new)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -184,8 +184,8 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     The folder of the data and the fields of early stopping may change, and the number
     of rounds unless a round depends on it.
     """
-    free = resumable(config, MORE, STOPPED, MOVED, FREE)
-    return {k: v for k, v in flatten(config).items() if k not in free}
+    changeable = resumable(config, MORE, STOPPED, MOVED, FREE)
+    return {k: v for k, v in flatten(config).items() if k not in changeable}
 
 
 def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[int]:

@@ -131,12 +131,12 @@ def submit_programs(
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
 
     def of_cohorts(stage, functions, arguments, **options):
-        each = zip(exp.cohorts, functions, arguments, strict=False)
-        return tuple(submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in each)
+        jobs = zip(exp.cohorts, functions, arguments, strict=False)
+        return tuple(submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in jobs)
 
     def shapes(tables, lanes):
-        each = zip(exp.cohorts, tables, lanes, strict=True)
-        return [programs.shapes_of_call(exp, *of_cohort) for of_cohort in each]
+        by_cohort = zip(exp.cohorts, tables, lanes, strict=True)
+        return [programs.shapes_of_call(exp, *of_cohort) for of_cohort in by_cohort]
 
     one_lane, lanes = [1 for _ in exp.cohorts], [c.num_lanes for c in exp.cohorts]
     pairs = [programs.client_ids_and_counts(exp, c) for c in exp.cohorts]

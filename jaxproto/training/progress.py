@@ -100,14 +100,14 @@ def result_table(summary: Mapping) -> Table:
       summary: Summary of a run (with an entry "rules"), or of `records.rule_summary`.
     """
     rules = summary.get("rules", summary)
-    last = _averaged(rules)
+    count = _averaged(rules)
     split = records.chosen_on(averages["pooled"] for averages in rules.values())
     title = f"test accuracy in %: best {split} round, final, "
-    title += f"mean of last {last} evaluations"
+    title += f"mean of last {count} evaluations"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     table.add_column("rule", no_wrap=True)
     for average in ("pooled", "client"):
-        for value in ("best", "final", f"last{last}"):
+        for value in ("best", "final", f"last{count}"):
             table.add_column(f"{average}\n{value}", justify="right", no_wrap=True)
     for rule, averages in rules.items():
         cells = [c for k in records.AVERAGES for c in _cells(averages.get(k))]
@@ -131,12 +131,12 @@ def metrics_table(summary: Mapping) -> Table | None:
     ]
     if not rows:
         return None
-    last = max(pooled["last_n"] for _, _, pooled, _ in rows)
+    count = max(pooled["last_n"] for _, _, pooled, _ in rows)
     title = "further metrics: pooled over examples; mean over clients"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     for name in ("rule", "metric"):
         table.add_column(name, no_wrap=True)
-    for name in ("best", "final", f"last{last}", "client\nfinal"):
+    for name in ("best", "final", f"last{count}", "client\nfinal"):
         table.add_column(name, justify="right", no_wrap=True)
     for rule, name, pooled, mean in rows:
         values = [_number(pooled[k]) for k in ("best", "final", "mean_last")]

@@ -86,14 +86,15 @@ def record(
     sums, size_K, id_K = by_client(exp, outcome.sums)
     correct = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in correct.items()}
-    further, some = besides_accuracy(exp.metrics), len(id_K) != len(exp.counts.test)
+    further = besides_accuracy(exp.metrics)
+    all_evaluated = len(id_K) == len(exp.counts.test)
     total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
     return {
         "round": r,
         "rules": rules,
         **_validation(exp, outcome.sums),
         **({"metrics": metric_record.metric_record(further, sums)} if further else {}),
-        **({"evaluated_clients": len(id_K)} if some else {}),
+        **({} if all_evaluated else {"evaluated_clients": len(id_K)}),
         **last._asdict(),
         "bytes_by_client": {
             direction: bytes_K.tolist()
