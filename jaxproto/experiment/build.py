@@ -62,7 +62,7 @@ class Experiment(NamedTuple):
     dropout: float | Array  # probability that a trained update is lost
     timing: Timing | None  # simulated seconds, if any
     floats: Floats  # arguments of the compiled programs
-    parts: Callable[[Floats], Parts]  # builds the five above with other floats
+    parts: Callable[[Floats], Parts]  # builds `method` to `timing` with other floats
     network: Callable[..., Net]  # name -> network for the inputs of the data set
     cohorts: tuple[CohortPlan, ...]
     metrics: tuple[Metric, ...]  # of every evaluation
@@ -70,9 +70,7 @@ class Experiment(NamedTuple):
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
     test: tuple[Shard, ...]  # and validation, of evaluated clients; see `Scoring.tests`
-    counts: (
-        partition_stats.Counts
-    )  # examples per client and class, [K, C] for training and test
+    counts: partition_stats.Counts  # examples per client and class, of each split
     formats: Wire  # number formats in both directions
     check_wire: bool  # encode and decode every message
     fit: bool  # train fewer clients at a time if all do not fit into memory
@@ -99,7 +97,7 @@ def experiment(
       platform: platform of the device, "cpu", "gpu" or "tpu".
       tokens: vocabulary of a resumed run on texts; None builds one.
       layout: one device, or several.
-      given: the data; None loads those of the configuration.
+      given: data set and partition; None loads those of the configuration.
 
     Raises:
       UserError: names, data, partition or shapes are invalid.
@@ -118,9 +116,9 @@ def experiment(
     parts = partial(build_parts, config, spec, given, network)
     built = parts({})
     method, sampler = built.method, built.sampler
-    plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
+    without_jit = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     external = is_external(METHODS[config.method.name])
-    if external and not plain:  # which shows its own errors
+    if external and not without_jit:  # plain Python shows errors by itself
         net = cohorts[0].net
 
         def trace(values):
@@ -149,11 +147,11 @@ def experiment(
         dataset=dataset,
         metrics=metrics,
     )
-    # for counts that are equal on all platforms
-    plain = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
-    plain_parts = partial(build_parts, config, spec, given, plain)
+    # networks whose counts of operations are equal on all platforms
+    lax_network = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
+    lax_parts = partial(build_parts, config, spec, given, lax_network)
     seconds = simulated_devices.floats_of(
-        config, cohorts, plain_parts, plain, spec, dataset
+        config, cohorts, lax_parts, lax_network, spec, dataset
     )
     floats = traced_floats(config) | seconds
     if seconds:
@@ -202,7 +200,7 @@ def build_parts(
     network: Callable[..., Net],
     values: Floats,
 ) -> Parts:
-    """Builds method, local training and sampler, with some floats replaced.
+    """Builds the parts of a federation, with some floats replaced.
 
     Args:
       network: name -> network.
@@ -213,8 +211,10 @@ def build_parts(
     """
     config = replace_floats(config, values)
     try:
-        given = data.num_examples, config, network, public_inputs(data.dataset)
-        method = build_method(config.method, spec, *given)
+        public = public_inputs(data.dataset)
+        method = build_method(
+            config.method, spec, data.num_examples, config, network, public
+        )
         parts = Parts(
             method=robustness.with_robustness(method, config),
             local=privacy.private_local_training(config, build_local_training(config)),
@@ -234,7 +234,7 @@ def build_parts(
 
 def examples(dataset: Dataset) -> Examples:
     """Puts all examples of a data set on the device."""
-    return jax.device_put(host_examples(dataset))  # a memory map without a copy on CPU
+    return jax.device_put(host_examples(dataset))  # on CPU a memory map is not copied
 
 
 def host_examples(dataset: Dataset) -> Examples:

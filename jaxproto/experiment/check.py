@@ -55,10 +55,11 @@ def check_experiment(exp: Experiment, rule: str = ""):
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     memory.check_experiment_memory(exp)
-    sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
-    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
+    sizes = [len(rows) for rows in exp.partition.train]
+    batch_size = exp.local.batch_size
+    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), batch_size)):
         raise UserError(
-            f"no client would train: local.batch_size is {size}, but the largest "
+            f"no client would train: local.batch_size is {batch_size}, but the largest "
             f"client has {max(sizes)} examples; make it smaller, or set local.short to "
             "wrap."
         )

@@ -31,7 +31,7 @@ class CohortPlan(Cohort):
 
     num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
-    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () all
+    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () is all
 
     @property
     def stateless(self) -> bool:
@@ -90,7 +90,7 @@ def plan_execution(
     def plan(cohort):
         num_rows = min(max_participants, len(cohort.ids))
         steps_K = steps_per_round(partition, cohort.ids, local)
-        steps_K = steps_K[: num_rows : choices.devices]
+        steps_K = steps_K[: num_rows : choices.devices]  # on the first device
         return dataclasses.replace(
             cohort,
             mode=build_mode(choices.at_once, choices.platform, steps_K),
@@ -139,7 +139,7 @@ def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
 
 
 NODES = "nodes"  # store of clients that are processes: `jaxproto.flower`
-OFF_DEVICE = ("host", "disk", NODES)  # stores of which the device has participants only
+OFF_DEVICE = ("host", "disk", NODES)  # the device has only the participants
 
 
 def choose_store(
@@ -190,7 +190,7 @@ def make_stateless(
 ) -> tuple[CohortPlan, ...]:
     """Marks cohorts as stateless where nothing reads the clients' earlier state.
 
-    `clients.store=none` always does so, and `auto` if only a sample of the clients
+    `clients.store=none` requires it; `auto` allows it if only a sample of the clients
     takes part in a round.
 
     Args:
@@ -246,7 +246,7 @@ def two_examples(dataset: Dataset) -> Examples:
 def evaluation_tables(
     cohorts: Sequence[CohortPlan], partition: Partition
 ) -> tuple[Shard, ...]:
-    """Returns the evaluation examples of each cohort."""
+    """Returns the index tables of the evaluation examples of each cohort."""
     return tuple(c.scoring.tests(evaluated_rows(c, partition)) for c in cohorts)
 
 
@@ -257,7 +257,16 @@ def evaluated_rows(cohort: CohortPlan, partition: Partition) -> list[list[np.nda
 
 
 def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
-    """Returns how a cohort trains: auto, one, all, or a number at a time."""
+    """Returns the execution mode of a cohort.
+
+    Args:
+      choice: `clients_at_once`: auto, one, all or a number of clients.
+      platform: platform of the device, for auto.
+      steps_K: local steps per round of each client, descending.
+
+    Raises:
+      UserError: the choice is none of these.
+    """
     if choice == "auto":
         choice = "one" if platform == "cpu" else "all"
     if choice == "one":

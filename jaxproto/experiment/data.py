@@ -39,7 +39,7 @@ def server_data(schema: NodeSchema, config) -> FederationData:
 def node_data(
     schema: NodeSchema, id: int, own: nodes.NodeData, config
 ) -> FederationData:
-    """Returns the view of one node with data of its own."""
+    """Returns one node's view of a federation with data on the nodes."""
     view = nodes.node_view(schema, id, own, config.max_len)
     return FederationData(*view, node_schema.num_train_examples(schema))
 
@@ -72,8 +72,13 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
     if config.tokens and tokens is None:
         atomic.check_regular("data.tokens", config.tokens)
         tokens = text.read(config.tokens)
-    sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
-    dataset = text.encode(dataset, partition, **sizes, known=tokens)
+    dataset = text.encode(
+        dataset,
+        partition,
+        vocab_size=config.vocab_size,
+        max_len=config.max_len,
+        known=tokens,
+    )
     return FederationData(dataset, partition, sum(map(len, partition.train)))
 
 
@@ -95,9 +100,9 @@ def build_partition(config, dataset: Dataset) -> Partition:
 
 def build_scheme(config):
     """Builds the partition scheme from the fields `data`."""
-    kind, _, text = config.partition.partition(":")
+    kind, _, call = config.partition.partition(":")
     if kind == "flwr":
-        return flower_scheme(text)
+        return flower_scheme(call)
     names = [*PARTITIONS, "file:PATH", "flwr:CLASS,key=value"]
     factory = PARTITIONS[choose_from("partition", config.partition, names)]
     parameters = inspect.signature(factory).parameters

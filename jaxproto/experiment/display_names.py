@@ -16,7 +16,7 @@ from jaxproto.methods import METHODS
 from jaxproto.types import Spec
 
 CENTRALISED = "Centralised"  # one network, trained on the examples of all clients
-SMALL = Spec(10, 10)  # the smallest that every choice of masks fits
+SMALL = Spec(10, 10)  # smallest shapes that fit every option of masks
 NETWORK = partial(
     models.build,
     input_shape=(8, 8, 1),
@@ -26,10 +26,10 @@ NETWORK = partial(
 
 
 def display_name(fields: Mapping) -> str:
-    """Returns the title of a run's method, or its own name without a title.
+    """Returns the title of a run's method, or its name if it has no title.
 
-    A method that inherits the title of an earlier one has its own name. So have methods
-    and bases that are not registered.
+    The name is also used for a method that inherits the title of an earlier one, and
+    for methods and bases that are not registered.
 
     Args:
       fields: flat fields of the configuration.
@@ -59,7 +59,7 @@ def method_of_title(title: str) -> str:
 
 @functools.cache
 def _title(name: str, factory: Callable, chosen: tuple = ()) -> str:
-    """Returns the title of a method with these options, numbers at defaults."""
+    """Returns the title of a method with these options; "" if it has no title."""
     del factory  # part of the cache key: a name may be registered again
     fields = method_fields(name)
     fields |= {key: value for key, value in chosen if key in fields}

@@ -30,22 +30,23 @@ def tree_bytes(tree: Tree) -> int:
 def check_counts(clients: int, classes: int):
     """Raises UserError if examples cannot be counted by client and class."""
     what = f"counts of {clients} clients by {classes} classes (num_classes)"
-    way = "choose fewer clients, or save the right num_classes"
+    advice = "choose fewer clients, or save the right num_classes"
     size = 2 * 8 * clients * classes  # for training and test
-    host_memory.check_memory(what, size, way)
+    host_memory.check_memory(what, size, advice)
 
 
 def check_networks(cohorts: Sequence[Cohort], spec: Spec):
-    """Raises UserError if one network of each cohort does not fit into memory.
+    """Raises UserError if the networks, one per cohort, do not fit into memory.
 
-    This comes before the method is built, which may make tables of that width.
+    It is called before the method is built, which may make tables of that width.
     """
     key, size = jax.eval_shape(jax.random.key, 0), 0
     classes = spec.num_classes
     what = f"networks with model.feat_dim={spec.feat_dim} for {classes} classes"
     check = partial(host_memory.check_memory, what, way="choose smaller or fewer ones")
     for cohort in cohorts:
-        check(size + 4 * spec.feat_dim * classes)  # JAX counts in 32 bits: head first
+        # the head first, without JAX, which counts in 32 bits
+        check(size + 4 * spec.feat_dim * classes)
         size += tree_bytes(jax.eval_shape(cohort.net.init, key))
         check(size)
 
@@ -64,10 +65,10 @@ def check_experiment_memory(exp: Any):
     init = partial(exp.method.init_server, exp.cohorts[0].net)
     states = tree_bytes(jax.eval_shape(init, jax.eval_shape(jax.random.key, 0)))
     states += client_state_bytes(exp.resident, exp.method, exp.local, exp.spec)
-    way = "choose fewer clients, a smaller network or a smaller field of the method"
-    host_memory.check_memory("the states of clients and server", states, way)
+    advice = "choose fewer clients, a smaller network or a smaller field of the method"
+    host_memory.check_memory("the states of clients and server", states, advice)
     what, size = "states, examples and a batch", states + batch + x.nbytes
-    host_memory.check_memory(what, size, way)
+    host_memory.check_memory(what, size, advice)
 
 
 def client_state_bytes(

@@ -45,7 +45,8 @@ def build_method(
       network: name -> network, for a method with a network of its own.
       public: inputs of the public examples, for an argument of that name.
     """
-    name, run = choose_from("method", config.name, METHODS), run or default()
+    name = choose_from("method", config.name, METHODS)
+    run = run or default()
     arguments: dict[str, Any] = {}
     for key, value in config.items():
         if key in registries.OPTIONS:
@@ -54,9 +55,11 @@ def build_method(
         elif key in NETWORKS:
             if network is None:
                 raise ValueError(f"method {name!r} has a network: give `network`")
-            value, dim = choose_from(f"method.{key}", value, models.NETS), spec.feat_dim
-            own = {"feat_dim": min(config.aux_dim, dim)} if "aux_dim" in config else {}
-            arguments[key] = network(value, **own)
+            net_name = choose_from(f"method.{key}", value, models.NETS)
+            dims: dict[str, int] = {}
+            if "aux_dim" in config:
+                dims["feat_dim"] = min(config.aux_dim, spec.feat_dim)
+            arguments[key] = network(net_name, **dims)
         elif key != "name":
             arguments[key] = value
     if arguments.get("num_examples") == 0:

@@ -27,7 +27,7 @@ from jaxproto.method import Aggregation, Method
 from jaxproto.methods import METHODS
 from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe, kind_of
 
-EXAMPLES, CLIENTS = 3, 2  # of the check
+EXAMPLES, CLIENTS = 3, 2  # in the shapes of the check
 BRANCH = (
     "needs the value of a traced array in Python, as in an `if`; use jnp.where or "
     "jax.lax.cond, or annotate a float of the factory as Annotated[float, STATIC] "
@@ -36,15 +36,15 @@ BRANCH = (
 
 
 def make_method(name: str, spec: Spec, arguments: Mapping) -> Method:
-    """Returns the method that the factory of a registered name makes.
+    """Builds a method by the factory of its registered name.
 
     Raises:
       UserError: The factory fails, or returns something else.
     """
     factory = METHODS[name]
     place = f"({place_of(factory)})."
-    needed = list(inspect.signature(factory).parameters.values())[1:]
-    for p in needed:
+    after_spec = list(inspect.signature(factory).parameters.values())[1:]
+    for p in after_spec:
         variadic = p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         if p.default is p.empty and p.name not in arguments and not variadic:
             raise UserError(
@@ -84,8 +84,9 @@ def check_method(
 
     server = trace("init_server", key, net=net)
     down = jax.eval_shape(partial(wire.for_client, id=0), trace("broadcast", server))
-    new = trace("init_client", key, net=net, kind=_tuple("params, norm, memory"))
-    params, norm, _ = new
+    params, norm, _ = trace(
+        "init_client", key, net=net, kind=_tuple("params, norm, memory")
+    )
     _same(method, "receive", trace("receive", params, down), params, "init_client")
     _same(method, "receive_stats", trace("receive_stats", norm, down), norm, "norm")
     shapes = statelessness.client_shapes(
@@ -113,15 +114,16 @@ def check_method(
         message = trace("pre_upload", client, data, down, net=net)
         after = trace("pre_aggregate", server, _of_clients(message), key)
         _same(method, "pre_aggregate", after, server, "init_server")
-    sent = client, client, data, down, aux.sums
-    up, memory = trace("upload", *sent, net=net, kind=_tuple("message, memory"))
+    arguments = client, client, data, down, aux.sums
+    up, memory = trace("upload", *arguments, net=net, kind=_tuple("message, memory"))
     _same(method, "upload", memory, client.memory, "the memory of init_client")
     if method.release is not None:
         up = trace("release", client, data, up, down, key, net=net)
-    update = method.aggregation
-    got = f"; upload returns {_entries(up)}"
-    ups = trace("update", _of_clients(up), f=update.reduced, about=got)
-    after = trace("update", server, ups, key, f=partial(update.finish, net), about=got)
+    aggregation = method.aggregation
+    finish = partial(aggregation.finish, net)
+    note = f"; upload returns {_entries(up)}"
+    ups = trace("update", _of_clients(up), f=aggregation.reduced, note=note)
+    after = trace("update", server, ups, key, f=finish, note=note)
     _same(method, "update", after, server, "init_server")
 
     features = trace("features", client, batch.x, net=net)
@@ -140,7 +142,7 @@ def _batch(data: Data, key):
 
 
 def _loss(loss: Callable, *args):
-    """Returns value and auxiliary output of a loss, or a UserError in their place."""
+    """Returns value and auxiliary output of a loss; raises `_WrongKind` for others."""
     out = loss(*args)
     if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], LossAux)):
         raise _WrongKind(out, "(scalar, LossAux(norm, sums))")
@@ -157,7 +159,7 @@ def _of_clients(tree: Tree) -> Tree:
 
 
 class _WrongKind(Exception):
-    """Result of a function that is no tree of the expected kind."""
+    """Error of a function's result that has not the expected kind."""
 
     def __init__(self, found: Any, expected: str):
         super().__init__(f"returns {kind_of(found)}; it must return {expected}")
@@ -178,6 +180,7 @@ def _tuple(names: str) -> Callable:
 
 
 def _rules(out: Any):
+    """Raises `_WrongKind` unless a result has rules with scores."""
     if not (isinstance(out, Mapping) and out):
         raise _WrongKind(out, "{rule: scores [B, C]}")
 
@@ -189,7 +192,7 @@ def _trace(
     net: Net | None = None,
     f: Callable | None = None,
     kind: Callable = _any,
-    about: str = "",
+    note: str = "",
 ) -> Any:
     """Returns the shapes of what a function of a method returns.
 
@@ -198,8 +201,8 @@ def _trace(
       args: Shapes of its arguments after `net`.
       net: First argument, if the function has one.
       f: Function, if it is not the field itself.
-      kind: Raises `_WrongKind` for a wrong result.
-      about: Addition to the message of a failure.
+      kind: Check of the result, which raises `_WrongKind`.
+      note: Addition to the message of a failure.
     """
     f = f or getattr(method, slot)
     f = f if net is None else partial(f, net)
@@ -218,7 +221,7 @@ def _trace(
     except jax.errors.ConcretizationTypeError as e:
         raise _error(method, slot, f"{BRANCH}{failing_line(e)}") from e
     except Exception as e:  # an author's function may raise anything
-        raise _error(method, slot, f"fails: {describe_failure(e)}{about}") from e
+        raise _error(method, slot, f"fails: {describe_failure(e)}{note}") from e
 
 
 def _entries(tree: Tree) -> str:
@@ -235,9 +238,15 @@ def _error(method: Method, slot: str, what: str) -> UserError:
 
 
 def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
-    """Raises UserError if a tree is unlike the expected one, which is of `source`."""
-    trees = (dict(jax.tree_util.tree_leaves_with_path(t)) for t in (expected, found))
-    want, have = trees
+    """Raises UserError if structure, shapes or types of two trees differ.
+
+    Args:
+      slot: Field of the method that returns `found`.
+      source: Origin of the expected tree, for the message.
+    """
+    want, have = (
+        dict(jax.tree_util.tree_leaves_with_path(t)) for t in (expected, found)
+    )
     for path in {**want, **have}:
         a, b = (
             describe(tree[path]) if path in tree else "nothing" for tree in (want, have)

@@ -25,7 +25,7 @@ def check_cohorts(
     """Raises UserError before training if method and cohorts do not fit.
 
     Args:
-      x: one batch of inputs as a ShapeDtypeStruct.
+      x: shape of one batch of inputs, as a ShapeDtypeStruct.
       metrics: metrics of the evaluation.
 
     Raises:
@@ -50,11 +50,11 @@ def check_cohorts(
 
 def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
     if method.homogeneous and len(cohorts) > 1:
-        first, *others = (cohort.name for cohort in cohorts)
+        names = [cohort.name for cohort in cohorts]
         raise UserError(
             f"{method.name} averages networks, so all clients need one architecture, "
-            f"but there are {len(cohorts)}: {', '.join([first, *others])}. Choose one, "
-            f"such as model.group={first}, or a method for several architectures."
+            f"but there are {len(names)}: {', '.join(names)}. Choose one, such as "
+            f"model.group={names[0]}, or a method for several architectures."
         )
 
 
@@ -96,7 +96,7 @@ def _scores(method: Method, net: Net, spec: Spec, key, x, down: Tree):
 def _check_metrics(
     method: Method, metrics: Sequence[Metric], scores: dict, classes: int
 ):
-    """Raises UserError for rules without the scores that metrics need."""
+    """Raises UserError for rules that lack the scores of the metrics."""
     for rule, array in scores.items():
         if array.ndim != 2 or array.shape[-1] < classes:
             raise UserError(

@@ -32,8 +32,8 @@ from jaxproto.privacy import OFF
 from jaxproto.simulated_time import Timing, steps_within
 from jaxproto.types import Examples, Net, Spec, Tree
 
-STREAM = 22  # of the seed of the partition
-GIGA, MEGABIT = 1e9, 1e6 / 8  # operations, and bytes
+STREAM = 22  # of random numbers from `data.seed`
+GIGA, MEGABIT = 1e9, 1e6 / 8  # number of operations, and of bytes
 LOGNORMAL, FILE = "lognormal", "file:"
 COLUMNS = ("client", "speed", "bandwidth")
 STEP, BYTE = "time.step", "time.byte"  # names of arrays among the floats
@@ -53,12 +53,12 @@ def with_time(
     spec: Spec,
     dataset: Dataset,
 ) -> Parts:
-    """Adds the seconds of the clients' work, and what follows from them.
+    """Returns the parts with simulated time, its step limit and its buffer.
 
     Args:
       parts: Parts of the federation without simulated time.
       config: Configuration, with its traced floats replaced.
-      floats: Those of `floats_of`; without them time is not simulated.
+      floats: Values of `floats_of`; without them time is not simulated.
       dataset: Data set, for the shapes of uploads.
     """
     if STEP not in floats:
@@ -73,8 +73,9 @@ def with_time(
         parts = parts._replace(local=local)
     if time.buffer:
         shape = partial(upload_shape, parts, spec, two_examples(dataset))
-        up = config.wire.up
-        method = asynchronous(parts.method, time.buffer, timing, up, clients, shape)
+        method = asynchronous(
+            parts.method, time.buffer, timing, config.wire.up, clients, shape
+        )
         parts = parts._replace(method=method)
     return parts
 
@@ -90,7 +91,7 @@ def floats_of(
     """Returns the seconds [K] of a step and of a byte; {} if time is not simulated.
 
     Args:
-      parts: Builds the method and local training with the networks that are counted.
+      parts: floats -> parts with the networks whose operations are counted.
       network: Name -> network whose operations are counted.
 
     Raises:
@@ -152,7 +153,7 @@ def upload_shape(parts: Parts, spec: Spec, examples: Examples, net: Net) -> Tree
 
 
 def check_buffer(config: ml_collections.ConfigDict):
-    """Raises UserError unless asynchronous rounds go with the other fields."""
+    """Raises UserError if other fields do not go with asynchronous rounds."""
     buffer, clients, time = config.time.buffer, config.data.clients, config.time
     if buffer > clients:
         raise UserError(
@@ -217,7 +218,7 @@ def read_devices(path: str, num_clients: int) -> Devices:
 
 
 def match_networks(devices: Devices, work_K: np.ndarray) -> Devices:
-    """Permutes devices so that faster ones have networks with more work per step."""
-    place_K = np.empty(len(work_K), int)
-    place_K[work_K.argsort(kind="stable")] = devices.speed_K.argsort(kind="stable")
-    return Devices(*(a[place_K] for a in devices))
+    """Permutes devices so that faster devices have networks with more work per step."""
+    device_K = np.empty(len(work_K), int)
+    device_K[work_K.argsort(kind="stable")] = devices.speed_K.argsort(kind="stable")
+    return Devices(*(a[device_K] for a in devices))

@@ -24,7 +24,7 @@ from jaxproto.client import (
 from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
-STATE_FIELDS = ("params", "norm", "opt", "memory")  # a client's, from earlier rounds
+STATE_FIELDS = ("params", "norm", "opt", "memory")  # of a client, from earlier rounds
 
 
 class ClientShapes(NamedTuple):
@@ -39,7 +39,7 @@ class ClientShapes(NamedTuple):
 def inputs_used(f: Callable, *args: Tree) -> list[bool]:
     """Returns for each leaf of the arguments whether the results depend on it.
 
-    Every input of a loop, a branch or a nested function counts as used in it.
+    Every input of a loop, a branch or a nested function counts as used.
     """
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr
     needed = {id(v) for v in jaxpr.outvars}
@@ -85,9 +85,10 @@ def upload_depends_on_state(
         session = begin_local_training(task, client, shard)
         step = partial(local_step, task, client, shard)
         session = jax.lax.fori_loop(0, 2, step, session)
-        received, own = receive(method, client, down)
-        before = method.pre_upload(net, received, Data(examples, shard), own)
-        return finish_local_training(task, session, client, shard)[1:], before
+        received, own_down = receive(method, client, down)
+        data = Data(examples, shard)
+        first_message = method.pre_upload(net, received, data, own_down)
+        return finish_local_training(task, session, client, shard)[1:], first_message
 
     return _reads_client(train, shapes)
 
@@ -101,10 +102,10 @@ def predict_two_examples(
     method: Method, net: Net, client, down, examples, shard, *, rule=""
 ):
     """Returns a client's predictions of two examples by one rule, or by all."""
-    data, two = Data(examples, shard), jnp.arange(2)
-    batch = batches.gather_examples(data, two, jnp.ones(2))
-    own = wire.for_client(down, client.id)
-    predictions = method.predict(net, client, batch.x, own)
+    data = Data(examples, shard)
+    batch = batches.gather_examples(data, jnp.arange(2), jnp.ones(2))
+    own_down = wire.for_client(down, client.id)
+    predictions = method.predict(net, client, batch.x, own_down)
     return predictions[rule] if rule else predictions
 
 
@@ -123,5 +124,5 @@ def client_independent_rules(
 def _reads_client(f: Callable, shapes: ClientShapes, identity: bool = False) -> bool:
     """Returns whether `f` reads the state of a client, or also its identity."""
     used = jax.tree.unflatten(jax.tree.structure(shapes), inputs_used(f, *shapes))
-    parts = STATE_FIELDS + (("count", "id", "steps") if identity else ())
-    return any(jax.tree.leaves([getattr(used.client, part) for part in parts]))
+    fields = STATE_FIELDS + (("count", "id", "steps") if identity else ())
+    return any(jax.tree.leaves([getattr(used.client, field) for field in fields]))

@@ -44,7 +44,7 @@ UNUSED_IF_OFF = {  # field that is "off" -> fields without effect then
 
 
 def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
-    """Returns the fields without effect where the field that needs them is off."""
+    """Returns the fields without effect because the field that needs them is off."""
     values = flatten(config)
     off = [path for path in UNUSED_IF_OFF if values[path] == OFF]
     return {unused for path in off for unused in UNUSED_IF_OFF[path]}
@@ -53,17 +53,17 @@ def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
 def program_settings(config: ml_collections.ConfigDict) -> dict:
     """Returns the flat fields that the compiled programs of a run depend on.
 
-    Runs that agree in them and in their data share programs.
+    Runs that agree in these fields and in their data share programs.
     """
-    free = {*traced_floats(config), *_unused_fields(config)}
-    free |= fields.fields_where(program=fields.UNUSED)
-    free |= fields.resumable(config, fields.MORE)
+    ignored = {*traced_floats(config), *_unused_fields(config)}
+    ignored |= fields.fields_where(program=fields.UNUSED)
+    ignored |= fields.resumable(config, fields.MORE)
     settings = {
         **flatten(config),
         "data.seed": fields.resolved_data_fields(config).seed,
         "participation.room": max_rows(config),
     }
-    return {k: v for k, v in settings.items() if k not in free}
+    return {k: v for k, v in settings.items() if k not in ignored}
 
 
 def replace_floats(

@@ -7,8 +7,8 @@ deleted, so that a killed process leaves no incomplete checkpoint under a round'
 Checksums show other damage before orbax reads.
 
 Networks of clients that are stateless now (`clients.store`) are ignored. Leaves below
-an attribute `watched` are diagnostics of earlier rounds. If an older checkpoint lacks
-one, it is nan; one that the state does not have is ignored.
+an attribute `watched` are diagnostics of earlier rounds. A diagnostic that an older
+checkpoint lacks is nan; one that the state lacks is ignored.
 """
 
 import os
@@ -69,8 +69,8 @@ def save(
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
-    Checkpoints of this and later rounds are deleted first: they were unusable, so that
-    the run resumed before them. Of the others the newest stay.
+    Checkpoints of this and later rounds are deleted first: they were unusable, so the
+    run resumed from an earlier one. Afterwards the newest `KEEP` stay.
 
     Args:
       directory: folder of the checkpoints of one run; made if needed.
@@ -115,10 +115,10 @@ def _write(folder: Path, contents: manifest.Manifest, arrays, size, others):
     try:
         if arrays:  # orbax refuses a tree without leaves
             orbax_arrays.write(folder / "state", arrays)
-        known = others(folder)
+        checksums = others(folder)
     except orbax_arrays.ArrayWriteError as e:
         raise atomic.Unwritable(final, size, str(e)) from e
-    manifest.write(folder, contents, known)
+    manifest.write(folder, contents, checksums)
     atomic.fsync_tree(folder)
     folder.rename(final)
 
@@ -126,7 +126,7 @@ def _write(folder: Path, contents: manifest.Manifest, arrays, size, others):
 def prune(directory: str | Path, newest: int):
     """Removes unfinished checkpoints, and all but the last `KEEP` up to `newest`.
 
-    Later ones are unusable; they stay until the run saves again.
+    Later checkpoints are unusable; they stay until the run saves again.
     """
     directory = Path(directory)
     _remove_partial(directory)
@@ -140,7 +140,7 @@ def restore_latest(
     run: Mapping = MappingProxyType({}),
     covered: records.Coverage = records.COMPLETE,
 ) -> Restored | None:
-    """Reads the newest checkpoint that can be used; None if there is none at all.
+    """Reads the newest usable checkpoint; returns None if there are no checkpoints.
 
     Args:
       directory: folder of the checkpoints of one run.
@@ -177,7 +177,7 @@ def restore_latest(
 
 
 def _none_usable(directory, unusable) -> UserError:
-    """Returns the error for checkpoints of which none can be used."""
+    """Returns the error for a folder without a usable checkpoint."""
     damaged = all(isinstance(e, manifest.Damaged) for e in unusable.values())
     begin, end = ("every", "is damaged") if damaged else ("no", "can be used")
     reasons = "; ".join(f"that of round {r} {why}" for r, why in unusable.items())

@@ -40,15 +40,14 @@ def default_workdir(
 
 
 def _changes(config, plain) -> list[str]:
-    """Returns a variant's name, and the fields that differ from the plain config."""
+    """Returns a variant's name and the changed fields, as few as possible."""
     changed = {"": _changed_fields(config, flatten(plain))}
     for variant in READINGS.get(config.method.name, {}):
         other = ml_collections.ConfigDict(plain.to_dict())
         apply_variant(other, variant)
         changed[variant] = _changed_fields(config, flatten(other))
-    variant = min(
-        changed, key=lambda v: len(changed[v]) + bool(v)
-    )  # prefers no variant
+    # naming a variant counts as one change
+    variant = min(changed, key=lambda v: len(changed[v]) + bool(v))
     fields = changed[variant]
     words = "-".join(f"{path}={_word(value)}" for path, value in fields.items())
     if not re.fullmatch(rf"[\w.,=+-]{{0,{LONGEST}}}", words, re.ASCII):

@@ -1,7 +1,7 @@
 """File locks between processes.
 
-The file of a lock has process id and host of its holder, so that a process that waits
-can say for which one. The end of a process releases its locks.
+The file of a lock has the process id and host of the holder, so that a waiting process
+can name it. The end of a process releases its locks.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-NOTICE = 5.0  # seconds until a waiting process says for which one it waits
-LIMIT = 60.0  # seconds until it goes on without the lock
+NOTICE = 5.0  # seconds until a waiting process names the holder
+LIMIT = 60.0  # seconds until a waiting process goes on without the lock
 POLL = 0.1  # seconds between two attempts
 
 
 class Held(Exception):
-    """A lock of another process, which the message names."""
+    """Error of a lock that another process has; the message names the process."""
 
 
 @contextlib.contextmanager
@@ -55,9 +55,9 @@ def locked(file: IO[bytes]) -> Iterator[str]:
 def exclusive_lock(
     path: Path, say: Callable[[str], object], why: str
 ) -> Iterator[None]:
-    """Waits for a lock, but not for ever: after `LIMIT` seconds it goes on without.
+    """Locks a file; after `LIMIT` seconds of waiting it goes on without the lock.
 
-    It does not wait if the file cannot be made.
+    If the file cannot be opened, it goes on at once.
 
     Args:
       say: function that prints a line.

@@ -1,9 +1,9 @@
 """Manifest of a checkpoint: its round, settings, leaves and checksums.
 
 `manifest.json` has the round, the settings of the run, path, shape and dtype of every
-leaf, and the CRC-32 of every file and of the manifest. They detect a damaged
-checkpoint, a renamed one and one of another run before it is read. Manifests of older
-versions have neither round nor settings; these are not compared.
+leaf, and the CRC-32 of every file and of the manifest. They show that a checkpoint is
+damaged, renamed or of another run before its arrays are read. Manifests of older
+versions lack round and settings, which then are not compared.
 """
 
 import json
@@ -132,7 +132,7 @@ def _body(folder):
 
 
 def _differences(saved, run):
-    """Returns the fields that both know and that differ, with both values."""
+    """Returns the fields in both settings whose values differ, with both values."""
     keys = [k for k in sorted(saved) if k in run and saved[k] != run[k]]
     return ", ".join(f"{k}: {saved[k]!r} there, {run[k]!r} here" for k in keys)
 

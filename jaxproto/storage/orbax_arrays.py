@@ -30,7 +30,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
       ArrayWriteError: not all arrays were written.
     """
     hook = sys.unraisablehook
-    sys.unraisablehook = _without_late_errors(hook)  # it stays after an error
+    sys.unraisablehook = _without_late_errors(hook)  # stays after an error
     try:
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
@@ -40,7 +40,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads the arrays of these names, at least one."""
+    """Reads the arrays with these names, at least one."""
     args = ocp.args.PyTreeRestore(
         item=dict.fromkeys(names, 0),
         restore_args=dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray)),
@@ -60,7 +60,7 @@ def read_all(folder: Path) -> dict[str, np.ndarray]:
 def _orbax() -> Iterator[ocp.Checkpointer]:
     """Opens an orbax checkpointer that blocks and logs nothing."""
     before = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)  # failures raise as well
+    logging.set_verbosity(logging.FATAL)  # failures also raise
     try:
         # Weights do not compress: zstd saves 8% and takes two to three times as long.
         me = jax.process_index()  # it writes without waiting for other processes

@@ -1,4 +1,4 @@
-"""Records of a run that trains, in memory and on disk."""
+"""Records of a run in training, in memory and on disk."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from jaxproto.storage import records
 class RecordFile:
     """Records of a run in training, in memory and in a JSON-lines file.
 
-    A file that vanished, or that others changed, is written anew from memory.
+    If the file was removed or changed by others, it is written anew from memory.
     """
 
-    def __init__(self, path: Path, read: list[dict]):
+    def __init__(self, path: Path, history: list[dict]):
         """Stores the records that the file has now."""
-        self._path, self.records = path, read
+        self._path, self.records = path, history
         self._size = self._size_on_disk()
 
     def append(self, record: Mapping):

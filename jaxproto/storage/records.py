@@ -47,12 +47,12 @@ def append(path: str | Path, record: Mapping):
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
     with atomic.write_errors(path, len(line)):
-        first = not path.exists()
+        is_new = not path.exists()
         with path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        if first:
+        if is_new:
             atomic.fsync_dir(path.parent)
 
 
@@ -119,8 +119,8 @@ def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
         extended run has a record where it first ended.
     """
     recorded = [record["round"] for record in read(path)]
-    known = {*recorded}
-    missing = next((r for r in due if r not in known), None)
+    distinct = {*recorded}
+    missing = next((r for r in due if r not in distinct), None)
     gaps = {} if missing is None else {missing: f"which lacks round {missing}"}
     for i, (previous, r) in enumerate(itertools.pairwise([0, *recorded])):
         if r <= previous:
@@ -147,9 +147,9 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
       "client_mean": {...}}}, in the order of the last record. `mean_last` is the mean
       of the last `last_n` evaluations, at most 10. With validation examples, "best" is
       the test accuracy in the round of the best validation accuracy, which is
-      "best_validation". Where every record has the correct
-      predictions of every client, `client_best` is the accuracy if each client counts
-      with its own best evaluation (ProtoNorm 5.1).
+      "best_validation". If every record has the correct predictions of every client,
+      "client_best" is the accuracy with the best evaluation of each client (ProtoNorm
+      5.1).
     """
     rules = records[-1]["rules"] if records else {}
 
@@ -161,15 +161,15 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
 
     result = {}
     for rule in rules:
-        own = _each_at_its_best(records, rule)
-        result[rule] = {a: summarize(rule, a) | own.get(a, {}) for a in AVERAGES}
+        best = _client_best(records, rule)
+        result[rule] = {a: summarize(rule, a) | best.get(a, {}) for a in AVERAGES}
     return result
 
 
 def validation_accuracies(
     records: Sequence[Mapping], rule: str, average: str = "pooled"
 ) -> list[float | None] | None:
-    """Returns the validation accuracy of each record; None of a run without any."""
+    """Returns the validation accuracy of each record; None if no record has one."""
     if not any("validation" in r for r in records):
         return None
     return [r.get("validation", {}).get(rule, {}).get(average) for r in records]
@@ -184,18 +184,18 @@ def chosen_on(digests: Iterable[Mapping]) -> str:
     Returns:
       "validation" if all were chosen there, else "test".
     """
-    held = ["best_validation" in digest for digest in digests]
-    return "validation" if held and all(held) else "test"
+    validated = ["best_validation" in digest for digest in digests]
+    return "validation" if validated and all(validated) else "test"
 
 
-def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
+def _client_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
     """Returns `client_best` by average; {} unless all records list the same clients."""
     tables = [r.get("by_client", {}) for r in records]
-    rows, same = ([t.get(k) for t in tables] for k in (f"correct_{rule}", "id"))
-    if None in rows or same.count(same[0]) < len(same):
+    correct, ids = ([t.get(k) for t in tables] for k in (f"correct_{rule}", "id"))
+    if None in correct or ids.count(ids[0]) < len(ids):
         return {}
     size_K = np.array(tables[0]["test_examples"])
-    best_K, size_K = np.max(rows, axis=0)[size_K > 0], size_K[size_K > 0]
+    best_K, size_K = np.max(correct, axis=0)[size_K > 0], size_K[size_K > 0]
     if not size_K.size:
         return {}
     values = float(best_K.sum() / size_K.sum()), float((best_K / size_K).mean())
@@ -212,13 +212,14 @@ def summarize_series(
     Args:
       rows: round and value, which may be None.
       least: whether the smallest value is the best.
-      validation: validation accuracies that choose the best round instead.
+      validation: validation accuracy of each round, which chooses the best round
+        instead of the value.
     """
     chosen_by = [a for _, a in rows] if validation is None else validation
     pairs = zip(rows, chosen_by, strict=True)
-    known: list[Any] = [(*row, by) for row, by in pairs if None not in (row[1], by)]
+    complete: list[Any] = [(*row, by) for row, by in pairs if None not in (row[1], by)]
     choose = min if least and validation is None else max  # the first of equal values
-    best_round, best, by = choose(known, key=lambda row: row[2], default=(None,) * 3)
+    best_round, best, by = choose(complete, key=lambda row: row[2], default=(None,) * 3)
     last = [a for _, a in rows[-LAST:] if a is not None]
     return {
         "best": best,
@@ -234,8 +235,8 @@ def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
     """Returns the mean of a rule's last evaluations, and their number.
 
     Args:
-      digest: an entry of `rule_summary`, or of an older version's `summary.json`, which
-        has no number of evaluations; then it is None.
+      digest: an entry of `rule_summary`, or of an older version's `summary.json`, for
+        which the number is None.
     """
     if "mean_last" in digest:
         return digest["mean_last"], digest.get("last_n")

@@ -1,12 +1,12 @@
 """Rows of clients in a checkpoint: those that changed since an earlier checkpoint.
 
-The folder `rows/` has folders of rows, oldest first, each named by its round and its
-number of rows. Those of the last checkpoint but one are hard links. When there would be
-more than twice as many rows as clients, all rows are written again. Each checkpoint is
+The folder `rows/` has folders of rows, each named by its round and its number of rows.
+Those of the last checkpoint but one are hard links. If a checkpoint would have more
+than twice as many rows as clients, all rows are written again. Each checkpoint is
 complete, so that older ones can be deleted.
 
-Two successive checkpoints share no file, so that damage to a linked file, which damages
-every checkpoint with it, leaves the one before.
+Two successive checkpoints share no file: damage to a linked file damages every
+checkpoint that has it, but not the checkpoint before.
 """
 
 import os
@@ -21,7 +21,7 @@ import numpy as np
 from jaxproto.storage import manifest, orbax_arrays
 
 FOLDER = "rows"
-MAX_PARTS = 2  # rows per client in a checkpoint
+MAX_ROWS_PER_CLIENT = 2  # in a checkpoint, on average
 
 
 class RowDelta(NamedTuple):
@@ -30,7 +30,7 @@ class RowDelta(NamedTuple):
     since: int  # round of the last checkpoint but one; -1: none
     live: int  # number of clients that have a row
     changed: int  # number of rows that have changed since then
-    arrays: Callable[[bool], Mapping[str, np.ndarray]]  # all rows, or the changed ones
+    arrays: Callable[[bool], Mapping[str, np.ndarray]]  # True: all rows; else changed
 
 
 def delta_folders(folder: Path) -> list[Path]:
@@ -39,8 +39,9 @@ def delta_folders(folder: Path) -> list[Path]:
     Raises:
       Unusable: the manifest is damaged.
     """
-    found = (re.match(rf"{FOLDER}/(\d+-\d+)/", n) for n in manifest.file_names(folder))
-    names = {match[1] for match in found if match}
+    files = manifest.file_names(folder)
+    matches = (re.match(rf"{FOLDER}/(\d+-\d+)/", name) for name in files)
+    names = {match[1] for match in matches if match}
     by_round = sorted(names, key=lambda name: int(name.partition("-")[0]))
     return [folder / FOLDER / name for name in by_round]
 
@@ -55,7 +56,7 @@ def write(changes: RowDelta, round: int, folder: Path) -> dict[str, int]:
     previous = folder.with_name(str(changes.since))
     old = delta_folders(previous) if manifest.is_complete(previous) else []
     num_rows = sum(int(p.name.partition("-")[2]) for p in old) + changes.changed
-    write_all = not old or num_rows > MAX_PARTS * changes.live
+    write_all = not old or num_rows > MAX_ROWS_PER_CLIENT * changes.live
     (folder / FOLDER).mkdir()
     for delta in [] if write_all else old:
         shutil.copytree(delta, folder / FOLDER / delta.name, copy_function=_link)

@@ -35,7 +35,7 @@ class RunFolder:
       config: the flat configuration, with later fields at their defaults; empty where
         no run has begun.
       summary: summary of the run; None until it has ended.
-      on_nodes: whether its clients were nodes with processes of their own.
+      on_nodes: whether the clients were nodes with processes of their own.
       name: label among other runs, chosen by the reader.
     """
 
@@ -53,10 +53,8 @@ class RunFolder:
           UserError: a file in it is damaged.
         """
         path = Path(path)
-        config, summary = (
-            read_config(path),
-            _read(path / SUMMARY, schemas.find_summary_error),
-        )
+        config = read_config(path)
+        summary = _read(path / SUMMARY, schemas.find_summary_error)
         return cls(path, config or {}, summary, (path / NODES).exists(), name)
 
     @classmethod
@@ -69,11 +67,11 @@ class RunFolder:
         run = cls.at(path, name)
         if run.config:
             return run
-        way = "give work directories of runs, such as runs/protonorm-digits-seed0."
+        hint = "give work directories of runs, such as runs/protonorm-digits-seed0."
         if not is_run(run.path) and (runs := run_folders(run.path)):
-            way = f"name one of the {len(runs)} runs in it: {first_few(runs)}."
+            hint = f"name one of the {len(runs)} runs in it: {first_few(runs)}."
         what = f"holds no {CONFIG}" if run.path.exists() else "does not exist"
-        raise UserError(f"{path} {what}: {way}")
+        raise UserError(f"{path} {what}: {hint}")
 
     def status(self, rounds: int | None = None) -> Status:
         """Returns the status of the run.
@@ -160,14 +158,16 @@ def is_run(path: str | Path) -> bool:
 def run_folders(path: Path) -> list[Path]:
     """Returns the folders of the runs that a path names: its own, or those inside.
 
-    The cells of a sweep may be elsewhere, where its table says.
+    The cells of a sweep may be elsewhere; its table has their folders.
 
     Raises:
       UserError: the folder or the table of a sweep cannot be read.
     """
     try:
-        if is_run(path) or not path.is_dir():
-            return [path] * is_run(path)
+        if is_run(path):
+            return [path]
+        if not path.is_dir():
+            return []
         inside = sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror}.") from e
@@ -177,7 +177,7 @@ def run_folders(path: Path) -> list[Path]:
 def _listed(folder: Path) -> list[Path]:
     """Returns the folders that the table of a sweep names.
 
-    Their paths are as the sweep saw them, or begin where `sweeps/` is.
+    A path that does not exist is looked up from the parent folder of `sweeps/`.
     """
     file = folder / TABLE
     if not os.path.lexists(file):
@@ -214,11 +214,11 @@ def read_config(path: Path) -> dict | None:
     return None if config is None else upgrade_saved(config)
 
 
-def _read(file: Path, find: Callable[[Mapping], str]) -> dict | None:
+def _read(file: Path, find_error: Callable[[Mapping], str]) -> dict | None:
     """Reads a JSON file of a run; returns None if there is no file."""
     try:
         content = read_json(file)
-        if content is not None and (error := find(content)):
+        if content is not None and (error := find_error(content)):
             raise Damaged(error)
     except Damaged as e:
         raise UserError(

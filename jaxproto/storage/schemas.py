@@ -1,4 +1,4 @@
-"""Types and ranges of what the files of a run hold: configuration, summary, records."""
+"""Types and ranges of the entries of a run's files: configuration, summary, records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from jaxproto.errors import first_unprintable
 from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io.json_files import EVERY, SHOWN, Number, Schema, find_error
 
-NUMBER = Number()
+NUMBER = Number()  # or null
 COUNT = Number(0, whole=True, null=False, most=MAX_INT)
 NUMBERS = {EVERY: NUMBER}
 RECORD: Schema = {  # a line of `metrics.jsonl`
@@ -22,9 +22,9 @@ RECORD: Schema = {  # a line of `metrics.jsonl`
     "by_client?": {EVERY: [COUNT]},
     "by_domain?": {EVERY: ([str], [COUNT])},
 }
-KNOWN = Number(null=False)
+KNOWN = Number(null=False)  # never null
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
-EMPTY = {"pooled": {"final": None}}
+WITHOUT_ACCURACY = {"pooled": {"final": None}}
 BY_CLASS = {"final": NUMBERS}
 SUMMARY: Schema = {
     "status": str,
@@ -49,14 +49,14 @@ def find_summary_error(summary: Mapping) -> str:
     """Returns a clause that names the first wrong entry of a summary, or ""."""
     error = find_error(summary, SUMMARY)
     for rule in () if error else summary.get("collapsed", ()):
-        if summary["rules"].get(rule, EMPTY)["pooled"]["final"] is None:
+        if summary["rules"].get(rule, WITHOUT_ACCURACY)["pooled"]["final"] is None:
             error = f"collapsed has rule {rule}, which has no accuracy"
     return error and f"it is no summary of a run: {error}"
 
 
 def find_config_error(config: Mapping) -> str:
     """Returns a clause that names the first wrong field of a configuration, or ""."""
-    error = find_error(config, _config_schema(config)) or _unprintable(config)
+    error = find_error(config, _config_schema(config)) or _find_text_error(config)
     return error and f"it is no configuration: {error}"
 
 
@@ -75,15 +75,15 @@ def _config_schema(config: Mapping) -> Schema:
     return schema | {"method": schema.pop("method?") | {"name": str}}
 
 
-def _unprintable(config: Mapping, above: str = "") -> str:
-    """Returns an error that names a field whose name or text no field has."""
+def _find_text_error(config: Mapping, above: str = "") -> str:
+    """Returns a clause that names the first field with a wrong name or text, or ""."""
     for key, value in config.items():
         if "." in key or first_unprintable(key):
             return f"{above}{key[:SHOWN]!r} is no name of a field"
         if isinstance(value, dict):
             if above:
                 return f"{above}{key} is {str(value)[:SHOWN]!r}"
-            if error := _unprintable(value, f"{key}."):
+            if error := _find_text_error(value, f"{key}."):
                 return error
         elif bad := first_unprintable(str(value)):
             return f"{above}{key} has the character {bad}"

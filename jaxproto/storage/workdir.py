@@ -37,23 +37,23 @@ STARTED = (  # files that a start may write before `CONFIG`
 )
 RUN_FILES = CONFIG, SUMMARY, METRICS, NODES, *STARTED, "metrics.csv"
 RUN_FOLDERS = "checkpoints", "clients.scratch", "per_client", "plots", "tensorboard"
-REPLACED = *RUN_FILES, "plots/*.png", "per_client/*.npz"  # by atomic writes
+# patterns of files that are replaced atomically
+REPLACED = *RUN_FILES, "plots/*.png", "per_client/*.npz"
 
 
 class WorkdirBusy(UserError):
-    """The error if another process is running in the folder."""
+    """Error if another process is running in the folder."""
 
 
 class WorkdirLock:
     """A lock of a work directory that can undo a refused start."""
 
     def __init__(self, path: Path):
-        """Lists the existing files, and the folders that do not exist yet."""
+        """Lists the folders and files that do not exist yet."""
         self._path = path
-        self._missing = [p for p in (path, *path.parents) if not os.path.exists(p)]
-        self._written = [
-            n for n in (LOCK, CONFIG, *STARTED) if not os.path.exists(path / n)
-        ]
+        self._new_folders = [p for p in (path, *path.parents) if not os.path.exists(p)]
+        names = LOCK, CONFIG, *STARTED
+        self._new_files = [n for n in names if not os.path.exists(path / n)]
         self._keep = False
 
     def keep(self):
@@ -63,17 +63,17 @@ class WorkdirLock:
     def write(self, name: str, content: bytes):
         """Writes a new file, which `leave_nothing` removes."""
         if not os.path.exists(self._path / name):
-            self._written.append(name)
+            self._new_files.append(name)
             atomic.write(self._path / name, content)
 
     def leave_nothing(self):
         """Removes the files that this start has made, unless it became a run."""
         if self._keep:
             return
-        for name in self._written:
+        for name in self._new_files:
             atomic.remove(self._path / name)
-        for folder in self._missing:
-            with contextlib.suppress(OSError):  # another start uses it, or was not made
+        for folder in self._new_folders:
+            with contextlib.suppress(OSError):  # used by another start, or never made
                 folder.rmdir()
 
 
@@ -82,8 +82,8 @@ def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
     """Locks the folder for one process; a refused start leaves it unchanged.
 
     Raises:
-      UserError: the folder cannot be written, its path is unusable, or it has files of
-        others; `WorkdirBusy` if another process is running in it.
+      UserError: the folder cannot be written, its path is unusable, or it has foreign
+        files; `WorkdirBusy` if another process is running in it.
     """
     default_workdir.check_path(path)
     workdir_lock = None
@@ -139,9 +139,10 @@ def _lock_file(path: Path, stack: contextlib.ExitStack):
     """Opens and locks the lock file of a folder until the stack closes."""
     while True:
         path.mkdir(parents=True, exist_ok=True)
-        name = path / LOCK
+        lock_path = path / LOCK
         with contextlib.ExitStack() as attempt:
-            file = attempt.enter_context(name.open("a+b"))  # keeps the folder's mtime
+            # keeps the folder's mtime
+            file = attempt.enter_context(lock_path.open("a+b"))
             try:
                 attempt.enter_context(file_lock.locked(file))
             except file_lock.Held as e:
@@ -150,7 +151,7 @@ def _lock_file(path: Path, stack: contextlib.ExitStack):
                     "with --workdir."
                 ) from e
             with contextlib.suppress(FileNotFoundError):  # a refused start removed it
-                if name.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                if lock_path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                     stack.push(attempt.pop_all())
                     return
 
@@ -164,10 +165,10 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     run, new = RunFolder.at(path), flatten(config)
     if not run.config:
         return
-    free = extended(config, run.config) | resumable(config, FREE)
+    changeable = extended(config, run.config) | resumable(config, FREE)
     if run.status() is Status.STOPPED_EARLY:
-        free |= resumable(config, STOPPED)
-    lines = differences({**run.config, **{k: new[k] for k in free}}, new)
+        changeable |= resumable(config, STOPPED)
+    lines = differences({**run.config, **{k: new[k] for k in changeable}}, new)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -183,15 +184,15 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     The folder of the data and the fields of early stopping may change, and the number
     of rounds unless a round depends on it.
     """
-    free = resumable(config, MORE, STOPPED, MOVED, FREE)
-    return {k: v for k, v in flatten(config).items() if k not in free}
+    changeable = resumable(config, MORE, STOPPED, MOVED, FREE)
+    return {k: v for k, v in flatten(config).items() if k not in changeable}
 
 
 def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[int]:
-    """Yields the rounds whose evaluation a run must have so far, ascending."""
+    """Yields the rounds after which a run is evaluated, done or planned, ascending."""
     summary = RunFolder.at(path).summary or {"rounds": 0}
-    every, last = config.eval_every, {config.rounds, summary["rounds"]} - {0}
-    return heapq.merge(range(every, config.rounds + 1, every), sorted(last))
+    every, ends = config.eval_every, {config.rounds, summary["rounds"]} - {0}
+    return heapq.merge(range(every, config.rounds + 1, every), sorted(ends))
 
 
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):

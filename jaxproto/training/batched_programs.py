@@ -38,13 +38,14 @@ def map_programs(f: Callable, programs: Programs) -> Programs:
         return jax.tree.map(lambda program: f(program, AXES[name]), part)
 
     def on_rows(name):
-        *shared, tables = AXES[name]  # each federation gathers index tables
-        moved = (not isinstance(gather, OnHost) for gather in programs.gather)
-        axes = [(*shared, MAPPED if moves else tables) for moves in moved]
+        *others, tables = AXES[name]
+        # the index tables that a program gathers differ between federations
+        gathers = (not isinstance(gather, OnHost) for gather in programs.gather)
+        axes = [(*others, MAPPED if gathered else tables) for gathered in gathers]
         return tuple(map(f, getattr(programs, name), axes))
 
-    every = Programs(*map(field, Programs._fields, programs))
-    return every._replace(pre_upload=on_rows("pre_upload"), train=on_rows("train"))
+    mapped = Programs(*map(field, Programs._fields, programs))
+    return mapped._replace(pre_upload=on_rows("pre_upload"), train=on_rows("train"))
 
 
 def vmap_programs(programs: Programs) -> Programs:

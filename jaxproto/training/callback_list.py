@@ -1,4 +1,4 @@
-"""Dispatch of run events to callbacks; disables a callback that raises."""
+"""Dispatch of run events to callbacks; disables callbacks that raise or hang."""
 
 import contextlib
 import contextvars
@@ -23,7 +23,7 @@ CLOSE = 60.0  # seconds that `on_end` of all callbacks may take together
 
 
 class CallbackList:
-    """Callbacks of one run, and the `stop` request that one of them returned."""
+    """Callbacks of one run, and the first `stop` request that one of them returned."""
 
     def __init__(self, callbacks: Sequence[Callback], console: Console):
         """Stores the callbacks."""
@@ -105,7 +105,7 @@ class CallbackList:
 
 
 class _Thread:
-    """Thread of one callback, in which all its handlers run: they may block."""
+    """Thread that runs all handlers of one callback, which may block."""
 
     def __init__(self, callback: Callback):
         self.name = f"callback {type(callback).__name__}"
@@ -119,7 +119,7 @@ class _Thread:
             call()
 
     def close(self):
-        """Ends the thread after the calls that it has."""
+        """Ends the thread after the queued calls."""
         self._calls.put(None)
 
     def submit(self, event: str, *args: Any) -> Future:

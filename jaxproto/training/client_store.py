@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
 class ClientStore:
     """Clients of a run between rounds; by default in the arrays of the state."""
 
-    hosted: bool = False  # clients are beside the state
+    hosted: bool = False  # whether clients are outside the state
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
@@ -58,7 +58,7 @@ class ClientStore:
         raise NotImplementedError
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
-        """Yields the clients to evaluate; the chunks of a list run side by side."""
+        """Yields the clients to evaluate; the chunks of one list run side by side."""
         raise NotImplementedError
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":
@@ -82,7 +82,7 @@ class ClientStore:
         checkpoint.save(directory, r, state, settings)
 
     def load(self, path: Path):
-        """Loads the rows of a checkpoint that are beside the state.
+        """Loads the rows of a checkpoint that are outside the state.
 
         Raises:
           UserError: Another kind of store wrote the checkpoint.
@@ -116,26 +116,28 @@ class DeviceStore(ClientStore):
 
     @cached_property
     def _tests(self) -> list[list[tuple[np.ndarray, Shard]]]:
-        each = zip(self._exp.test, self._exp.cohorts, strict=True)
-        return [_in_lanes(tests, cohort.num_lanes) for tests, cohort in each]
+        by_cohort = zip(self._exp.test, self._exp.cohorts, strict=True)
+        return [_in_lanes(tests, cohort.num_lanes) for tests, cohort in by_cohort]
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
-        """Returns rows of the state, or all if all clients train in one call."""
-        each = zip(self._programs.gather, clients, self._shards, strict=True)
-        return [f(who, rows, shards) for f, rows, shards in each]
+        """Returns the participants' rows; all clients if one call trains all."""
+        by_cohort = zip(self._programs.gather, clients, self._shards, strict=True)
+        return [f(who, rows, shards) for f, rows, shards in by_cohort]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Returns the clients of the state with the trained rows."""
-        each = zip(self._programs.scatter, clients, rows, trained, strict=True)
+        by_cohort = zip(self._programs.scatter, clients, rows, trained, strict=True)
         return tuple(
-            f(old, [r.place for r in lanes], list(new)) for f, old, lanes, new in each
+            f(old, [call.place for call in calls], list(new))
+            for f, old, calls, new in by_cohort
         )
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
         """Yields the calls of all cohorts in one list."""
         chunks = []
-        for i, (f, all_) in enumerate(zip(self._programs.tested, clients, strict=True)):
-            for rows, (place, table) in zip(f(all_), self._tests[i], strict=True):
+        by_cohort = zip(self._programs.tested, clients, self._tests, strict=True)
+        for i, (f, of_cohort, tests) in enumerate(by_cohort):
+            for rows, (place, table) in zip(f(of_cohort), tests, strict=True):
                 chunks.append(Chunk(i, place, rows, table))
         yield chunks
 

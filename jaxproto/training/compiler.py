@@ -37,7 +37,7 @@ def compile_all(
 ):
     """Compiles every program before the first round; see `_compile_all`.
 
-    If that fails with programs of a cache and succeeds without, these are removed.
+    If it fails with cached programs and succeeds without, removes them from the cache.
     """
     try:
         with program_trial.trial() as loaded:
@@ -67,7 +67,7 @@ def _compile_all(
     Args:
       wrap: name, function, arguments -> function that is compiled instead.
       done: Called with the name of each compiled program, by several threads.
-      suffix: Of the names that `wrap` gets.
+      suffix: Suffix of the names that `wrap` gets.
       many: Number of federations (`vmap_programs`); 0 is one, without a leading axis.
       over: Devices among which many federations are divided equally.
 
@@ -77,9 +77,10 @@ def _compile_all(
     clock = time.perf_counter()
     if many:
         exp, suffix = batched_programs.without_lanes(exp), f" of {many}"
-    f = sharded_programs.functions(exp)
-    f = batched_programs.vmap_programs(f) if many else f
-    f = sharded_programs.shard_federations(f, over)
+    functions = sharded_programs.functions(exp)
+    if many:
+        functions = batched_programs.vmap_programs(functions)
+    functions = sharded_programs.shard_federations(functions, over)
 
     def lead(tree):
         return batched_programs.stack_trees([tree] * many) if many else tree
@@ -97,7 +98,7 @@ def _compile_all(
             program.add_done_callback(lambda _: done(name))
             return PendingProgram(lowered.out_info, program)
 
-        pending = submit_programs(submit, exp, f, examples, lead)
+        pending = submit_programs(submit, exp, functions, examples, lead)
         compiled = jax.tree.map(
             lambda a: a.program.result(),
             pending,
@@ -124,22 +125,22 @@ def submit_programs(
 
     Args:
       submit: name, function, arguments after the floats -> `PendingProgram`.
-      lead: Adds the axis of federations to what they do not share.
+      lead: Adds the axis of federations to trees that they do not share.
     """
     submit = partial(_submit, submit)
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
 
     def of_cohorts(stage, functions, arguments, **options):
-        each = zip(exp.cohorts, functions, arguments, strict=False)
-        return tuple(submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in each)
+        jobs = zip(exp.cohorts, functions, arguments, strict=False)
+        return tuple(submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in jobs)
 
     def shapes(tables, lanes):
-        each = zip(exp.cohorts, tables, lanes, strict=True)
-        return [programs.shapes_of_call(exp, *of_cohort) for of_cohort in each]
+        by_cohort = zip(exp.cohorts, tables, lanes, strict=True)
+        return [programs.shapes_of_call(exp, *of_cohort) for of_cohort in by_cohort]
 
-    whole, lanes = [1 for _ in exp.cohorts], [c.num_lanes for c in exp.cohorts]
-    known = [programs.client_ids_and_counts(exp, c) for c in exp.cohorts]
-    start = [(key, *pair) for pair in shapes(known, whole)]
+    one_lane, lanes = [1 for _ in exp.cohorts], [c.num_lanes for c in exp.cohorts]
+    pairs = [programs.client_ids_and_counts(exp, c) for c in exp.cohorts]
+    start = [(key, *ids_and_counts) for ids_and_counts in shapes(pairs, one_lane)]
     start_clients = of_cohorts("first", f.start_clients, start)
     start_server = submit("first server", f.start_server, key)
     server, clients = start_server.out, [program.out for program in start_clients]
@@ -147,26 +148,27 @@ def submit_programs(
     participate = submit("participate", f.participate, context, server)
     down, who = broadcast.out.message, participate.out
 
-    owned = zip(clients, shapes(exp.train, whole), strict=True)
-    gather = of_cohorts("gather", f.gather, [(who, *own) for own in owned])
-    rows, inputs = [g.out for g in gather], RoundArguments(context, who, down)
+    with_tables = zip(clients, shapes(exp.train, one_lane), strict=True)
+    gather = of_cohorts("gather", f.gather, [(who, *pair) for pair in with_tables])
+    calls, inputs = [g.out for g in gather], RoundArguments(context, who, down)
 
-    def of_calls(trees):
-        return tuple(a for a, r in zip(trees, rows, strict=False) for _ in r)
+    def for_calls(trees):
+        by_cohort = zip(trees, calls, strict=False)
+        return tuple(tree for tree, of_cohort in by_cohort for _ in of_cohort)
 
-    calls = [(inputs, r[0].clients, examples, r[0].shards) for r in rows]
-    pre_upload = of_cohorts("pre-upload", f.pre_upload, calls)
-    train = of_cohorts("train", f.train, calls, donate_argnums=2)
-    back = [
-        (old, [call.place for call in r], [trained.out[0]] * len(r))
-        for old, r, trained in zip(clients, rows, train, strict=True)
+    rows = [(inputs, first.clients, examples, first.shards) for first, *_ in calls]
+    pre_upload = of_cohorts("pre-upload", f.pre_upload, rows)
+    train = of_cohorts("train", f.train, rows, donate_argnums=2)
+    trained = [
+        (old, [call.place for call in of_cohort], [program.out[0]] * len(of_cohort))
+        for old, of_cohort, program in zip(clients, calls, train, strict=True)
     ]
-    first = of_calls([program.out[0] for program in pre_upload])
-    ups = of_calls([program.out[1] for program in train])
+    pre_uploads = for_calls([program.out[0] for program in pre_upload])
+    uploads = for_calls([program.out[1] for program in train])
     tested = of_cohorts("tested", f.tested, zip(clients))
     tests = zip(tested, shapes(exp.test, lanes), strict=True)
-    judged = [(down, chosen.out[0], examples, table) for chosen, table in tests]
-    evaluate = of_cohorts("evaluate", f.evaluate, judged)
+    evaluated = [(down, chosen.out[0], examples, table) for chosen, table in tests]
+    evaluate = of_cohorts("evaluate", f.evaluate, evaluated)
     return Programs(
         start_clients=start_clients,
         start_server=start_server,
@@ -175,11 +177,12 @@ def submit_programs(
         gather=gather,
         pre_upload=pre_upload,
         pre_aggregate=tuple(
-            submit("pre-aggregate", g, context, server, first) for g in f.pre_aggregate
+            submit("pre-aggregate", g, context, server, pre_uploads)
+            for g in f.pre_aggregate
         ),
         train=train,
-        scatter=of_cohorts("scatter", f.scatter, back, donate_argnums=1),
-        update=submit("update", f.update, context, server, ups),
+        scatter=of_cohorts("scatter", f.scatter, trained, donate_argnums=1),
+        update=submit("update", f.update, context, server, uploads),
         tested=tested,
         evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
@@ -196,7 +199,7 @@ def _submit(submit, name: str, f: Callable, *args, **options) -> PendingProgram:
 
 
 def memory_limit(exp: Experiment) -> float:
-    """Returns the bytes of device memory; inf if unknown, or if the form is given."""
+    """Returns the bytes of device memory; inf if unknown or if `exp.fit` is false."""
     return (exp.fit and cohorts.device_memory()) or math.inf
 
 
@@ -207,7 +210,7 @@ def compile_to_fit(
     wrap: ProgramWrapper = program_cache.uncached,
     done: Callable[[str], object] = str,
 ) -> tuple[Experiment, Programs, float, int]:
-    """Compiles; halves the clients that run at a time until the estimate fits.
+    """Compiles; halves the clients that train at a time until the programs fit.
 
     Args:
       limit: Bytes of `memory_limit`.
@@ -220,21 +223,21 @@ def compile_to_fit(
     """
     chunk, seconds, suffix = max(len(c.ids) for c in exp.cohorts), 0.0, ""
     while True:
-        compiled, more = compile_all(exp, examples, wrap, done, suffix)
-        seconds, need = seconds + more, required_bytes(jax.tree.leaves(compiled))
+        compiled, duration = compile_all(exp, examples, wrap, done, suffix)
+        seconds, need = seconds + duration, required_bytes(jax.tree.leaves(compiled))
         if need <= limit or chunk == 1:
             return exp, compiled, seconds, need
         chunk = -(-chunk // 2)
         mode, suffix = execution.in_chunks(chunk), f" by {chunk}"
-        smaller = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
-        exp = exp._replace(cohorts=tuple(smaller))
+        chunked = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
+        exp = exp._replace(cohorts=tuple(chunked))
 
 
 def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:
     """Returns the device bytes of the largest program, according to XLA.
 
     They are arguments (examples and states among them), results and temporaries, less
-    what results share with donated arguments.
+    the memory that results share with donated arguments.
     """
     return max(map(_program_bytes, compiled), default=0)
 

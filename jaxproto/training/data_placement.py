@@ -1,8 +1,8 @@
 """Placement of examples and index tables on several devices.
 
 Index tables are assigned to devices as clients are. If clients always train on their
-own device, each device has only the examples of its clients. If a round has a part of
-the clients, or clients are hosted, every device has all examples.
+own device, each device has only the examples of its clients. If a round has only some
+of the clients, or clients are hosted, every device has all examples.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ def examples_are_sharded(exp: Experiment) -> bool:
 
 def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:
     """Puts examples on the devices, and index tables if they are divided among them."""
-    layout, every = exp.layout, build.host_examples(exp.dataset)
+    layout, on_host = exp.layout, build.host_examples(exp.dataset)
     if not isinstance(layout, DeviceLayout) or not exp.resident:
-        return layout.put(every), None
+        return layout.put(on_host), None
     tables = [shard_tables(layout.num_devices, t) for t in (*exp.train, *exp.test)]
     if examples_are_sharded(exp):
-        examples, tables = _shard_examples(layout, every, tables)
+        examples, tables = _shard_examples(layout, on_host, tables)
     else:
-        examples = layout.put(every)
+        examples = layout.put(on_host)
     placed, train = layout.put(tuple(tables), SHARDED), len(exp.train)
     return examples, PlacedTables(placed[:train], placed[train:])
 
@@ -52,13 +52,13 @@ def shard_tables(devices: int, tables: Shard) -> Shard:
     return Shard(index, np.where(used, size.T, 0).T.astype(np.int32))
 
 
-def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shard]):
+def _shard_examples(layout: DeviceLayout, on_host: Examples, tables: Sequence[Shard]):
     """Returns the examples of each device, public ones first, and their index tables.
 
     Args:
       tables: Index tables of `shard_tables`.
     """
-    public = np.concatenate([np.zeros(0, int), *jax.tree.leaves(every.public)])
+    public = np.concatenate([np.zeros(0, int), *jax.tree.leaves(on_host.public)])
     blocks = [np.split(np.asarray(t.index), layout.num_devices) for t in tables]
     pools = []
     for block in zip(*blocks, strict=True):
@@ -70,11 +70,12 @@ def _shard_examples(layout: DeviceLayout, every: Examples, tables: Sequence[Shar
     ]
     size = max(map(len, pools))
     rows = np.concatenate([np.resize(pool, size) for pool in pools])
-    x, y = layout.shard_selected(every.x, rows), layout.shard_selected(every.y, rows)
-    first = jax.tree.map(
-        lambda rows: np.arange(len(rows), dtype=np.int32), every.public
+    x = layout.shard_selected(on_host.x, rows)
+    y = layout.shard_selected(on_host.y, rows)
+    public_places = jax.tree.map(
+        lambda rows: np.arange(len(rows), dtype=np.int32), on_host.public
     )
-    return Examples(x, y, layout.put(first), every.shape), local_tables
+    return Examples(x, y, layout.put(public_places), on_host.shape), local_tables
 
 
 def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -88,5 +89,5 @@ def describe_layout(exp: Experiment) -> str:
     kind, layout = jax.devices()[0].device_kind, exp.layout
     rows = partial(mesh.rows_per_device, devices=layout.num_devices)
     cohorts = (f"{c.name} {rows(c.num_rows)} of {c.num_rows}" for c in exp.cohorts)
-    each = ", ".join(cohorts)
-    return f"{layout.num_devices} devices ({kind}); participants on each: {each}"
+    counts = ", ".join(cohorts)
+    return f"{layout.num_devices} devices ({kind}); participants on each: {counts}"

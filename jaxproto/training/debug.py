@@ -21,7 +21,7 @@ from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
 
 BATCHES = 2  # of training examples, and of test examples
-STAGES = {  # program -> stage, and names of what it returns
+STAGES = {  # program -> stage, and names of the results
     "start_server": ("first state of the server", "server"),
     "start_clients": ("first state of the client", "client"),
     "broadcast": ("broadcast", "broadcast"),
@@ -38,12 +38,12 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
 
     The largest client trains alone for one epoch of two batches. No function of the
     method is compiled or mapped, so its arguments are arrays, except under `jax.grad`
-    in `loss` and where shapes alone are asked for (`init_server`, `init_client`).
+    in `loss` and where only shapes are computed (`init_server`, `init_client`).
     Types and shapes of all results are printed by stage.
 
     Args:
       config: see `jaxproto.config.default`.
-      console: where stages and shapes go.
+      console: where stages and shapes are printed.
 
     Returns:
       The record of the evaluation, as in `metrics.jsonl`.
@@ -55,22 +55,21 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
     config_.check(config)
     config = config.copy_and_resolve_references()
     config.local.epochs, config.clients.store = 1, "device"
-    given = _one_client(config)
+    data = _one_client(config)
     with jax.disable_jit():  # the method is not checked by shapes first
-        exp = build.experiment(config, jax.default_backend(), given=given)
+        exp = build.experiment(config, jax.default_backend(), given=data)
     mode = execution.only_client()
     cohorts = (dataclasses.replace(cohort, mode=mode) for cohort in exp.cohorts)
     exp = exp._replace(cohorts=tuple(cohorts))
     with jax.disable_jit():
-        run = programs.with_floats(programs.build_programs(exp), exp.floats)
-        run = _printing(run, console or Console())
-        store = open_store(exp, run, config.seed, Path())
-        work = RoundEnvironment(
-            exp, build.examples(exp.dataset), run, config.seed, store
-        )
-        state = programs.init(exp, config.seed, run)
-        state, moved = rounds.next_state(work, 0, state)
-        return run_evaluation.evaluate(work, 1, state, moved, [0.0])
+        plain = programs.with_floats(programs.build_programs(exp), exp.floats)
+        printing = _printing(plain, console or Console())
+        store = open_store(exp, printing, config.seed, Path())
+        examples = build.examples(exp.dataset)
+        work = RoundEnvironment(exp, examples, printing, config.seed, store)
+        state = programs.init(exp, config.seed, printing)
+        state, summary = rounds.next_state(work, 0, state)
+        return run_evaluation.evaluate(work, 1, state, summary, [0.0])
 
 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:
@@ -83,13 +82,13 @@ def _one_client(config: ml_collections.ConfigDict) -> FederationData:
     return data._replace(partition=partition, num_examples=len(train))
 
 
-def _printing(run: Programs, console: Console) -> Programs:
-    """Returns programs that print their stage, and the types of what they return."""
-    made = {}
+def _printing(plain: Programs, console: Console) -> Programs:
+    """Returns programs that print their stage, and the types of their results."""
+    printing = {}
     for name, (stage, *results) in STAGES.items():
         wrap = partial(partial, _printed, console, stage, results)
-        made[name] = jax.tree.map(wrap, getattr(run, name))
-    return run._replace(**made)
+        printing[name] = jax.tree.map(wrap, getattr(plain, name))
+    return plain._replace(**printing)
 
 
 def _printed(
@@ -100,6 +99,6 @@ def _printed(
     result = program(*args)
     parts = dict(zip(names, result if len(names) > 1 else [result], strict=True))
     for path, leaf in jax.tree_util.tree_leaves_with_path(parts):
-        where = jax.tree_util.keystr(path, simple=True, separator=".")
-        say(console, f"  {where}  {jax.typeof(leaf)}")
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        say(console, f"  {name}  {jax.typeof(leaf)}")
     return result

@@ -33,7 +33,7 @@ def digest(*parts: bytes) -> str:
 
 
 def pack(name: str, program: jax.export.Exported) -> bytes:
-    """Returns the content of the file `name`.
+    """Serialises a program as the content of the file `name`.
 
     Raises:
       Exception: arguments or results have a node that cannot be written.
@@ -47,7 +47,7 @@ def pack(name: str, program: jax.export.Exported) -> bytes:
 
 
 def unpack(name: str, content: bytes, args: tuple) -> jax.export.Exported:
-    """Returns the program that `pack` wrote.
+    """Returns the program in the content of a file from `pack`.
 
     Args:
       name: Name of the file.
@@ -55,7 +55,7 @@ def unpack(name: str, content: bytes, args: tuple) -> jax.export.Exported:
       args: Arguments of the function, or their shapes.
 
     Raises:
-      Damaged: The content was changed, or is a program of other arguments.
+      Damaged: The content was changed, or its program has other arguments.
     """
     head, _, data = content.partition(b"\n")
     if head != digest(name.encode(), data).encode():

@@ -12,9 +12,8 @@ from jaxproto.io import atomic
 from jaxproto.types import Client
 
 Leaves = list[np.ndarray]  # one array per leaf, one row per client
-Places = list[np.ndarray]  # of clients in each cohort
-
-
+Places = list[np.ndarray]  # indices of clients in each cohort
+# context of a function shape, dtype -> array of zeros
 Space = contextlib.AbstractContextManager[Callable[..., np.ndarray]]
 
 
@@ -43,7 +42,7 @@ def scratch_files(folder: Path, size: int) -> Iterator[Callable[..., np.ndarray]
             atomic.reserve(path, int(np.prod(shape)) * dtype.itemsize)
             array = np.memmap(path, dtype, "r+", shape=tuple(shape))
         with contextlib.suppress(OSError):  # Windows keeps the name
-            path.unlink()  # so that nothing else can cut it off; room is kept
+            path.unlink()  # nothing can truncate it; the disk space stays
         return array
 
     yield allocate
@@ -51,7 +50,10 @@ def scratch_files(folder: Path, size: int) -> Iterator[Callable[..., np.ndarray]
 
 
 class ClientRows:
-    """State of the clients of a cohort that have taken part at least once."""
+    """State of the clients of a cohort, with a row for each.
+
+    Only rows of clients that have taken part at least once are `written`.
+    """
 
     def __init__(self, shapes: Client, ids, counts, allocate: Callable):
         """Reserves a row for every client.
@@ -100,7 +102,7 @@ class ClientRows:
         self.dirty[0] = False
 
     def load(self, arrays: Mapping[str, np.ndarray]):
-        """Stores rows that `arrays` has returned."""
+        """Stores rows in the format of `arrays`."""
         if (place := arrays.get(".at")) is None:
             return
         for name, a in zip(self._names, self.rows, strict=True):
@@ -115,8 +117,17 @@ def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
     return np.concatenate([a, padding])
 
 
-def refresh_prefetched(now: np.ndarray, new: Leaves, then: np.ndarray, old: Leaves):
-    """Updates rows that were read before a round with their values after it."""
-    _, source, target = np.intersect1d(now, then, return_indices=True)
-    for a, b in zip(old, new, strict=True):
-        a[target] = b[source]
+def refresh_prefetched(
+    trained_place: np.ndarray, trained: Leaves, place: np.ndarray, prefetched: Leaves
+):
+    """Copies trained rows into rows that were read before the training.
+
+    Args:
+      trained_place: Places of the rows `trained` in the cohort.
+      trained: Rows after the round, for every leaf.
+      place: Places of the rows `prefetched` in the cohort.
+      prefetched: Rows for the next round, for every leaf.
+    """
+    _, source, target = np.intersect1d(trained_place, place, return_indices=True)
+    for a, new in zip(prefetched, trained, strict=True):
+        a[target] = new[source]

@@ -1,9 +1,9 @@
 """Client store in host memory or in files.
 
-Only the rows of a round are on the device. While it computes, a thread reads the rows
-of the next round and writes those of the last. A client that has never taken part has
-no row: it is initialised from the run's key when it is read. The files are scratch
-space; a run resumes from the rows in its checkpoints.
+Only the rows of a round are on the device. While the device computes, a thread reads
+the rows of the next round and writes those of the last. A client that has never taken
+part has no row: it is initialised from the run's key when it is read. The files are
+scratch space; a run resumes from the rows in its checkpoints.
 """
 
 import contextlib
@@ -76,16 +76,16 @@ class HostedStore(ClientStore):
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, and starts to read those of the next."""
-        places, ahead = self._places(who), self._next
+        places, prefetched = self._places(who), self._next
         self._now, self._next = places, None
-        if ahead is not None and all(map(np.array_equal, ahead[0], places)):
-            rows = ahead[1].result()
+        if prefetched is not None and all(map(np.array_equal, prefetched[0], places)):
+            rows = prefetched[1].result()
         else:
             self.wait()
             rows = self._read_all(places)
         if upcoming is not None:
-            after = self._places(upcoming())
-            self._next = after, self._pool.submit(self._read_all, after)
+            next_places = self._places(upcoming())
+            self._next = next_places, self._pool.submit(self._read_all, next_places)
 
         def call(i, place, lane_rows):
             tables = self._tables(i, self.exp.train[i], place)
@@ -100,10 +100,10 @@ class HostedStore(ClientStore):
         """Starts to write the trained rows of the participants."""
         new = [self._from_devices(i, lanes) for i, lanes in enumerate(trained)]
         if self._next is not None:
-            after, reading = self._next
-            each = zip(self._now, new, after, reading.result(), strict=True)
-            for cohort in each:
-                refresh_prefetched(*cohort)
+            places, reading = self._next
+            by_cohort = zip(self._now, new, places, reading.result(), strict=True)
+            for of_cohort in by_cohort:
+                refresh_prefetched(*of_cohort)
         self.wait()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
@@ -168,11 +168,11 @@ class HostedStore(ClientStore):
     def _read(self, i: int, place: np.ndarray) -> Leaves:
         """Returns rows of a cohort; initialises those that were never written."""
         stored, size = self.cohorts[i], self._call_rows(i)
-        rows, new = stored.get(place), np.flatnonzero(~stored.written[place])
-        for first in range(0, len(new), size):
-            which = new[first : first + size]
-            for a, start in zip(rows, self._new_clients(i, place[which]), strict=True):
-                a[which] = start[: len(which)]
+        rows, unwritten = stored.get(place), np.flatnonzero(~stored.written[place])
+        for first in range(0, len(unwritten), size):
+            chunk = unwritten[first : first + size]
+            for a, new in zip(rows, self._new_clients(i, place[chunk]), strict=True):
+                a[chunk] = new[: len(chunk)]
         return rows
 
     def _new_clients(self, i: int, place: np.ndarray) -> Leaves:
@@ -218,7 +218,7 @@ class HostedStore(ClientStore):
         return state._replace(server=self.exp.layout.put(state.server))
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round, with client rows beside the state."""
+        """Writes the checkpoint of a round, with client rows outside the state."""
         self.wait()
         live = sum(int(stored.written.sum()) for stored in self.cohorts)
         changed = sum(int(stored.dirty[1].sum()) for stored in self.cohorts)
@@ -229,8 +229,8 @@ class HostedStore(ClientStore):
 
     def _arrays(self, complete: bool) -> dict[str, np.ndarray]:
         """Returns rows by cohort and leaf: all, or those that have changed."""
-        every = ((i, stored.arrays(complete)) for i, stored in enumerate(self.cohorts))
-        return {f"{i}{name}": a for i, leaves in every for name, a in leaves.items()}
+        by_cohort = ((i, c.arrays(complete)) for i, c in enumerate(self.cohorts))
+        return {f"{i}{name}": a for i, rows in by_cohort for name, a in rows.items()}
 
     def _mark_saved(self, round: int):
         """Marks all rows as saved in the checkpoint of a round."""

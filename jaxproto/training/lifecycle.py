@@ -56,7 +56,7 @@ class Start(NamedTuple):
     home: Path | None = None  # the work directory, if all processes share it
 
     def claim_folder(self, tokens: Sequence[str]) -> Iterable[int]:
-        """Makes the folder that of a run; returns the rounds whose records are due.
+        """Makes the folder a run's; returns the rounds after which it is evaluated.
 
         Args:
           tokens: Vocabulary of texts.
@@ -69,22 +69,23 @@ class Start(NamedTuple):
 
     def run(self, **others) -> Run:
         """Returns the run that starts, with the other fields of a `Run`."""
-        options = self.config.early_stopping
-        early = [EarlyStopping(options.patience, options.rule, options.least)]
-        first = early if options.patience and processes.is_primary() else []
+        options, callbacks = self.config.early_stopping, list(self.callbacks)
+        if options.patience and processes.is_primary():
+            early = EarlyStopping(options.patience, options.rule, options.least)
+            callbacks.insert(0, early)
         return Run(
             config=self.config,
             path=self.path,
             console=self.console,
             grace=self.grace,
             progress=self.progress,
-            callbacks=CallbackList([*first, *self.callbacks], self.console),
+            callbacks=CallbackList(callbacks, self.console),
             **others,
         )
 
 
 def finished_summary(start: Start) -> dict | None:
-    """Returns the summary of a finished run; None if there are rounds to train.
+    """Returns the summary of an ended run; None if there are rounds to train.
 
     Raises:
       UserError: The folder has another run, or a damaged one.
@@ -114,7 +115,8 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
     Args:
-      due: Rounds up to the last trained one whose record must be in the metrics.
+      due: Rounds after which the run is evaluated, ascending. A checkpoint is valid
+        only if the metrics have the records of all of them up to its round.
 
     Returns:
       The round and the state; 0 and `state` without checkpoints.
@@ -132,7 +134,7 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
 
 
 def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
-    """Restores the newest valid checkpoint, with its client rows into the store."""
+    """Restores the newest valid checkpoint; loads its client rows into the store."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
     covered = RunFolder.at(run.path).covered(due)
     restored = checkpoint.restore_latest(directory, like, settings, covered)
@@ -157,7 +159,7 @@ def save_checkpoint(run: Run, r: int, state: State):
 def diverged_status(run: Run, r: int, error: Diverged) -> dict:
     """Returns the status of a run that diverged in round `r`, with advice.
 
-    Uploads of that round were sent: its privacy is spent.
+    Uploads of that round were sent, so its privacy is spent.
     """
     directory, saved = run.path / "checkpoints", "No round was saved before it"
     if rounds := checkpoint.rounds(directory):

@@ -50,8 +50,8 @@ class Evaluated(NamedTuple):
 class Engine:
     """Computes the rounds of runs that share compiled programs; by default of one."""
 
-    size: int = 1  # federations per program, by which seconds of a round are divided
-    checkpoint_every: int = UNLIMITED  # rounds between checkpoints at most
+    size: int = 1  # federations per program; divides the seconds of a round
+    checkpoint_every: int = UNLIMITED  # maximum rounds between checkpoints
 
     def joined(self, states: Sequence[State]) -> Model:
         """Joins the states of the runs to the model of the engine."""
@@ -93,7 +93,7 @@ class LoopRun:
     """One run of a loop, with its counters on the host."""
 
     def __init__(self, run: Run, state: State, first: int, history: list[dict]):
-        """Starts after `first` rounds; the engine has the model of the state."""
+        """Starts after `first` rounds; keeps the state without its model."""
         self.run = run
         self.history = record_file.RecordFile(run.path / METRICS, history)
         self.counts = state._replace(server=(), clients=())
@@ -119,9 +119,8 @@ class LoopRun:
     def evaluated(self, r: int, evaluation: Evaluated, seconds: Sequence[float]):
         """Writes the record of an evaluation."""
         run, (exp, outcome) = self.run, evaluation
-        entry = record(exp, r, self.counts, self.last, seconds, outcome) | run.privacy(
-            r
-        )
+        entry = record(exp, r, self.counts, self.last, seconds, outcome)
+        entry |= run.privacy(r)
         if run.config.eval.per_client:
             table = client_columns(exp, self.last, outcome)
             records.write_columns(run.path / "per_client" / f"{r:06}.npz", table)
@@ -186,8 +185,8 @@ def train_rounds(
 
         summaries = dict[int, dict]()
 
-        def leave(which: Iterable[int], model: Model):
-            for i in which:
+        def leave(indices: Iterable[int], model: Model):
+            for i in indices:
                 summaries[i] = members.pop(i).end(engine.member(model, i))
                 ended(i, summaries[i])
 
@@ -205,12 +204,12 @@ def _rounds(
     """Trains until the last round, or until all runs have ended; returns the model.
 
     Args:
-      members: `LoopRun` of all runs by their index; `leave` removes those that end.
+      members: `LoopRun` of all runs by their index.
       stop_requested: Returns whether SIGTERM has come.
-      leave: Ends some of the members.
+      leave: Indices, model -> ends and removes these members.
     """
     config, seconds = next(iter(members.values())).run.config, list[float]()
-    every = min(config.checkpoint_every, engine.checkpoint_every)
+    checkpoint_every = min(config.checkpoint_every, engine.checkpoint_every)
     for member in members.values():
         member.leave_early()
     for r in range(first + 1, config.rounds + 1):
@@ -234,7 +233,7 @@ def _rounds(
             member.leave_early()
         stop = processes.any_process(stop_requested())
         for i, member in active.items():
-            if last or member.status or stop or r % every == 0:
+            if last or member.status or stop or r % checkpoint_every == 0:
                 member.save_checkpoint(r, engine.member(model, i))
         active = {i: m for i, m in active.items() if not m.status}
         if stop and active:

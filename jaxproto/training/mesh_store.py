@@ -54,7 +54,7 @@ class MeshStore(DeviceStore):
         return state._replace(server=server, clients=clients)
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round, or the part of this process."""
+        """Writes the checkpoint of a round, or this process's part of it."""
 
         def write_part(unfinished):
             processes.barrier("the checkpoint is begun")
@@ -88,8 +88,8 @@ class MeshStore(DeviceStore):
     def _local_rows(self, state: State) -> dict[str, np.ndarray]:
         """Returns the rows of this process in the format of `process_shards`."""
         arrays: dict[str, np.ndarray] = {}
-        each = zip(self._exp.cohorts, state.clients, strict=True)
-        for i, (cohort, clients) in enumerate(each):
+        by_cohort = zip(self._exp.cohorts, state.clients, strict=True)
+        for i, (cohort, clients) in enumerate(by_cohort):
             order = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
             for path, a in jax.tree_util.tree_leaves_with_path(clients):
                 parts = sorted(

@@ -30,8 +30,8 @@ TWICE = "another process of this run has the same --process; give each its own n
 PEERS = "Gloo|NCCL|[Cc]onnection|UNAVAILABLE|DEADLINE_EXCEEDED|[Cc]oordination"
 TIMEOUT = 30  # seconds without a heartbeat until a process counts as ended
 MEETING = 120  # seconds within which all processes must start
-NOTICE = 10.0  # seconds until a process says for which ones it waits
-WATCH = 5.0  # seconds between two looks for lost processes
+NOTICE = 10.0  # seconds until a process prints that it waits for the others
+WATCH = 5.0  # seconds between two checks for lost processes
 _ended = threading.Event()  # of the run
 
 
@@ -63,13 +63,14 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
         }
     if jax.config.values["jax_platforms"] == "cpu":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        # Without it, a peer's end aborts this process in C++ with a page of text. Gloo
-        # raises an error at once; on other devices JAX must abort, or it would wait.
+        # Without recoverability, a peer's end aborts this process in C++ with a page of
+        # text. Gloo raises an error at once; on other devices JAX must abort, or it
+        # would wait.
         jax.config.update("jax_enable_recoverability", True)
     # JAX's own handler of SIGTERM would replace that of `signals`.
     jax.config.update("jax_enable_preemption_service", False)
-    where = "" if coordinator == AUTO else f" at {coordinator}"
-    text = f"waiting for the other processes{where} (at most {MEETING} s)\n"
+    place = "" if coordinator == AUTO else f" at {coordinator}"
+    text = f"waiting for the other processes{place} (at most {MEETING} s)\n"
     notice = threading.Timer(NOTICE, sys.stderr.write, [text])
     notice.daemon = True
     notice.start()
@@ -93,9 +94,10 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
 
 
 def _watch():
-    """Ends this process with one line once another one is frozen or cut off.
+    """Ends this process with one line when another process is frozen or cut off.
 
-    Gloo would wait for it for ever. All processes of a run call this at the same time.
+    Gloo would wait for the other process for ever. All processes of a run call this
+    function at the same time.
     """
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # without a coordinator
         while not _ended.wait(WATCH):
@@ -129,7 +131,7 @@ def run_together(train: Callable[[], bool]) -> bool:
     """Runs `train` in all processes, which end together; returns its result.
 
     Only the first process returns; the others need its coordinator until they have
-    ended. If one ends early, the others end with one line, and at once, because JAX
+    ended. If one process ends early, the others end at once with one line, because JAX
     would wait for it at the end of Python.
     """
     if not processes.is_multihost():

@@ -13,7 +13,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.privacy import OFF
 from jaxproto.training import programs
 
-RoundContexts = Callable[[jax.Array], programs.RoundContext]
+RoundContexts = Callable[[jax.Array], programs.RoundContext]  # of a round's number
 
 
 def privacy_ledger(
@@ -21,15 +21,14 @@ def privacy_ledger(
     exp: Experiment,
     context: RoundContexts | None = None,
 ) -> Callable[[int], dict[str, dict]]:
-    """Returns a function from rounds done to {"privacy": entry}, or {} if it is off.
+    """Returns a function from rounds done to {"privacy": entry}, or {} without privacy.
 
     Participation follows from the keys of rounds, so a resumed run counts its earlier
-    rounds.
-
-    An entry is rehearsed if noise and sampling follow from the seed.
+    rounds. An entry is rehearsed if noise and sampling follow from the seed.
 
     Args:
-      context: Number and secret key of a round; None derives the key from the seed.
+      context: Returns number and secret key of a round; None derives the key from the
+        seed.
     """
     if config.privacy.unit == OFF:
         return lambda rounds: {}

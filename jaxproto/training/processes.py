@@ -22,7 +22,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.types import Tree, is_key
 
-MAX_ERROR_BYTES = 2000  # of an error that is sent to other processes
+MAX_ERROR_BYTES = 2000  # of the message of an error that other processes receive
 
 
 def is_multihost() -> bool:
@@ -83,7 +83,7 @@ def raise_everywhere(compute: Callable[[], Any]) -> Any:
     """Returns the result of this process, unless one of the processes fails.
 
     Raises:
-      UserError: The error of the first process that fails, in all of them.
+      UserError: The error of this process, else of the first process that fails.
     """
     result, error = None, None
     try:
@@ -114,7 +114,7 @@ def check_equal(what: str, value: str):
 
 
 def broadcast_arrays(tree: Tree) -> Tree:
-    """Broadcasts arrays of the first process; all pass arrays of equal shapes."""
+    """Returns the arrays of the first process; all pass arrays of equal shapes."""
     if not is_multihost():
         return tree
 

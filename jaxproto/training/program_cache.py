@@ -94,7 +94,7 @@ def compile_lock(
 
     Args:
       compiled: Folder of JAX's cache; None or a remote one (gs://) locks nothing.
-      say: Prints for which process this one waits.
+      say: Prints a line about the process for which this one waits.
     """
     if compiled is None or ":/" in str(compiled):
         return contextlib.nullcontext()
@@ -113,7 +113,7 @@ def has_user_code(tables: Iterable[Mapping[str, object]]) -> bool:
 
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
-    """Returns a digest of all that the programs of a run follow from but arguments."""
+    """Returns a digest of all that a run's programs follow from, except arguments."""
     settings = traced.program_settings(config)
     sizes = [[len(rows) for rows in part] for part in exp.partition if part]
     cohorts = [
@@ -163,14 +163,14 @@ def load_or_trace(
         os.utime(file)
         return program.call
     except FileNotFoundError:
-        return trace_and_store(file, f, args)
+        pass
     except (owner_only.NotOwnedError, Damaged, OSError) as e:
         discard(file, e)
     return trace_and_store(file, f, args)
 
 
 def discard(file: Path, why: Exception):
-    """Removes a program, so that it is made anew."""
+    """Removes a cached program, so that it is made anew."""
     xla_cache.warn_once(f"{KEPT_NOTE} {file.parent}: one is made anew: {why}.")
     with contextlib.suppress(OSError):
         file.unlink()

@@ -30,7 +30,7 @@ def trial() -> Iterator[list[Path]]:
 
 
 def has_survived(file: Path) -> bool:
-    """Marks a program; returns whether no process has died while it compiled it."""
+    """Marks a program until the trial ends; returns False if its compiler has died."""
     if (current := _trial.get()) is None:
         return True
     files, marks = current

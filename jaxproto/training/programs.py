@@ -1,6 +1,6 @@
-"""Programs of a run: up to six per cohort, and five for the server.
+"""Programs of a run: up to seven per cohort, and six for the server.
 
-They are the parts of `federation.one_round`. As separate programs, architectures and
+They are the parts of `federation.one_round`. Separate programs let architectures and
 lanes train side by side, and clients need not all be on the device.
 """
 
@@ -50,7 +50,7 @@ class RoundArguments(NamedTuple):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class OnHost:
-    """Function in place of a program, which moves no rows; no leaf of `Programs`."""
+    """Function in place of a program that would move no rows; no leaf of `Programs`."""
 
     f: Callable  # takes no floats
 
@@ -72,8 +72,9 @@ class Programs(NamedTuple):
     start_server: Callable  # key -> server before round 1
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
-    gather: tuple[Callable, ...]  # participants, clients, shards -> [Rows]
-    pre_upload: tuple[Callable, ...]  # RoundArguments, clients, examples, shards
+    gather: tuple[Callable, ...]  # participants, clients, shards -> [ParticipantRows]
+    pre_upload: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
+    # Uploads, PreReport
     pre_aggregate: tuple[Callable, ...]  # RoundContext, server, pre_uploads -> server
     train: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
     # clients, Uploads, Report
@@ -128,11 +129,11 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
 
 
 def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]:
-    """Returns server and clients before the first round, of one federation or many.
+    """Returns server and clients before the first round.
 
     Args:
-      keys: Keys from `keys`, with a leading axis for many federations.
-      programs: Programs with floats.
+      keys: Keys of clients, server and rounds.
+      programs: Programs with the floats of the run.
     """
     client_key, server_key, _ = keys
     server = programs.start_server(server_key)
@@ -160,7 +161,7 @@ def client_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, A
 
 
 def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
-    """Returns the number of rows of a call of clients that are not on the device."""
+    """Returns the number of rows of a call whose clients are not in the state."""
     return _padded_rows(exp, cohort.num_rows, cohort.num_lanes)
 
 
@@ -175,8 +176,10 @@ def shapes_of_call(
     """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
 
     def one(a):
-        whole = exp.resident
-        rows = _padded_rows(exp, len(a), lanes) if whole else num_rows(exp, cohort)
+        if exp.resident:
+            rows = _padded_rows(exp, len(a), lanes)
+        else:
+            rows = num_rows(exp, cohort)
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
@@ -187,7 +190,7 @@ def build_programs(exp: Experiment) -> Programs:
     num_clients, cohorts = len(exp.partition.train), exp.cohorts
 
     def with_parts(f, *first):
-        """Replaces the floats by method, local training and sampler."""
+        """Returns `f` as a function of the floats instead of the parts."""
         return lambda floats, *args: f(*first, exp.parts(floats), *args)
 
     def start_clients(cohort, parts, key, ids, count):
@@ -241,32 +244,36 @@ def build_programs(exp: Experiment) -> Programs:
     def for_each(f, *first):
         return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
 
-    split = [c for c in exp.resident if c.num_lanes > 1 or c.sampled]
-    chosen = [
+    # cohorts of which a call does not train, or does not evaluate, all clients
+    trained_in_parts = [c for c in exp.resident if c.num_lanes > 1 or c.sampled]
+    evaluated_in_parts = [
         c
         for c in exp.resident
         if not c.stateless and (c.num_lanes > 1 or len(c.evaluated) < len(c.ids))
     ]
 
-    def moving(f, which, whole):
+    def moving(f, in_parts, f_of_all):
         return tuple(
-            partial(f, c) if c in which else OnHost(partial(whole, c)) for c in cohorts
+            partial(f, c) if c in in_parts else OnHost(partial(f_of_all, c))
+            for c in cohorts
         )
 
-    early = cohorts if exp.method.two_exchanges else ()
-    first = with_parts(on_server, "first_aggregation", federation.FIRST)
+    with_pre_upload = cohorts if exp.method.two_exchanges else ()
+    pre_aggregate = with_parts(on_server, "first_aggregation", federation.FIRST)
     return Programs(
         start_clients=for_each(start_clients),
         start_server=with_parts(start_server),
         broadcast=with_parts(broadcast),
         participate=with_parts(participate),
-        gather=moving(_gather, split, _all_rows),
-        pre_upload=tuple(in_cohort(federation.pre_upload_cohort, c) for c in early),
-        pre_aggregate=(first,) if early else (),
+        gather=moving(_gather, trained_in_parts, _all_rows),
+        pre_upload=tuple(
+            in_cohort(federation.pre_upload_cohort, c) for c in with_pre_upload
+        ),
+        pre_aggregate=(pre_aggregate,) if with_pre_upload else (),
         train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
-        scatter=moving(_scatter, split, _all_trained),
+        scatter=moving(_scatter, trained_in_parts, _all_trained),
         update=with_parts(on_server, "aggregation", federation.SERVER),
-        tested=moving(_tested, chosen, _all_tested),
+        tested=moving(_tested, evaluated_in_parts, _all_tested),
         evaluate=for_each(evaluate),
         diagnostics=with_parts(diagnostics),
     )
@@ -295,7 +302,7 @@ def _all_rows(cohort: CohortPlan, who, clients, shards):
 
 
 def _all_trained(cohort: CohortPlan, clients, places, trained):
-    """Returns the only rows of a cohort."""
+    """Returns the rows of the only call, which are all clients of a cohort."""
     return trained[0]
 
 

@@ -100,17 +100,17 @@ def result_table(summary: Mapping) -> Table:
       summary: Summary of a run (with an entry "rules"), or of `records.rule_summary`.
     """
     rules = summary.get("rules", summary)
-    last = _averaged(rules)
-    on = records.chosen_on(kinds["pooled"] for kinds in rules.values())
-    title = f"test accuracy in %: best {on} round, final, "
-    title += f"mean of last {last} evaluations"
+    count = _averaged(rules)
+    split = records.chosen_on(averages["pooled"] for averages in rules.values())
+    title = f"test accuracy in %: best {split} round, final, "
+    title += f"mean of last {count} evaluations"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     table.add_column("rule", no_wrap=True)
-    for kind in ("pooled", "client"):
-        for what in ("best", "final", f"last{last}"):
-            table.add_column(f"{kind}\n{what}", justify="right", no_wrap=True)
-    for rule, kinds in rules.items():
-        cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds.get(k))]
+    for average in ("pooled", "client"):
+        for value in ("best", "final", f"last{count}"):
+            table.add_column(f"{average}\n{value}", justify="right", no_wrap=True)
+    for rule, averages in rules.items():
+        cells = [c for k in records.AVERAGES for c in _cells(averages.get(k))]
         table.add_row(rule, *cells)
     return table
 
@@ -124,19 +124,19 @@ def metrics_table(summary: Mapping) -> Table | None:
       summary: Summary of a run.
     """
     rows = [
-        (rule, name, kinds["pooled"], kinds["mean"]["final"])
+        (rule, name, averages["pooled"], averages["mean"]["final"])
         for rule, metrics in summary.get("metrics", {}).items()
-        for name, kinds in metrics.items()
-        if "best" in kinds["pooled"]
+        for name, averages in metrics.items()
+        if "best" in averages["pooled"]
     ]
     if not rows:
         return None
-    last = max(pooled["last_n"] for _, _, pooled, _ in rows)
+    count = max(pooled["last_n"] for _, _, pooled, _ in rows)
     title = "further metrics: pooled over examples; mean over clients"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     for name in ("rule", "metric"):
         table.add_column(name, no_wrap=True)
-    for name in ("best", "final", f"last{last}", "client\nfinal"):
+    for name in ("best", "final", f"last{count}", "client\nfinal"):
         table.add_column(name, justify="right", no_wrap=True)
     for rule, name, pooled, mean in rows:
         values = [_number(pooled[k]) for k in ("best", "final", "mean_last")]
@@ -161,8 +161,9 @@ def _cells(digest):
 
 def _averaged(rules):
     """Returns the number of averaged evaluations; "≤10" if the summary lacks it."""
-    each = [records.mean_last(k)[1] for kinds in rules.values() for k in kinds.values()]
-    return f"≤{records.LAST}" if None in each else max(each, default=records.LAST)
+    digests = [digest for averages in rules.values() for digest in averages.values()]
+    counts = [records.mean_last(digest)[1] for digest in digests]
+    return f"≤{records.LAST}" if None in counts else max(counts, default=records.LAST)
 
 
 def _percent(share):
@@ -171,7 +172,7 @@ def _percent(share):
 
 def _accuracies(record):
     rules = record.get("rules", {})
-    return [f"{rule} {_percent(kinds['pooled'])}%" for rule, kinds in rules.items()]
+    return [f"{rule} {_percent(a['pooled'])}%" for rule, a in rules.items()]
 
 
 def accuracy_text(record: Mapping) -> str:

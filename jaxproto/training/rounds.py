@@ -58,8 +58,8 @@ class RoundOutputs(NamedTuple):
     """Outputs of the programs of a round, on the host."""
 
     participants: Participation
-    scalars_down: ArrayLike  # of the broadcast, or [N]
-    bytes_down: ArrayLike
+    scalars_down: ArrayLike  # that a client gets: [], or [K] by client id
+    bytes_down: ArrayLike  # of these on the wire
     reports: list[Report]  # per cohort and lane
     pre_reports: list[PreReport]  # per cohort and lane; empty with one exchange
     diagnostics: dict[str, np.ndarray]
@@ -84,37 +84,38 @@ def compute_round(
 ) -> tuple[Model, RoundOutputs]:
     """Computes a round; returns the model after it, and the outputs of its programs.
 
-    With programs of several federations, arguments and results have their axis.
+    With programs of several federations, arguments and results have a leading axis.
 
     Args:
       r: Number of the round, from 0.
     """
-    run, store, server = work.compiled, work.store, model.server
-    who = run.participate(context, server)
+    compiled, store, server = work.compiled, work.store, model.server
+    who = compiled.participate(context, server)
 
     def next_participants():
-        return run.participate(work.context(r + 1), server)
+        return compiled.participate(work.context(r + 1), server)
 
-    # whether participation depends on the server's state
-    depends = work.exp.method.adjust_sampler is not Method.adjust_sampler
-    rows = store.gather(who, model.clients, None if depends else next_participants)
-    server, sent, first = first_exchange(work, context, who, server, rows)
-    inputs = RoundArguments(context, who, sent.message)
-    results = in_calls(work, run.train, inputs, rows)
-    after, uploads, reports = zip(*results, strict=True)
-    trained = iter(after)
-    by_cohort = [[next(trained) for _ in calls] for calls in rows]
+    depends_on_server = work.exp.method.adjust_sampler is not Method.adjust_sampler
+    upcoming = None if depends_on_server else next_participants
+    rows = store.gather(who, model.clients, upcoming)
+    server, down, pre_uploads = first_exchange(work, context, who, server, rows)
+    inputs = RoundArguments(context, who, down.message)
+    results = in_calls(work, compiled.train, inputs, rows)
+    trained, uploads, reports = zip(*results, strict=True)
+    remaining = iter(trained)
+    by_cohort = [[next(remaining) for _ in calls] for calls in rows]
     clients = store.scatter(model.clients, rows, by_cohort)
     if work.exp.check_wire:
-        check_wire(work.exp, [*first, *zip(uploads, reports, strict=True)], server)
-    server = run.update(context, server, uploads)
+        sent = [*pre_uploads, *zip(uploads, reports, strict=True)]
+        check_wire(work.exp, sent, server)
+    server = compiled.update(context, server, uploads)
     outputs = RoundOutputs(
         participants=who,
-        scalars_down=sent.scalars,
-        bytes_down=sent.bytes,
+        scalars_down=down.scalars,
+        bytes_down=down.bytes,
         reports=list(reports),
-        pre_reports=[report for _, report in first],
-        diagnostics=run.diagnostics(server),
+        pre_reports=[report for _, report in pre_uploads],
+        diagnostics=compiled.diagnostics(server),
     )
     outputs = mesh.to_host(outputs)  # sizes, losses; never uploads
     return Model(jax.block_until_ready(server), clients), outputs
@@ -140,7 +141,7 @@ def finish_round(
     """Checks and counts round `r`, from 0; returns the counters and the summary.
 
     Args:
-      counts: State before the round, of which traffic and `watched` are used.
+      counts: State before the round; only `traffic` and `watched` are read.
 
     Raises:
       Diverged: A client has numbers that are not finite.
@@ -149,18 +150,19 @@ def finish_round(
     summary = summarize_round(exp, outputs)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
     seconds = elapsed(r, outputs.reports, counts.watched)
-    now = {ELAPSED: seconds, **outputs.diagnostics}  # asynchronous: the server's
-    watched = record_history(r, now, counts.watched)
+    # an asynchronous server has the elapsed time among its diagnostics
+    values = {ELAPSED: seconds, **outputs.diagnostics}
+    watched = record_history(r, values, counts.watched)
     return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
 
 
 def empty_history(
-    exp: Experiment, compiled: Programs, server: Tree, most: int
+    exp: Experiment, compiled: Programs, server: Tree, length: int
 ) -> dict[str, np.ndarray]:
-    """Returns arrays of nan for the diagnostics of `most` rounds."""
+    """Returns arrays of nan for the diagnostics of `length` rounds."""
     timed = [ELAPSED] if exp.timing else []
     names = [*compiled.diagnostics(server), *timed]
-    return {name: np.full(most, np.nan) for name in names}
+    return {name: np.full(length, np.nan) for name in names}
 
 
 def elapsed(r: int, reports: Sequence[Report], watched: Tree) -> float:
@@ -170,15 +172,15 @@ def elapsed(r: int, reports: Sequence[Report], watched: Tree) -> float:
       r: Number of the round, from 0.
       watched: Diagnostics until the round before.
     """
-    so_far = dict(watched).get(ELAPSED, [0.0])
-    before = float(so_far[(r - 1) % len(so_far)]) if r else 0.0
-    return before + max(float(np.max(p.seconds)) for p in reports)
+    history = dict(watched).get(ELAPSED, [0.0])
+    before = float(history[(r - 1) % len(history)]) if r else 0.0
+    return before + max(float(np.max(report.seconds)) for report in reports)
 
 
-def record_history(r: int, now: Mapping, watched: Tree) -> Tree:
+def record_history(r: int, values: Mapping, watched: Tree) -> Tree:
     """Returns `watched` with the diagnostics of round `r`."""
     return {
-        name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
+        name: np.where(np.arange(len(old)) == r % len(old), float(values[name]), old)
         for name, old in dict(watched).items()
     }
 
@@ -190,40 +192,41 @@ def first_exchange(
     server: Tree,
     rows: Calls,
 ) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
-    """Returns the server, its broadcast for training, and the messages before it."""
-    run, sent = work.compiled, work.compiled.broadcast(server)
-    if not run.pre_aggregate:
-        return server, sent, []
-    inputs = RoundArguments(context, who, sent.message)
-    ups = in_calls(work, run.pre_upload, inputs, rows)
-    (aggregate,) = run.pre_aggregate
-    server = aggregate(context, server, tuple(uploads for uploads, _ in ups))
-    sent = run.broadcast(server)
-    return server, sent._replace(bytes=sent.bytes + HEADER), ups  # of both broadcasts
+    """Returns server, broadcast for training, and messages sent before training."""
+    compiled, down = work.compiled, work.compiled.broadcast(server)
+    if not compiled.pre_aggregate:
+        return server, down, []
+    inputs = RoundArguments(context, who, down.message)
+    sent = in_calls(work, compiled.pre_upload, inputs, rows)
+    (pre_aggregate,) = compiled.pre_aggregate
+    server = pre_aggregate(context, server, tuple(uploads for uploads, _ in sent))
+    down = compiled.broadcast(server)
+    return server, down._replace(bytes=down.bytes + HEADER), sent  # of both broadcasts
 
 
 def check_finite(exp: Experiment, r: int, reports):
     """Raises Diverged for the first client whose numbers are not finite.
 
-    Aggregations that drop such uploads accept them.
+    An aggregation that drops such uploads accepts them.
     """
     if exp.method.aggregation.drops_non_finite:
         return
     hint = ""
     if exp.formats.up == "float16":
         hint = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
-    for p in reports:
-        for k in np.flatnonzero(~p.finite):
-            name = next(c.name for c in exp.cohorts if p.id[k] in c.ids)
+    for report in reports:
+        for k in np.flatnonzero(~report.finite):
+            id, loss = report.id[k], report.loss[k]
+            name = next(c.name for c in exp.cohorts if id in c.ids)
             raise Diverged(
-                f"round {r + 1}: client {p.id[k]} of cohort {name!r} has "
-                f"loss {p.loss[k]:g} or an upload or weight that is not finite.{hint}"
+                f"round {r + 1}: client {id} of cohort {name!r} has loss {loss:g} or "
+                f"an upload or weight that is not finite.{hint}"
             )
 
 
 def dropped_line(r: int, reports: Sequence[Report]) -> str:
     """Returns a line on uploads of round `r`, from 1, that are not finite, or ""."""
-    ids = sorted(int(i) for p in reports for i in p.id[~p.finite])
+    ids = sorted(int(i) for report in reports for i in report.id[~report.finite])
     line = f"round {r}: not finite, so counted as lost: clients {first_few(ids)}"
     return line if ids else ""
 
@@ -245,17 +248,18 @@ def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     """Sums losses and traffic of a round over clients."""
     reports = outputs.reports
     sent: list[Report | PreReport] = [*outputs.reports, *outputs.pre_reports]
-    stepped = sum(int((p.steps > 0).sum()) for p in reports)
+    stepped = sum(int((report.steps > 0).sum()) for report in reports)
     clients, trains = len(exp.counts.train), np.asarray(outputs.participants.trains)
     up = np.zeros(clients + 1, np.int64)  # the last entry is of unused rows
-    for p in sent:
-        np.add.at(up, p.id, p.bytes)
+    for report in sent:
+        np.add.at(up, report.id, report.bytes)
     up, down = up[:clients], trains * np.asarray(outputs.bytes_down, np.int64)
     scalars_down = trains * np.asarray(outputs.scalars_down, np.int64)
+    losses = (x for report in reports for x in report.loss.tolist())
     return RoundSummary(
-        loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
+        loss=math.fsum(losses) / max(stepped, 1),
         participants=int(trains.sum()),
-        scalars_up=sum(int(p.scalars.sum()) for p in sent),
+        scalars_up=sum(int(report.scalars.sum()) for report in sent),
         scalars_down=int(scalars_down.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),

@@ -88,7 +88,7 @@ def run(
         unused folder. Later, if a file cannot be written.
       signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
-    available_devices()
+    available_devices()  # checks JAX_PLATFORMS first
     primary = processes.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
     config = from_name(config)
@@ -98,7 +98,7 @@ def run(
         config.data.name = f"npz:{file}"
         config.data.data_dir = str(Path(workdir or default_workdir(config)).absolute())
     check(config)
-    active = make_callbacks(callbacks) if primary else []
+    callback_objects = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
     home = Path(workdir or default_workdir(config))
     with processes.locked_workdir(home, lock_workdir) as (path, lock, shared):
@@ -108,7 +108,7 @@ def run(
             console=console,
             grace=grace,
             lock=lock,
-            callbacks=active,
+            callbacks=callback_objects,
             layout=layout,
             home=shared,
         )
@@ -162,8 +162,9 @@ def compile_programs(
     total = len(jax.tree.leaves(programs.build_programs(exp)))
     progress = progress_lines.progress_line(console, "compiling", "programs", total)
     with progress_lines.warn_uncached_once(console), progress as done:
-        fitting = compiler.compile_to_fit(exp, examples, limit, wrap, done)
-    exp, compiled, seconds, need = fitting
+        exp, compiled, seconds, need = compiler.compile_to_fit(
+            exp, examples, limit, wrap, done
+        )
     say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
     stats = run_summary.CompileStats(seconds, need)
     return PreparedRun(exp, examples, tables, compiled, stats)
@@ -183,7 +184,7 @@ def train(start: Start, prepared: PreparedRun) -> dict:
 
 
 def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, State]:
-    """Returns a run, the rounds done, and the state, saved or new.
+    """Returns a run, its number of trained rounds, and its state, saved or new.
 
     Raises:
       UserError: The folder has checkpoints, and none is valid.

@@ -8,8 +8,8 @@ clients. The server's step gathers the uploads, and every device computes it com
 in the order of one device. Only sums over clients (`Aggregation.summand`) depend on the
 number of devices, by rounding, as they do on the number of lanes.
 
-If a round has a part of the clients, `gather` distributes its participants evenly, and
-`scatter` moves them back.
+If a round has only some of the clients, `gather` distributes its participants evenly,
+and `scatter` moves them back.
 """
 
 import dataclasses
@@ -67,14 +67,14 @@ def functions(exp: Experiment) -> Programs:
 
     Arguments are those of `Programs`; clients and their tables are distributed.
     """
-    one, layout = programs.build_programs(exp), exp.layout
+    single, layout = programs.build_programs(exp), exp.layout
     if layout is ONE:
-        return one
+        return single
     R: Any = REPLICATED
-    C: Any = SHARDED
+    C: Any = SHARDED  # rows of clients
     public = jax.tree.map(lambda rows: R, exp.dataset.public)
     sharded = Examples(x=C, y=C, public=public, shape=exp.dataset.x.shape[1:])
-    E = sharded if data_placement.examples_are_sharded(exp) else R
+    E = sharded if data_placement.examples_are_sharded(exp) else R  # examples
 
     def rows(*specs, f):
         return ShardMapped(layout, f, (R, *specs))
@@ -94,19 +94,19 @@ def functions(exp: Experiment) -> Programs:
 
     participants: Any = gather.ParticipantRows(R, C, C)
     return Programs(
-        start_clients=tuple(rows(R, C, C, f=f) for f in one.start_clients),
-        start_server=server(one.start_server, R),
-        broadcast=server(one.broadcast, R),
-        participate=server(one.participate, R, R),
-        gather=moving(_gather, one.gather, (R, C, C), [participants]),
-        pre_upload=tuple(rows(R, C, E, C, f=f) for f in one.pre_upload),
-        pre_aggregate=tuple(map(gathered, one.pre_aggregate)),
-        train=tuple(rows(R, C, E, C, f=partial(_train, f)) for f in one.train),
-        scatter=moving(_scatter, one.scatter, (C, R, C)),
-        update=gathered(one.update),
-        tested=moving(_tested, one.tested, (C,)),
-        evaluate=tuple(rows(R, C, E, C, f=f) for f in one.evaluate),
-        diagnostics=server(one.diagnostics, R),
+        start_clients=tuple(rows(R, C, C, f=f) for f in single.start_clients),
+        start_server=server(single.start_server, R),
+        broadcast=server(single.broadcast, R),
+        participate=server(single.participate, R, R),
+        gather=moving(_gather, single.gather, (R, C, C), [participants]),
+        pre_upload=tuple(rows(R, C, E, C, f=f) for f in single.pre_upload),
+        pre_aggregate=tuple(map(gathered, single.pre_aggregate)),
+        train=tuple(rows(R, C, E, C, f=partial(_train, f)) for f in single.train),
+        scatter=moving(_scatter, single.scatter, (C, R, C)),
+        update=gathered(single.update),
+        tested=moving(_tested, single.tested, (C,)),
+        evaluate=tuple(rows(R, C, E, C, f=f) for f in single.evaluate),
+        diagnostics=server(single.diagnostics, R),
     )
 
 

@@ -42,7 +42,7 @@ class _Watch:
         self.lock = threading.Lock()
         self.hint = ""  # how to resume, for the last line
         self.received: int | None = None  # the last signal
-        self.waits: int | None = None  # signal that waits for the end of a save
+        self.waits: int | None = None  # signal that takes effect after a save
         self.saves = 0  # checkpoints that are being written, of several runs
         self.runs = 0  # runs that train rounds
         self.grace = 0.0  # seconds that the running rounds may take after SIGTERM
@@ -106,9 +106,9 @@ def _flush():
 
 
 def install_signal_handlers():
-    """Ends this process at Ctrl-C and SIGTERM from now on; only for a process's main.
+    """Ends this process at Ctrl-C and SIGTERM from now on; for programs, not libraries.
 
-    A signal that is ignored, as Ctrl-C is in the background of a shell, stays so.
+    An ignored signal stays ignored, such as Ctrl-C in the background of a shell.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -123,7 +123,7 @@ def install_signal_handlers():
             signal.signal(number, _ignore)
 
 
-_write_ends: list[int] = []  # of the pipe that receives signals, or empty
+_write_ends: list[int] = []  # of the pipe of signals; empty without handlers
 _read_ends: list[int] = []
 
 
@@ -149,7 +149,7 @@ def remove_signal_handlers():
 
 
 def set_exit_hint(hint: str):
-    """Sets how to resume, for the last line of the process."""
+    """Sets the hint how to resume, for the last line of the process."""
     _process.hint = hint
 
 

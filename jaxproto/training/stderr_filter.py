@@ -2,7 +2,7 @@
 
 If another process is lost, JAX's coordination service logs and then aborts this process
 in C++, with pages of text, and no option prevents it. `install` puts a child process
-between this process and its standard error, which prints one line instead.
+between this process and its standard error; the child prints one line instead.
 
 The child executes this file alone: only the standard library is imported.
 """
@@ -20,7 +20,7 @@ def install(line: str):
     """Filters standard error from now on.
 
     Args:
-      line: Text that replaces those of an abort.
+      line: Line that replaces the text of an abort.
     """
     command = [sys.executable, "-I", "-S", __file__, line]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
@@ -30,7 +30,7 @@ def install(line: str):
 
 
 def main(line: str):
-    """Copies standard input to standard error, without the texts of JAX's abort."""
+    """Copies standard input to standard error; prints `line` instead of JAX's abort."""
     for text in sys.stdin.buffer:
         if re.search(ABORT, text):
             sys.stderr.write(line + "\n")

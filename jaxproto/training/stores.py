@@ -47,10 +47,10 @@ def open_store(
     for cohort in exp.cohorts:
         init = partial(federation.init_cohort, exp.method, exp.local, cohort)
         id_K, count_KC = client_ids_and_counts(exp, cohort)
-        one = jax.eval_shape(init, key, count_KC[:1], id_K[:1])
-        shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
-    each = zip(exp.cohorts, shapes, strict=True)
-    size = sum(len(c.ids) * memory.tree_bytes(shape) for c, shape in each)
+        rows = jax.eval_shape(init, key, count_KC[:1], id_K[:1])
+        shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), rows))
+    by_cohort = zip(exp.cohorts, shapes, strict=True)
+    size = sum(len(c.ids) * memory.tree_bytes(shape) for c, shape in by_cohort)
     spaces: dict[str, Space] = {
         "host": contextlib.nullcontext(np.zeros),
         "disk": scratch_files(path / FOLDER, size),

@@ -23,16 +23,16 @@ def run_parallel(calls: Iterable[partial]) -> list:
 
     On CPU, XLA runs the programs of one Python thread one after the other, and small
     products leave cores idle. One thread per core, and large networks first, made a
-    round of Ht0 a quarter faster (benchmarks/RESULTS.md). A thread waits for its
-    program, because a call returns before the program has ended. Programs of several
-    devices start in one order, which is equal in every process.
+    round of the group Ht0 a quarter faster (benchmarks/RESULTS.md). A thread waits for
+    its program, because a call returns before the program has ended. Programs of
+    several devices start in one order, which is equal in every process.
     """
     calls = list(calls)
     threads = min(len(calls), os.cpu_count() or 1)
     if threads < 2 or any(map(_uses_several_devices, calls)):
         return [call() for call in calls]
-    size = [sum(a.nbytes for a in jax.tree.leaves(call.args)) for call in calls]
-    order = np.argsort(size)[::-1]
+    sizes = [sum(a.nbytes for a in jax.tree.leaves(call.args)) for call in calls]
+    order = np.argsort(sizes)[::-1]
     with ThreadPoolExecutor(threads) as pool:
         done = pool.map(lambda i: jax.block_until_ready(calls[i]()), order)
         results = dict(zip(order, done, strict=True))

@@ -1,8 +1,8 @@
 """Enables JAX's persistent compilation cache, and pauses garbage collection.
 
 JAX executes the content of its cache, so the folder is owner-only. JAX never overwrites
-a file in it, and would warn about a damaged one and compile at every start. So each
-start removes damaged files.
+a file in it: with a damaged one it would warn and compile at every start. So each start
+removes damaged files.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from jaxproto.io import owner_only
 
-ZSTD = bytes.fromhex("28b52ffd")
+ZSTD = bytes.fromhex("28b52ffd")  # first bytes of a file of zstd
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def enable_xla_cache() -> Path | None:
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pauses the collection of cyclic garbage, a quarter of the time of tracing.
+    """Pauses garbage collection, which takes a quarter of the time of tracing.
 
     Tracing creates many objects that stay, and the collector visits all of them again
     and again (benchmarks/RESULTS.md).
