@@ -15,8 +15,8 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
     with respect to inputs and to weights each cost as much again. None if XLA does not
     count. It counts for CPUs, as its client for GPUs does not count at all.
     """
-    how = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
-    net = models.build(name, input_shape=shape, **how)
+    sizes = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
+    net = models.build(name, input_shape=shape, **sizes)
     params, norm = jax.eval_shape(net.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     with jax.default_device(jax.devices("cpu")[0]):

@@ -44,14 +44,14 @@ def read(stage, compiled, chips: int) -> dict:
     """
     cost, text = compiled.cost_analysis(), compiled.as_text()
     moved, flops = hlo.traffic(text), cost.get("flops", 0.0)  # absent for integers
-    count = cost.get("bytes accessed", 0.0)
+    accessed = cost.get("bytes accessed", 0.0)
     return {
         "flops": flops,
-        "bytes_accessed": count,
+        "bytes_accessed": accessed,
         "hbm_bytes": moved["hbm"],
         "memory": measure.program_memory(compiled),
         "collectives": hlo.collectives(text),
-        "roofline_seconds": max(flops / FLOPS, count / BANDWIDTH),
+        "roofline_seconds": max(flops / FLOPS, accessed / BANDWIDTH),
         "roofline_seconds_hbm": max(flops / FLOPS, moved["hbm"] / BANDWIDTH),
     }
 

@@ -202,32 +202,33 @@ def diagnostics(
     exp: Experiment, cohort: Cohort, context, down, clients, examples, shards
 ) -> Look:
     """Returns order, batches and first steps of a cohort's next round."""
-    key = jax.random.fold_in(context.key, 1)  # as in programs.functions
+    key = jax.random.fold_in(context.key, federation.TRAINING)
     local = exp.local.at_round(context.r)
     task = client.LocalTask(exp.method, cohort.net, local, key, down, examples)
     numbers = jnp.arange(len(examples.y), dtype=jnp.int32)
-    most = -(-shards.index.shape[1] // local.batch_size) * local.epochs
+    max_steps = -(-shards.index.shape[1] // local.batch_size) * local.epochs
 
-    def one(both):
-        session = client.begin_local_training(task, *both)
+    def one(pair):
+        session = client.begin_local_training(task, *pair)
 
         def step(session, s):
             last = jnp.minimum(s + 1, client.num_steps(session))
-            one_step = partial(client.local_step, task, *both)
+            one_step = partial(client.local_step, task, *pair)
             session = lax.fori_loop(s, last, one_step, session)
             return session, (session.params, session.norm, session.loss)
 
-        _, first = lax.scan(step, session, jnp.arange(record.STEPS))
-        steps, own = session.before.steps, Data(Examples(numbers, numbers), both[1])
-        each = jnp.maximum(steps // local.epochs, 1)
+        first = jnp.arange(record.STEPS)
+        _, (params, norm, losses) = lax.scan(step, session, first)
+        steps, own = session.before.steps, Data(Examples(numbers, numbers), pair[1])
+        per_epoch = jnp.maximum(steps // local.epochs, 1)
 
         def batch(s):
-            at = session.order[s // each], s % each, local.batch_size, key
-            found = batches.training_batch(own, *at)
-            return jnp.where(found.mask > 0, found.y, -1)
+            at = session.order[s // per_epoch], s % per_epoch, local.batch_size, key
+            batch_rows = batches.training_batch(own, *at)
+            return jnp.where(batch_rows.mask > 0, batch_rows.y, -1)
 
-        found = jax.vmap(batch)(jnp.arange(most))
-        return Look(session.order, found, steps, first[2][0], *first[:2])
+        batch_rows = jax.vmap(batch)(jnp.arange(max_steps))
+        return Look(session.order, batch_rows, steps, losses[0], params, norm)
 
     return lax.map(one, (clients, shards))
 
