@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
     name: str  # of the JSON file
     devices: Callable[[int], Sequence]  # number -> devices
-    read: Callable[[jax.stages.Lowered, jax.stages.Compiled, int], dict]  # int: chips
+    read: Callable[[jax.stages.Lowered, jax.stages.Compiled], dict]  # XLA's account
     install: str  # extra of jaxproto that installs the compiler
     packages: tuple[str, ...]  # versions of these are in every row
 
@@ -96,7 +96,7 @@ def compiled(target: Target, s: dict) -> Iterator[dict]:
             seconds = time.process_time() - start
             labels = {"part": part, "network": network, "program": program.name}
             labels |= common
-            account = target.read(lowered, executable, chips)
+            account = target.read(lowered, executable)
             date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             print(*labels.values(), f"{seconds:.0f} s of CPU", flush=True)
             more = {"compile_cpu_seconds": seconds, "date": date, "versions": versions}

@@ -36,7 +36,7 @@ def devices(chips: int):
     return ahead_run.topology("tpu", "v5e:2x2")[:chips]
 
 
-def read(stage, compiled, chips: int) -> dict:
+def read(lowered, compiled) -> dict:
     """Returns XLA's costs of a program, per chip.
 
     The roofline takes float32 at the rate of bfloat16, because the TPU rounds operands
