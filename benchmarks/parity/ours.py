@@ -170,32 +170,31 @@ class Ours:
             protos = self.exp.method.client_view(
                 self.exp.method.broadcast(self.state.server)
             )
-        if made := of_server(self.state.server):
-            server[record.GENERATOR] = {f"server, {k}": v for k, v in made.items()}
-        made = {record.LOCAL: local} | server
-        return made | {record.GLOBAL: {"server": table(protos)}}
+        if network := of_server(self.state.server):
+            server[record.GENERATOR] = {f"server, {k}": v for k, v in network.items()}
+        return {record.LOCAL: local, **server, record.GLOBAL: {"server": table(protos)}}
 
     def evaluated(self) -> Record:
         """Records scores, and correct predictions of the run's own evaluation."""
         down = self.work.compiled.broadcast(self.state.server).message
         examples = self.work.examples
-        every = zip(self.score, self.state.clients, self.exp.test, strict=True)
-        found = self.by_client(f(down, c, examples, s) for f, c, s in every)
+        inputs = zip(self.score, self.state.clients, self.exp.test, strict=True)
+        scores_of = self.by_client(f(down, c, examples, s) for f, c, s in inputs)
         evaluation = run_evaluation.evaluate_model(
             self.work, Model(self.state.server, self.state.clients)
         )
         right = self.by_client(evaluation.sums)
-        sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
-        for rule in (rule for rule in record.RULES if rule in found[0]):
-            made[record.SCORES.format(rule)] = {
+        sizes, recorded = [len(r) for r in rows(self.exp, self.exp.test)], {}
+        for rule in (rule for rule in record.RULES if rule in scores_of[0]):
+            recorded[record.SCORES.format(rule)] = {
                 record.client(i): record.below_best(s[rule][:n])
-                for i, (s, n) in enumerate(zip(found, sizes, strict=True))
+                for i, (s, n) in enumerate(zip(scores_of, sizes, strict=True))
             }
-            made[record.CORRECT.format(rule)] = {
+            recorded[record.CORRECT.format(rule)] = {
                 record.client(i): np.asarray(n[rule][ACCURACY][0], float)
                 for i, n in enumerate(right)
             }
-        return made
+        return recorded
 
 
 def diagnostics(
@@ -236,8 +235,8 @@ def diagnostics(
 def first_messages(exp: Experiment, cohort: Cohort, down, clients, examples, shards):
     """Returns the messages that clients of a cohort send before they train."""
 
-    def one(both):
-        own, shard = both
+    def one(pair):
+        own, shard = pair
         own = own.replace(params=exp.method.receive(own.params, down))
         return exp.method.pre_upload(cohort.net, own, Data(examples, shard), down)
 
@@ -258,15 +257,15 @@ def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> 
     """Returns test scores [K, M', C] of a cohort by rule; rows from M are padding."""
     longest = shards.index.shape[1]
 
-    def one(both):
+    def one(pair):
         def chunk(i):
             at = jnp.minimum(i * SWEEP + jnp.arange(SWEEP), longest - 1)
             batch = batches.gather_examples(
-                Data(examples, both[1]), at, jnp.ones(SWEEP)
+                Data(examples, pair[1]), at, jnp.ones(SWEEP)
             )
-            return exp.method.predict(cohort.net, both[0], batch.x, down)
+            return exp.method.predict(cohort.net, pair[0], batch.x, down)
 
-        found = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))
-        return jax.tree.map(lambda a: a.reshape(-1, a.shape[-1]), found)
+        scores_by_rule = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))
+        return jax.tree.map(lambda a: a.reshape(-1, a.shape[-1]), scores_by_rule)
 
     return lax.map(one, (clients, shards))
