@@ -5,8 +5,7 @@
 
 Stages run in separate processes, most important first, each within its share of
 `--seconds`. Every line is written when it is measured, so that an interrupted call
-loses nothing. The benchmark needs no data set, and the packages of jaxproto except
-tensorflow-datasets.
+loses nothing. The benchmark needs no data set and no tensorflow-datasets.
 
 `roofline` is the fraction of the speed of the measured matrix product. `--choose`
 writes the fastest forms of operations to the file that `models.ops.ops_for` reads on
@@ -125,21 +124,21 @@ def _local_training(name: str, clients: int, precision: str, size: dict) -> dict
     s |= {"clients": clients, "steps": size["steps"], "naive_steps": 1}
     with jax.default_matmul_precision(matmul):
         task = local_training.make_task(name, s)
-        made = local_training.ours(task, "auto", "auto", s["steps"], dtype)
-        timing = measure.timed(made.run, size["rounds"])
+        contender = local_training.ours(task, "auto", "auto", s["steps"], dtype)
+        timing = measure.timed(contender.run, size["rounds"])
     flops = local_training.ceiling_.training_flops(name, task.shape, *task.spec)
     return {
         "network": name,
         "clients": clients,
         "precision": precision,
-        "samples_per_second": made.samples / timing.median,
-        "flops_per_second": flops and flops * made.samples / timing.median,
-        "compile_seconds": made.compile_seconds,
+        "samples_per_second": contender.samples / timing.median,
+        "flops_per_second": flops and flops * contender.samples / timing.median,
+        "compile_seconds": contender.compile_seconds,
     }
 
 
 def whole_round(size: dict) -> Lines:
-    """Yields seconds of a ProtoNorm round of Ht0, with evaluation and its memory."""
+    """Yields seconds and peak memory of a ProtoNorm round of Ht0 with evaluation."""
     for precision, (matmul, dtype) in PRECISIONS.items():
         base = synthetic.plain("protonorm", synthetic.AS_RELEASED)
         base.model.compute_dtype = dtype
@@ -164,8 +163,8 @@ def federated_averaging(size: dict) -> Lines:
     run = synthetic.Run(exp)
     timing = measure.timed(run.next_round, 4 * size["rounds"])
     peak = records.peak_memory_bytes()["device"]
-    found = {"compile_seconds": run.compile_seconds, "peak_bytes": peak}
-    yield found | timing.record()
+    costs = {"compile_seconds": run.compile_seconds, "peak_bytes": peak}
+    yield costs | timing.record()
 
 
 def batched_sweep(size: dict) -> Lines:
@@ -178,7 +177,7 @@ def batched_sweep(size: dict) -> Lines:
 
 
 def agreement(size: dict) -> Lines:
-    """Yields accuracies of rounds on the spiral, here and on the CPU, in float32."""
+    """Yields accuracies on the spiral in float32, on this device and on the CPU."""
     for device in jax.devices()[0], jax.devices("cpu")[0]:
         jax.config.update("jax_default_device", device)
         with jax.default_matmul_precision("highest"):
@@ -202,9 +201,9 @@ STAGES = {  # name -> measurement, share of --seconds
 
 def run_stage(name: str, size: dict, file: Path):
     """Runs a stage in this process; appends a line per measurement."""
-    measured, _ = STAGES[name]
+    measurement, _ = STAGES[name]
     with file.open("a") as lines:
-        for line in measured(size):
+        for line in measurement(size):
             lines.write(json.dumps({"stage": name, **line}) + "\n")
             lines.flush()
 
@@ -214,7 +213,7 @@ def run_all(s: dict, file: Path):
     began, spent = time.monotonic(), 0.0
     for name, (_, share) in STAGES.items():
         spent += share * s["seconds"] * (8 if s["dry"] else 1)
-        left = spent - (time.monotonic() - began)  # with time that others left
+        left = spent - (time.monotonic() - began)  # with time that earlier stages left
         program = [sys.executable, "-m", "benchmarks.accelerator", f"--stage={name}"]
         program += [f"--out={file}", "--dry"] if s["dry"] else [f"--out={file}"]
         clock, status = time.monotonic(), "complete"
@@ -263,12 +262,12 @@ def with_roofline(lines: list[dict]) -> list[dict]:
         if line["stage"] == "products" and "precision" in line
     }
 
-    def one(line):
-        top, own = peak.get(line.get("precision", "")), line.get("flops_per_second")
-        known = line["stage"] == "networks" and top and own
-        return {**line, "roofline": own / top} if known else line
+    def with_share(line):
+        fastest, own = peak.get(line.get("precision", "")), line.get("flops_per_second")
+        comparable = line["stage"] == "networks" and fastest and own
+        return {**line, "roofline": own / fastest} if comparable else line
 
-    return [one(line) for line in lines]
+    return [with_share(line) for line in lines]
 
 
 def main(argv):

@@ -32,7 +32,7 @@ from jaxproto.types import Examples, Net, Tree
 CLIENTS, BATCH, DIM = 20, 32, 512
 AXIS = "clients"  # axis of the mesh
 OPS = {"lax": ops.LAX, "cpu": ops.CPU, "tpu": ops.TPU, "gpu": ops.GPU}
-# positions of arguments with a row for each client (states, examples), and of uploads
+# positions of the arguments with a row for each client (states, examples); of uploads
 OWN = {"train": (2, 4), "evaluate": (2, 4), "pre-upload": (2, 4)}
 UPLOADS = {"update": 3, "pre-aggregate": 3}
 
@@ -100,10 +100,10 @@ def at_once(group: str, mode: str) -> int:
 
 def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     """Builds the federation of a group; every chip runs its rows in the form `how`."""
-    each, names = rows(group, chips), models.GROUPS[group]
+    num_rows, names = rows(group, chips), models.GROUPS[group]
     fields = {
         "data.name": "shapes",
-        "data.clients": each * len(names),
+        "data.clients": num_rows * len(names),
         "data.partition": "iid",
         "model.group": group,
         "model.feat_dim": DIM,
@@ -111,12 +111,12 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
         "local.batch_size": BATCH,
         "clients_at_once": how.mode,
     }
-    made = synthetic.plain("protonorm", fields)
-    config_.check(made)
+    settings = synthetic.plain("protonorm", fields)
+    config_.check(settings)
     dataset = GROUPS[group]()
     with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
-        exp = batched_programs.without_lanes(build.experiment(made, "cpu"))
-    steps = cohorts_.steps_per_round(exp.partition, range(each // chips), exp.local)
+        exp = batched_programs.without_lanes(build.experiment(settings, "cpu"))
+    steps = cohorts_.steps_per_round(exp.partition, range(num_rows // chips), exp.local)
     mode = cohorts_.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)
     cohorts = zip(exp.cohorts, nets, strict=True)
@@ -140,38 +140,38 @@ def network(name: str, dataset: Dataset, how: Form, dtype: str) -> Net:
 
 def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
     """Traces all programs of a run, with clients divided among the mesh's devices."""
-    found = []
+    all_traced = []
 
     def submit(name, f, *rest, **options):
-        given = (exp.floats, *rest)
+        arguments = (exp.floats, *rest)
         own = OWN.get(name.split()[0], ())
         if mesh.size > 1 and own:
-            f = divided(f, mesh, own, len(given))
+            f = divided(f, mesh, own, len(arguments))
         if name in UPLOADS:
             own = (UPLOADS[name],)
-        placed = [at(arg, mesh, i in own) for i, arg in enumerate(given)]
+        placed = [at(arg, mesh, i in own) for i, arg in enumerate(arguments)]
         if name.startswith("first ") and name != "first server":
             options["out_shardings"] = NamedSharding(mesh, P(AXIS))
         stage = jax.jit(f, **options).trace(*placed)
-        found.append(Traced(name, stage.out_info, stage))
-        return found[-1]
+        all_traced.append(Traced(name, stage.out_info, stage))
+        return all_traced[-1]
 
     x, y = exp.dataset.x, exp.dataset.y
     examples = Examples(build.flatten_inputs(x), y, shape=x.shape[1:])
     compiler.submit_programs(submit, exp, programs.build_programs(exp), examples)
-    return found
+    return all_traced
 
 
-def divided(f: Callable, mesh: Mesh, own: Sequence[int], many: int) -> Callable:
+def divided(f: Callable, mesh: Mesh, own: Sequence[int], count: int) -> Callable:
     """Applies `f` on every device to its rows of some arguments.
 
     Args:
       f: function to apply.
       mesh: devices.
       own: positions of the arguments with a row for each client.
-      many: number of arguments of `f`.
+      count: number of arguments of `f`.
     """
-    specs = tuple(P(AXIS) if i in own else P() for i in range(many))
+    specs = tuple(P(AXIS) if i in own else P() for i in range(count))
     options = {"in_specs": specs, "out_specs": P(AXIS), "check_vma": False}
     return jax.shard_map(f, mesh=mesh, **options)
 
@@ -195,13 +195,13 @@ def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
     dataset = GROUPS[group]()
     net = network(name, dataset, how, dtype)
     f = partial(sgd, net)
-    one = step_shapes(net, dataset)
+    shapes = step_shapes(net, dataset)
     if how.mode != "one":
         f, clients = jax.vmap(f), at_once(group, how.mode)
-        one = jax.tree.map(
-            lambda a: jax.ShapeDtypeStruct((clients, *a.shape), a.dtype), one
+        shapes = jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct((clients, *a.shape), a.dtype), shapes
         )
-    stage = jax.jit(f).trace(*(at(arg, mesh, False) for arg in one))
+    stage = jax.jit(f).trace(*(at(arg, mesh, False) for arg in shapes))
     return Traced(f"step {name}", stage.out_info, stage)
 
 
@@ -220,8 +220,8 @@ def sgd(net: Net, params: Tree, norm: Tree, x, y, key):
 
     def loss(params):
         out = net.apply(params, norm, x, True, key)
-        log = jnp.take_along_axis(jax.nn.log_softmax(out.logits), y[:, None], 1)
-        return -jnp.mean(log), out.norm
+        log_probs = jnp.take_along_axis(jax.nn.log_softmax(out.logits), y[:, None], 1)
+        return -jnp.mean(log_probs), out.norm
 
     (value, norm), grads = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(lambda p, g: p - 0.01 * g, params, grads), norm, value

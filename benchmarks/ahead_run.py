@@ -28,13 +28,13 @@ class Target(NamedTuple):
 
     name: str  # of the JSON file
     devices: Callable[[int], Sequence]  # number -> devices
-    read: Callable[[jax.stages.Lowered, jax.stages.Compiled, int], dict]  # int: chips
+    read: Callable[[jax.stages.Lowered, jax.stages.Compiled], dict]  # XLA's account
     install: str  # extra of jaxproto that installs the compiler
     packages: tuple[str, ...]  # versions of these are in every row
 
 
 def flag_values(chips: list[str], forms: list[str], **more):
-    """Makes the flags of both benchmarks, and more."""
+    """Makes the flags of both benchmarks, and the flags `more` of one of them."""
     modes = "MODE:OPS; modes one, all, a number; ops " + ", ".join(ahead.OPS)
     return measure.flag_values(
         networks=([*ahead.NETWORKS], "networks of the programs"),
@@ -81,14 +81,14 @@ def before(settings: dict) -> list[dict]:
 
 def compiled(target: Target, s: dict) -> Iterator[dict]:
     """Yields a row for each compiled program, and prints that it is done."""
-    every = itertools.product(
+    cases = itertools.product(
         ahead.groups(s["networks"]), measure.whole(s["chips"]), s["dtype"], s["forms"]
     )
-    for group, chips, dtype, name in every:
+    for group, chips, dtype, name in cases:
         mesh = Mesh(np.array(devices(target, chips)), (ahead.AXIS,))
         how = ahead.form(name)
         common = {"group": group, "chips": chips, "dtype": dtype, "form": name}
-        versions = {name: metadata.version(name) for name in target.packages}
+        versions = {p: metadata.version(p) for p in target.packages}
         for part, network, program in selected(s, group, how, dtype, mesh):
             start = time.process_time()
             lowered = program.stage.lower()
@@ -96,11 +96,11 @@ def compiled(target: Target, s: dict) -> Iterator[dict]:
             seconds = time.process_time() - start
             labels = {"part": part, "network": network, "program": program.name}
             labels |= common
-            found = target.read(lowered, executable, chips)
-            at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            account = target.read(lowered, executable)
+            date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             print(*labels.values(), f"{seconds:.0f} s of CPU", flush=True)
-            cost = {"compile_cpu_seconds": seconds, "date": at, "versions": versions}
-            yield {**labels, **found, **cost}
+            more = {"compile_cpu_seconds": seconds, "date": date, "versions": versions}
+            yield {**labels, **account, **more}
 
 
 def devices(target: Target, chips: int) -> Sequence:

@@ -37,9 +37,9 @@ def one(start: str, classes: int, dim: int, repeats: int) -> dict:
 
 
 def milliseconds(r: dict) -> tuple[float, ...]:
-    """Returns median, least and most ms per call, and microseconds per iteration."""
-    each = 1e6 * r["median"] / r["steps"]
-    return (*(1e3 * r[k] for k in ("median", "min", "max")), each)
+    """Returns median, minimum and maximum in ms per call, and us per iteration."""
+    per_iteration = 1e6 * r["median"] / r["steps"]
+    return (*(1e3 * r[k] for k in ("median", "min", "max")), per_iteration)
 
 
 def main(argv):

@@ -31,17 +31,17 @@ def configured(method: str, **fields):
 
     c = config.experiment(method, "digits")
     small = {"data.clients": 6, "model.group": "mlp", "rounds": 3, "eval_every": 1}
-    given = {key.replace("__", "."): value for key, value in fields.items()}
+    changed = {key.replace("__", "."): value for key, value in fields.items()}
     for key in ("model.aux", "method.aux"):
         group, _, field = key.partition(".")
         if field in c[group]:
             small[key] = "mlp"
-    c.update_from_flattened_dict(small | given)
+    c.update_from_flattened_dict(small | changed)
     return c
 
 
 def named(module, *names: str):
-    """Returns the attribute of a module that has one of these names in its commit."""
+    """Returns the first of these attributes that exists; commits differ in names."""
     return next(getattr(module, name) for name in names if hasattr(module, name))
 
 
@@ -64,7 +64,7 @@ def run(method: str, devices: str = "", **fields) -> Callable[[Path], None]:
 
 
 def resumed(path: Path):
-    """Trains two rounds, then resumes to three, and keeps the optimiser's state."""
+    """Trains two rounds, then resumes for a third; clients keep optimiser states."""
     fields = {"optimizer__momentum": 0.5, "local__optimizer_state": "keep"}
     for rounds in (2, 3):
         run("protonorm", rounds=rounds, **fields)(path)
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--only", nargs="*", default=[], help="prefixes of cases")
     parser.add_argument("--train", type=Path, help="train in this folder")
     args = parser.parse_args()
-    only = [word for given in args.only for word in given.split(",")]
+    only = [word for words in args.only for word in words.split(",")]
     if args.train:
         return train_all(args.train, only)
     with tempfile.TemporaryDirectory() as folder:
@@ -177,16 +177,15 @@ def is_in(old, new) -> bool:
 
 def shown(before: dict[str, list], after: dict[str, list]) -> bool:
     """Prints which runs agree. Returns whether all do."""
-    good = bool(before)
+    all_same = bool(before)
     for name, records in sorted(before.items()):
         same = is_in(records, after.get(name))
-        good &= same
+        all_same &= same
         count = len(records)
         print(f"{'same bits' if same else 'DIFFERENT'}  {count} records  {name}")
-    print(
-        f"{len(before)} and {len(after)} runs: {'same bits' if good else 'DIFFERENT'}"
-    )
-    return good
+    verdict = "same bits" if all_same else "DIFFERENT"
+    print(f"{len(before)} and {len(after)} runs: {verdict}")
+    return all_same
 
 
 if __name__ == "__main__":

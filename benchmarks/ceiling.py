@@ -15,8 +15,8 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
     with respect to inputs and to weights each cost as much again. None if XLA does not
     count. It counts for CPUs, as its client for GPUs does not count at all.
     """
-    how = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
-    net = models.build(name, input_shape=shape, **how)
+    sizes = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
+    net = models.build(name, input_shape=shape, **sizes)
     params, norm = jax.eval_shape(net.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     with jax.default_device(jax.devices("cpu")[0]):
@@ -25,8 +25,9 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
     return flops and 3 * float(flops)
 
 
-def matmul_flops(size: int = 2048, repeats: int = 10) -> float:
+def matmul_flops() -> float:
     """Measures operations per second of a float32 matrix product, at its fastest."""
+    size = 2048
     a = jax.random.normal(jax.random.key(0), (size, size))
-    times = measure.timed(measure.waiting(jax.jit(jnp.matmul), a, a), repeats)
+    times = measure.timed(measure.waiting(jax.jit(jnp.matmul), a, a), 10)
     return 2 * size**3 / min(times.seconds)

@@ -28,7 +28,7 @@ from jaxproto.training import (
 FLAGS = measure.flag_values(
     *("group", "clients", "train", "test", "pixels", "classes", "dim", "form"),
     each=(True, "also measure every program alone"),
-    keep=(True, "traced programs, as main.py does"),
+    keep=(True, "keep traced programs, as main.py does"),
 )
 
 
@@ -58,25 +58,25 @@ def together(settings: dict, folder: str) -> dict:
 
 
 def alone(settings: dict) -> list[dict]:
-    """Compiles program after program; a fresh process calls this."""
+    """Compiles one program after the other; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
     exp, rows = batched_programs.without_lanes(exp), []
 
     def submit(name, f, *rest, **options):
-        jitted, given = jax.jit(f, **options), (exp.floats, *rest)
-        if not name.startswith("first "):  # of the first state, which `cold` has
-            rows.append(one(name, jitted, given))
-        return compiler.PendingProgram(jax.eval_shape(jitted, *given), None)
+        jitted, arguments = jax.jit(f, **options), (exp.floats, *rest)
+        if not name.startswith("first "):  # programs of the first state: only in `cold`
+            rows.append(one(name, jitted, arguments))
+        return compiler.PendingProgram(jax.eval_shape(jitted, *arguments), None)
 
     compiler.submit_programs(submit, exp, programs.build_programs(exp), examples)
     return rows
 
 
-def one(name: str, jitted, given) -> dict:
+def one(name: str, jitted, arguments) -> dict:
     """Times the three stages of one program, and counts its lines of StableHLO."""
     start = time.perf_counter()
-    traced = jitted.trace(*given)
+    traced = jitted.trace(*arguments)
     lower = time.perf_counter()
     lowered = traced.lower()
     begin = time.perf_counter()

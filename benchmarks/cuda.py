@@ -22,10 +22,10 @@ GPUS = list(CHIPS), "GPUs to compile for"
 FLAGS = ahead_run.flag_values(["1", "8"], FORMS, gpus=GPUS)
 
 
-def read(stage, compiled, chips: int) -> dict:
+def read(lowered, compiled) -> dict:
     """Returns XLA's account of a program, per GPU."""
     text = compiled.as_text()
-    cost = stage.cost_analysis() or {}
+    cost = lowered.cost_analysis() or {}
     return {
         "flops_before_optimisation": cost.get("flops"),
         "library_calls": hlo.library_calls(text),

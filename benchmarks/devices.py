@@ -26,7 +26,7 @@ from jaxproto.training import compiler, data_placement, sharded_programs
 FLAGS = measure.flag_values(
     *("train", "batch", "pixels", "classes", "dim", "repeats"),
     groups=(["Ht0", "HmCNN"], "groups of networks"),
-    parts=(["count", "time"], "of count, time"),
+    parts=(["count", "time"], "measurements: count, time"),
     devices=(["1", "2", "4", "8"], "device counts of `count`"),
     each=(1, "clients per network and device"),
     clients=(8, "clients of `time`"),
@@ -54,15 +54,15 @@ def counted(settings: dict, group: str, number: int) -> dict:
     def submit(name, f, *rest, **options):
         options |= f.shardings() if isinstance(f, sharded_programs.ShardMapped) else {}
         lowered = jax.jit(f, **options).lower(exp.floats, *rest)
-        if name.split()[0] in STAGES:  # others of a run are only lowered
+        if name.split()[0] in STAGES:  # other programs are only lowered
             work = account(lowered.compile())
             whole.update(work)
             train.update(work if name.startswith("train") else {})
         return compiler.PendingProgram(lowered.out_info, None)
 
     compiler.submit_programs(submit, exp, sharded_programs.functions(exp), examples)
-    found = {"group": group, "devices": number, "clients": len(exp.partition.train)}
-    return {**found, "train": train, "round": whole}
+    case = {"group": group, "devices": number, "clients": len(exp.partition.train)}
+    return {**case, "train": train, "round": whole}
 
 
 def account(program: jax.stages.Compiled) -> dict:
@@ -99,10 +99,9 @@ def count_table(rows: list[dict]):
         for stage in ("train", "round"):
             alone, own = first[row["group"]][stage], row[stage]
             scaling = [100 * alone[k] / own[k] for k in ("flops", "bytes")]
-            name, count = row["group"], own["collectives"]
+            case = row["group"], stage, row["devices"], row["clients"]
             work = own["flops"] / 1e9, own["bytes"] / 1e6
-            lines.append([name, stage, row["devices"], row["clients"], *work, *scaling])
-            lines[-1].append(count)
+            lines.append([*case, *work, *scaling, own["collectives"]])
     columns = ["group", "programs", "devices", "clients", "GF", "MB"]
     columns += ["FLOPs %", "bytes %", "collectives"]
     return measure.table(

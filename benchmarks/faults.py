@@ -217,19 +217,19 @@ def injected(fed: Federation, kind: str, rng: random.Random) -> Injected:
     """Injects one fault and waits for its end."""
     time.sleep(rng.uniform(0.0, 3.0))  # at any time of a round
     client = rng.randrange(fed.clients)
-    made = Injected(kind, None if kind in OF_NO_CLIENT else client, fed.ended())
+    entry = Injected(kind, None if kind in OF_NO_CLIENT else client, fed.ended())
     before, clock = len(fed.faults()), time.perf_counter()
     KINDS[kind][0](fed, client)
     after = fed.ended()
     if kind not in DAMAGED:
         fed.until(lambda: fed.whole(after), f"a complete round after {kind}")
     if kind == SERVER:
-        made.resumed = fed.resumed()[-1]
-    made.seconds = time.perf_counter() - clock
+        entry.resumed = fed.resumed()[-1]
+    entry.seconds = time.perf_counter() - clock
     for fault in fed.faults()[before:]:
-        own = fault["client"] == made.client
-        (made.lost if own else made.beyond).append([fault[k] for k in REPORTED])
-    return made
+        own = fault["client"] == entry.client
+        (entry.lost if own else entry.beyond).append([fault[k] for k in REPORTED])
+    return entry
 
 
 EVERY = 4  # rounds between two evaluations
@@ -257,9 +257,9 @@ def federation(s: dict) -> dict:
                 done.append(injected(fed, kind, rng))
                 line = f"{len(done)} {kind}: {done[-1].seconds:.0f} s"
                 print(line, done[-1].lost, done[-1].beyond, flush=True)
-            found, rounds = fed.records(), fed.ended()
+            evaluations, rounds = fed.records(), fed.ended()
             terminate_tree(fed.submitted)
-    evaluated = [r["round"] for r in found]
+    evaluated = [r["round"] for r in evaluations]
     return {
         "injected": [dataclasses.asdict(one) for one in done],
         "rounds": rounds,
@@ -267,17 +267,17 @@ def federation(s: dict) -> dict:
         "ended_rounds_lost": sum(
             max(0, one.round - one.resumed) for one in done if one.resumed is not None
         ),
-        "seconds_per_round": statistics.median(r["seconds"] for r in found),
+        "seconds_per_round": statistics.median(r["seconds"] for r in evaluations),
     }
 
 
-def rows(found: dict) -> list[tuple]:
+def rows(results: dict) -> list[tuple]:
     """Returns the rows of the table, one for each kind of fault."""
-    made = []
+    table_rows = []
     for kind in KINDS:
-        own = [one for one in found["injected"] if one["kind"] == kind]
+        own = [one for one in results["injected"] if one["kind"] == kind]
         if own:
-            made.append(
+            table_rows.append(
                 (
                     kind,
                     len(own),
@@ -286,7 +286,7 @@ def rows(found: dict) -> list[tuple]:
                     statistics.median(one["seconds"] for one in own),
                 )
             )
-    return made
+    return table_rows
 
 
 COLUMNS = ("fault", "times", "messages of its client lost", "others lost", "seconds")
@@ -296,10 +296,10 @@ def main():
     """Prints the table and writes the JSON file."""
     s = measure.parse(FLAGS, sys.argv, __doc__)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # ends processes too
-    found = federation(s)
-    title = f"{len(found['injected'])} faults, {found['rounds']} rounds"
-    view = measure.table(title, COLUMNS, rows(found))
-    measure.finish("faults", s, found, [view])
+    results = federation(s)
+    title = f"{len(results['injected'])} faults, {results['rounds']} rounds"
+    view = measure.table(title, COLUMNS, rows(results))
+    measure.finish("faults", s, results, [view])
 
 
 if __name__ == "__main__":

@@ -67,26 +67,26 @@ def traffic(text: str) -> dict[str, int]:
 
 def computations(text: str) -> tuple[dict[str, list[str]], str]:
     """Returns the lines of each computation, and the name of the entry."""
-    found: dict[str, list[str]] = {}
+    bodies: dict[str, list[str]] = {}
     entry = name = ""
     for line in text.splitlines():
         if start := START.match(line):
             name = start[2]
-            found[name] = []
+            bodies[name] = []
             entry = name if start[1] else entry
         elif name:
-            found[name].append(line)
-    return found, entry
+            bodies[name].append(line)
+    return bodies, entry
 
 
 def work(lines: list[str]) -> Iterator[Moved]:
     """Yields the arrays that the instructions of one computation read and write."""
-    made: dict[str, list[Moved]] = {}
+    results: dict[str, list[Moved]] = {}
     for line in lines:
-        if not (found := INSTRUCTION.match(line)):
+        if not (matched := INSTRUCTION.match(line)):
             continue
-        name, shape, operation, rest = found.groups()
-        made[name] = out = [*arrays(shape)]
+        name, shape, operation, rest = matched.groups()
+        results[name] = out = [*arrays(shape)]
         if operation in NO_WORK or operation.endswith("-done"):
             continue
         if operation in ("copy-start", "slice-start"):
@@ -95,7 +95,7 @@ def work(lines: list[str]) -> Iterator[Moved]:
             continue
         yield from out
         for operand in re.findall(r"%([\w.\-]+)", rest.split("), ")[0]):
-            yield from made.get(operand, [])
+            yield from results.get(operand, [])
 
 
 def arrays(shape: str) -> Iterator[Moved]:

@@ -53,9 +53,9 @@ class Trained(NamedTuple):
 
 def experiment(net: str) -> Experiment:
     """Builds the digits with one network; `split` chooses the examples."""
-    made = config.experiment("fedproto", "digits")
-    made.model.group, made.data.clients = net, 3
-    return build.experiment(made, "cpu")
+    c = config.experiment("fedproto", "digits")
+    c.model.group, c.data.clients = net, 3
+    return build.experiment(c, "cpu")
 
 
 def split(y: np.ndarray, seed: int, m: int):
@@ -78,9 +78,9 @@ def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
     @jax.jit
     def one_round(server, clients, key):
         down = federation.broadcast(exp.method, server, exp.formats).message
-        given = RoundInputs(exp.method, exp.local, exp.formats, everyone, down, key)
+        inputs = RoundInputs(exp.method, exp.local, exp.formats, everyone, down, key)
         clients, uploads, _ = federation.train_cohort(
-            given, cohort, clients, examples, shard
+            inputs, cohort, clients, examples, shard
         )
         server = exp.method.update(cohort.net, server, wire.unpack(uploads.up), key)
         return server, clients, wire.unpack(uploads.up).mean[0]
@@ -99,10 +99,10 @@ def invert(
 ) -> np.ndarray:
     """Optimises images [C, ...] until their features are near the prototypes."""
     embedding = Embedding(own_features, net)
-    found, _ = prototype_inversion.optimise_images(
+    images, _ = prototype_inversion.optimise_images(
         embedding, body, goal.mean, goal.mask, start, steps=steps, tv=0.0
     )
-    return np.asarray(found)
+    return np.asarray(images)
 
 
 def auc(net: Net, body: Client, goal: PrototypeTarget, members, others) -> float:
@@ -118,17 +118,17 @@ def auc(net: Net, body: Client, goal: PrototypeTarget, members, others) -> float
 def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     """Attacks one client with m examples of each class."""
     own, held_out, public, other = split(exp.dataset.y, seed, m)
-    made, net = partial(train, exp, rounds=settings["rounds"]), exp.cohorts[0].net
-    bodies = {"own": made(own, seed), "other": made(other, 1000 + seed)}
+    trained, net = partial(train, exp, rounds=settings["rounds"]), exp.cohorts[0].net
+    bodies = {"own": trained(own, seed), "other": trained(other, 1000 + seed)}
     mean_CD = bodies["own"].mean_CD
     goal = PrototypeTarget(
         mean_CD, np.ones(10, bool), np.ones(mean_CD.shape, bool), False
     )
-    image = {
+    images = {
         k: np.asarray(batches.normalise_inputs(jnp.asarray(exp.dataset.x[v])))
         for k, v in (("own", own), ("held out", held_out), ("public", public))
     }
-    target, known = image["own"].mean(1), image["public"].mean(1)
+    target, known = images["own"].mean(1), images["public"].mean(1)
     starts = {"grey": np.zeros_like(known), "public": known}
     row = {"m": m, "seed": seed}
     row["public mean"] = scores.correlation(known, target)
@@ -136,7 +136,7 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
         for start, x in starts.items():
             found = invert(net, body, goal, x, settings["steps"])
             row[f"{name}, {start}"] = scores.correlation(found, target)
-        row[f"{name}, AUC"] = auc(net, body, goal, image["own"], image["held out"])
+        row[f"{name}, AUC"] = auc(net, body, goal, images["own"], images["held out"])
     return row
 
 
@@ -152,8 +152,8 @@ def main(argv):
     names = [name for name in rows[0] if name not in ("m", "seed")]
     cells = []
     for m in measure.whole(settings["behind"]):
-        mine = [[r[name] for name in names] for r in rows if r["m"] == m]
-        spread = zip(np.mean(mine, 0), np.std(mine, 0), strict=True)
+        values = [[r[name] for name in names] for r in rows if r["m"] == m]
+        spread = zip(np.mean(values, 0), np.std(values, 0), strict=True)
         cells.append((m, *(f"{a:.3f} ± {s:.3f}" for a, s in spread)))
     title = f"Leakage of a prototype, {settings['seeds']} clients"
     measure.finish(

@@ -3,7 +3,7 @@
     python -m benchmarks.kills --kills=200 --folder=kills
 
 Kinds of runs alternate: a single run, a sweep, clients in files, several devices, and
-two processes of which one is killed. A run is started and killed by SIGKILL eight
+two processes, one of which is killed. A run is started and killed by SIGKILL eight
 times, each time shortly after a random round, and then runs to its end. Its metrics and
 its newest checkpoint must equal those of an undisturbed run. The folder keeps the
 undisturbed runs and a line for each kill, so that a repeated command continues. The
@@ -33,11 +33,11 @@ FLAGS = measure.flag_values(
     seed=(0, "seed of the rounds"),
 )
 
-SOME = ["--config.participation.law=uniform", "--config.participation.fraction=0.4"]
+SAMPLED = ["--config.participation.law=uniform", "--config.participation.fraction=0.4"]
 KINDS: dict[str, list[str]] = {  # kind -> further flags
     "single": [],
     "sweep": ["--sweep=seed=0,1"],
-    "disk": ["--config.clients.store=disk", *SOME],
+    "disk": ["--config.clients.store=disk", *SAMPLED],
     "devices": ["--devices=4"],
     "processes": [],
 }
@@ -60,16 +60,16 @@ def start(kind: str, path: Path) -> list[subprocess.Popen]:
     if kind == "devices":
         env["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
     command = [sys.executable, "main.py", *RUN, *KINDS[kind], f"--workdir={path}"]
-    each: list[list[str]] = [[]]
+    own_flags: list[list[str]] = [[]]
     if kind == "processes":
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             address = f"--coordinator=127.0.0.1:{s.getsockname()[1]}"
-        each = [[address, "--processes=2", f"--process={i}"] for i in range(2)]
+        own_flags = [[address, "--processes=2", f"--process={i}"] for i in range(2)]
     out = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     return [
-        subprocess.Popen([*command, *own], cwd=measure.ROOT, env=env, **out)
-        for own in each
+        subprocess.Popen([*command, *flags], cwd=measure.ROOT, env=env, **out)
+        for flags in own_flags
     ]
 
 

@@ -52,15 +52,15 @@ def main(argv):
     settings = measure.parse(FLAGS, argv, __doc__)
     results, rows = {}, []
     for name in settings["names"]:
-        given = {"name": name, "settings": settings}
+        call = {"name": name, "settings": settings}
         with tempfile.TemporaryDirectory() as cache:
             results[name] = [
-                measure.fresh("benchmarks.loading", "once", given, XDG_CACHE_HOME=cache)
+                measure.fresh("benchmarks.loading", "once", call, XDG_CACHE_HOME=cache)
                 for _ in range(2)
             ]
-        for which, r in zip(("first", "second"), results[name], strict=True):
+        for order, r in zip(("first", "second"), results[name], strict=True):
             sizes = (r[k] / 2**20 for k in ("bytes", "before", "peak"))
-            rows.append((name, which, r["examples"], r["seconds"], *sizes))
+            rows.append((name, order, r["examples"], r["seconds"], *sizes))
     columns = ("data set", "load", "examples", "s")
     columns = (*columns, "MiB of x", "MiB before", "peak MiB")
     title = "Loading a data set"

@@ -47,7 +47,7 @@ FLAGS = measure.flag_values(
     clients=(4, "clients of one architecture"),
     steps=(10, "local steps per client"),
     naive_steps=(1, "local steps of `naive*`"),
-    naive_repeats=(2, "those for `naive`"),
+    naive_repeats=(2, "timed repetitions of `naive`"),
 )
 
 BASES = ("torch", "naive", "naive_loop")  # contenders that others are divided by
@@ -69,7 +69,7 @@ class Task(NamedTuple):
     clients: int
     batch: int
     examples: Examples
-    globals: jax.Array  # [C, D] global prototypes
+    protos: jax.Array  # [C, D] global prototypes
     method: object
 
 
@@ -101,15 +101,15 @@ def server(task: Task, net: Net):
     """Returns a server state with a prototype of every class."""
     state = task.method.init_server(net, jax.random.key(0))
     present = jnp.ones(task.spec.num_classes)
-    return state._replace(protos=state.protos.replace(mean=task.globals, count=present))
+    return state._replace(protos=state.protos.replace(mean=task.protos, count=present))
 
 
 def network(task: Task, kind: str, dtype: str = "float32") -> Net:
     """Builds the network with operations of one kind, and a body of one precision."""
     classes, dim = task.spec
-    local = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
-    local["compute_dtype"] = dtype
-    return models.build(task.name, input_shape=task.shape, **local)
+    options = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
+    options["compute_dtype"] = dtype
+    return models.build(task.name, input_shape=task.shape, **options)
 
 
 def ours(
@@ -117,8 +117,8 @@ def ours(
 ) -> Contender:
     """Compiles a run's local training of one cohort, in its lanes."""
     net, key = network(task, kind, dtype), jax.random.key(0)
-    each = len(task.examples.y) // task.clients
-    index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
+    size = len(task.examples.y) // task.clients
+    index = jnp.arange(task.clients * size, dtype=jnp.int32).reshape(-1, size)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
     cohort = cohort_of(task, net, mode, steps)
     local = LocalTraining(optax.sgd(RATE), batch_size=task.batch)
@@ -129,7 +129,7 @@ def ours(
     down = federation.broadcast(task.method, state, EXACT).message
 
     def train(clients, shards):
-        given = federation.RoundInputs(
+        inputs = federation.RoundInputs(
             method=task.method,
             local=local,
             formats=EXACT,
@@ -137,7 +137,7 @@ def ours(
             down=down,
             key=key,
         )
-        return federation.train_cohort(given, cohort, clients, task.examples, shards)
+        return federation.train_cohort(inputs, cohort, clients, task.examples, shards)
 
     @jax.jit
     def gathered(clients):
@@ -183,8 +183,8 @@ def naive(task: Task, steps: int) -> Contender:
     down = task.method.broadcast(server(task, net))
     keys = jax.random.split(jax.random.key(0), task.clients)
     params, norm, _ = jax.jit(jax.vmap(partial(task.method.init_client, net)))(keys)
-    both = (task.examples.x, task.examples.y)
-    x, y = (a.reshape(task.clients, -1, *a.shape[1:]) for a in both)
+    arrays = task.examples.x, task.examples.y
+    x, y = (a.reshape(task.clients, -1, *a.shape[1:]) for a in arrays)
 
     def step(params, norm, x, y, key):
         batch = Batch(batches.normalise_inputs(x), y, jnp.ones(task.batch), key)
@@ -215,9 +215,9 @@ def eager(task: Task, steps: int) -> Contender:
     x = np.asarray(batches.normalise_inputs(task.examples.x)).transpose(0, 3, 1, 2)
     shape = (task.clients, -1, task.batch)
     data = [a.reshape(*shape, *a.shape[1:]) for a in (x, np.asarray(task.examples.y))]
-    protos = np.asarray(GAMMA * task.globals)
-    local = torch_loops.Hyper(*task.spec, RATE, LAM)
-    run = torch_loops.local_training(task.name, task.shape, local, protos, *data, steps)
+    protos = np.asarray(GAMMA * task.protos)
+    hyper = torch_loops.Hyper(*task.spec, RATE, LAM)
+    run = torch_loops.local_training(task.name, task.shape, hyper, protos, *data, steps)
     return Contender(run, task.clients * steps * task.batch)
 
 
@@ -242,12 +242,12 @@ def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
       ceiling: floating-point operations per second of a matrix product.
     """
     task = make_task(name, s)
-    made = {which: contender(which, task, s) for which in s["contenders"]}
-    made = {which: c for which, c in made.items() if c is not None}
-    runs = {which: c.run for which, c in made.items()}
+    contenders = {which: contender(which, task, s) for which in s["contenders"]}
+    contenders = {which: c for which, c in contenders.items() if c is not None}
+    runs = {which: c.run for which, c in contenders.items()}
     fewer = {"naive": min(s["naive_repeats"], s["repeats"]), "naive_loop": 1}
     times = measure.alternate(runs, s["repeats"], fewer)
-    speed = {which: c.samples / times[which].median for which, c in made.items()}
+    speed = {which: c.samples / times[which].median for which, c in contenders.items()}
     flops = ceiling_.training_flops(name, task.shape, *task.spec)
     return [
         {
@@ -261,7 +261,7 @@ def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
             "compile_seconds": c.compile_seconds,
             "time": times[which].record(),
         }
-        for which, c in made.items()
+        for which, c in contenders.items()
     ]
 
 
@@ -270,9 +270,9 @@ def main(argv):
     settings = measure.parse(FLAGS, argv, __doc__)
     if "torch" in settings["contenders"] and not measure.has_torch():
         print(measure.NO_TORCH)
-    found, ceiling = [], ceiling_.matmul_flops()
+    rows, ceiling = [], ceiling_.matmul_flops()
     for name in settings["networks"]:
-        found += one_network(name, settings, ceiling)
+        rows += one_network(name, settings, ceiling)
         print(f"{name}: done", flush=True)
     columns = {
         "network": "network",
@@ -284,10 +284,10 @@ def main(argv):
         "share_of_ceiling": "ceiling",
         "compile_seconds": "compile s",
     }
-    cells = [[r.get(k) for k in columns] for r in found]
+    cells = [[r.get(k) for k in columns] for r in rows]
     title = f"Local training, medians; ceiling: {ceiling / 1e9:.0f} GF/s in a matmul"
     view = measure.table(title, columns.values(), cells)
-    results = {"matmul_flops": ceiling, "rows": found}
+    results = {"matmul_flops": ceiling, "rows": rows}
     measure.finish("local_training", settings, results, [view])
 
 

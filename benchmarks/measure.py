@@ -177,8 +177,8 @@ def flag_values(*common: str, **given) -> flags.FlagValues:
 def check_choices(settings: Mapping, name: str, known: Iterable[str]):
     """Exits if a value of a list flag is unknown."""
     if {*settings[name]} - {*known}:
-        given, there = ",".join(settings[name]), ", ".join(known)
-        sys.exit(f"error: --{name}={given}; they are {there}.")
+        given, choices = ",".join(settings[name]), ", ".join(known)
+        sys.exit(f"error: --{name}={given}; they are {choices}.")
 
 
 def parse(values: flags.FlagValues, argv: Sequence[str], about: str) -> dict:
@@ -295,8 +295,8 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Sequence]) -> Table
     """Makes a table, with text aligned to the left and numbers to the right."""
     rows, view = list(rows), Table(title=title)
     for i, column in enumerate(columns):
-        text = any(isinstance(row[i], str) for row in rows)
-        view.add_column(column, justify="left" if text else "right", no_wrap=True)
+        is_text = any(isinstance(row[i], str) for row in rows)
+        view.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     for row in rows:
         view.add_row(*(cell(value) for value in row))
     return view

@@ -63,8 +63,9 @@ def run(settings: dict, images: str) -> dict:
 
     jax.devices()
     stage("imports")
-    base, law = synthetic.plain("protonorm", synthetic.AS_RELEASED), settings["alpha"]
-    config = synthetic.configured(base, images, settings, partition="pfllib", alpha=law)
+    base = synthetic.plain("protonorm", synthetic.AS_RELEASED)
+    partition = {"partition": "pfllib", "alpha": settings["alpha"]}
+    config = synthetic.configured(base, images, settings, **partition)
     exp = build.experiment(config, jax.default_backend())
     stage("data")
     fed = synthetic.Run(shortened(exp, settings["most"]))
@@ -84,7 +85,7 @@ def run(settings: dict, images: str) -> dict:
 def programs(work: RoundEnvironment) -> list[dict]:
     """Returns XLA's account of every program, in bytes."""
     compiled, names = work.compiled, [c.name for c in work.exp.cohorts]
-    every = {
+    named = {
         "broadcast": compiled.broadcast,
         "participate": compiled.participate,
         **{f"train {n}": f for n, f in zip(names, compiled.train, strict=True)},
@@ -93,7 +94,7 @@ def programs(work: RoundEnvironment) -> list[dict]:
         "diagnostics": compiled.diagnostics,
     }
     return [  # `func`: without bound floats
-        {"program": name, **measure.program_memory(f.func)} for name, f in every.items()
+        {"program": name, **measure.program_memory(f.func)} for name, f in named.items()
     ]
 
 
@@ -104,8 +105,8 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images.npz"
         synthetic.save(images, settings["images"], shape, settings["classes"])
-        given = {"settings": settings, "images": str(images)}
-        results = measure.fresh("benchmarks.memory", "run", given)
+        arguments = {"settings": settings, "images": str(images)}
+        results = measure.fresh("benchmarks.memory", "run", arguments)
     stages = [
         (name, *(b and b / 2**20 for b in (at["host"], at["device"])))
         for name, at in results["stages"].items()

@@ -58,22 +58,22 @@ def main(argv):
     s = measure.parse(FLAGS, argv, __doc__)
     if s["base"] not in s["cells"]:
         sys.exit(f"error: --base={s['base']} is none of --cells.")
-    made = {cell: contender(cell, s) for cell in s["cells"]}
-    timed = {c: partial(run.timed_round, "round") for c, run in made.items()}
+    runs = {cell: contender(cell, s) for cell in s["cells"]}
+    timed = {c: partial(run.timed_round, "round") for c, run in runs.items()}
     times = measure.alternate(timed, s["repeats"])
-    results = {c: {**times[c].record(), "bytes": sizes(r)} for c, r in made.items()}
+    results = {c: {**times[c].record(), "bytes": sizes(r)} for c, r in runs.items()}
     measure.finish("methods", s, results, [view(results, s["base"])])
 
 
 def view(results: dict, base: str):
     """Makes a table of seconds and bytes per cell, and their ratios to the base."""
-    rows, one = [], results[base]
+    rows, of_base = [], results[base]
     for cell, r in results.items():
         row = [cell]
         for part in ("round", "evaluation"):
-            row += [r["parts"][part], r["parts"][part] / one["parts"][part]]
+            row += [r["parts"][part], r["parts"][part] / of_base["parts"][part]]
         for kind in SIZES:
-            row += [r["bytes"][kind] / 1e6, ratio(r, one, kind)]
+            row += [r["bytes"][kind] / 1e6, ratio(r, of_base, kind)]
         rows.append(row)
     columns = ["cell", "s / round", "x", "s / evaluation", "x"]
     columns += [name for kind in SIZES for name in (f"{kind} MB", "x")]
@@ -82,8 +82,8 @@ def view(results: dict, base: str):
 
 def ratio(result: dict, base: dict, kind: str) -> float | None:
     """Divides bytes of one kind by those of the base; None if the base has none."""
-    below = base["bytes"][kind]
-    return result["bytes"][kind] / below if below else None
+    of_base = base["bytes"][kind]
+    return result["bytes"][kind] / of_base if of_base else None
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Case(NamedTuple):
     kind: str
     image: tuple[int, int, int]  # H, W, C
     kernel: tuple[int, ...] = ()  # [kh, kw, C / groups, C']; () where there is none
-    how: tuple[int, ...] = (1, 0)  # arguments after x and kernel
+    options: tuple[int, ...] = (1, 0)  # arguments after x and kernel
 
 
 FORMS = {  # kind -> name -> function
@@ -69,8 +69,8 @@ FLAGS = measure.flag_values(
 def applied(case: Case, f: Callable) -> Callable:
     """Returns a form as a function of images [B, H, W, C] and a kernel."""
     if case.kernel:
-        return lambda x, kernel: [f(x, kernel, *case.how)]
-    return lambda x, kernel: [*f(x)] if case.kind == "sums" else [f(x, *case.how)]
+        return lambda x, kernel: [f(x, kernel, *case.options)]
+    return lambda x, kernel: [*f(x)] if case.kind == "sums" else [f(x, *case.options)]
 
 
 def squares(case: Case, f: Callable) -> Callable:
@@ -78,9 +78,9 @@ def squares(case: Case, f: Callable) -> Callable:
     return lambda *args: sum(jnp.sum(a**2) / 2 for a in applied(case, f)(*args))
 
 
-def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], None]:
+def contender(case: Case, f: Callable, mapped: Callable, s: dict) -> Callable[[], None]:
     """Returns a program of gradient steps on inputs and kernels of all clients."""
-    grads = over(jax.grad(squares(case, f), (0, 1)))
+    grads = mapped(jax.grad(squares(case, f), (0, 1)))
     keys = jax.random.split(jax.random.key(0))
     x = jax.random.normal(keys[0], (s["clients"], s["batch"], *case.image))
     kernel = jax.random.normal(keys[1], (s["clients"], *case.kernel))
@@ -98,12 +98,12 @@ def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], 
 def one_case(name: str, s: dict) -> list[dict]:
     """Times every form of one operation, for every form of clients, in turn."""
     case = CASES[name]
-    made = {
+    contenders = {
         f"{m}:{form}": contender(case, f, MAPS[m], s)
         for m in s["maps"]
         for form, f in FORMS[case.kind].items()
     }
-    times = measure.alternate(made, s["repeats"])
+    times = measure.alternate(contenders, s["repeats"])
     least = min(t.median for t in times.values())
     return [
         {

@@ -23,8 +23,8 @@ from jaxproto.experiment import build
 FLAGS = measure.flag_values(
     *("network", "rounds"),
     method=("fedavg", "method of every run"),
-    registered=(["1000", "100", "10000", "100000"], "first: default"),
-    participants=(["50", "10", "100", "400"], "first: default"),
+    registered=(["1000", "100", "10000", "100000"], "the first is the default"),
+    participants=(["50", "10", "100", "400"], "the first is the default"),
     train=45,
     test=5,
     pixels=8,
@@ -33,7 +33,7 @@ FLAGS = measure.flag_values(
     batch=10,
     evaluated=(100, "clients to evaluate"),
     store=("auto", "clients.store"),
-    only=("", "REGISTERED,PARTICIPANTS"),
+    only=("", "measure only REGISTERED,PARTICIPANTS, and print it"),
 )
 
 MEASURED = ("training", "evaluation", "device_bytes", "peak_bytes")
@@ -68,7 +68,7 @@ def one(registered: int, participants: int, s: dict) -> dict:
         "participants": participants,
         "store": exp.store,
         **times,
-        # without the examples, which are as many for every number of participants
+        # without the examples, whose number does not depend on the participants
         "device_bytes": run.required_bytes() - exp.dataset.x.nbytes,
         "peak_bytes": shared.peaks()[0],
         "compile": run.compile_seconds,
@@ -95,18 +95,18 @@ def main(argv):
         "participants": [(many[0], n) for n in sorted(few) if n <= many[0]],
     }
     pairs = dict.fromkeys([*sizes["registered"], *sizes["participants"]])
-    known = {pair: in_own_process(*pair, s) for pair in pairs}
+    measured = {pair: in_own_process(*pair, s) for pair in pairs}
     results, tables = {}, []
     for factor, varied in sizes.items():
-        rows = [known[pair] for pair in varied]
-        grows = measure.exponents(rows, factor, MEASURED)
-        results[factor] = {"rows": rows, "exponents": grows}
+        rows = [measured[pair] for pair in varied]
+        exponents = measure.exponents(rows, factor, MEASURED)
+        results[factor] = {"rows": rows, "exponents": exponents}
         cells = [
             [str(r[factor]), r["store"], r["training"], r["evaluation"]]
             + [r[k] / 2**20 for k in ("device_bytes", "peak_bytes")]
             for r in rows
         ]
-        cells.append(["exponent", "", *grows.values()])
+        cells.append(["exponent", "", *exponents.values()])
         columns = (factor, "store", "round s", "eval s", "device MiB", "process MiB")
         tables.append(measure.table(f"A round, {factor} varied", columns, cells))
     measure.finish(f"participants-{s['method']}-{s['network']}", s, results, tables)

@@ -70,11 +70,11 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
         for both in zip(*exp.partition[:2], strict=True)
     ]
     names = models.assign_networks(build.network_names(s["group"]), range(s["clients"]))
-    how = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])
-    nets = partial(torch_rounds.make_nets, names, exp.dataset.x.shape[1:], how)
+    hyper = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])
+    nets = partial(torch_rounds.make_nets, names, exp.dataset.x.shape[1:], hyper)
     make = {
-        "scripts": lambda: torch_rounds.scripts_round(folder, nets(), parts, how),
-        "lean": lambda: torch_rounds.lean_round(nets(), parts, how),
+        "scripts": lambda: torch_rounds.scripts_round(folder, nets(), parts, hyper),
+        "lean": lambda: torch_rounds.lean_round(nets(), parts, hyper),
     }
     return {name: make[name]() for name in s["contenders"] if name in make}
 

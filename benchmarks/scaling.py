@@ -15,9 +15,9 @@ from benchmarks import measure, synthetic
 
 FLAGS = measure.flag_values(
     *("network", "rounds", "form"),
-    clients=(["20", "50", "100", "500"], "first: default"),
-    classes=(["10", "100", "200", "1000"], "first: default"),
-    dims=(["64", "128", "256", "512", "1024"], "first: default"),
+    clients=(["20", "50", "100", "500"], "the first is the default"),
+    classes=(["10", "100", "200", "1000"], "the first is the default"),
+    dims=(["64", "128", "256", "512", "1024"], "the first is the default"),
     train=64,
     test=64,
     pixels=8,
@@ -63,11 +63,11 @@ def main(argv):
     tables, known = [], {}
     for factor in FACTORS:
         rows = vary(factor, settings, known)
-        grows = measure.exponents(rows, factor, MEASURED)
-        results[factor] = {"rows": rows, "exponents": grows}
+        exponents = measure.exponents(rows, factor, MEASURED)
+        results[factor] = {"rows": rows, "exponents": exponents}
         kinds = (*MEASURED, "compile")
         cells = [[str(r[factor]), *(r[k] for k in kinds)] for r in rows]
-        cells.append(["exponent", *grows.values(), None])
+        cells.append(["exponent", *exponents.values(), None])
         columns = (factor, "training s", "evaluation s", "bytes", "compile s")
         tables.append(measure.table(f"A round, {factor} varied", columns, cells))
     measure.finish("scaling", settings, results, tables)

@@ -49,9 +49,9 @@ def one(name: str, clients: int, spec: Spec, repeats: int) -> dict:
     net = models.build(
         "mlp", input_shape=(8, 8, 1), num_classes=spec[0], feat_dim=spec[1]
     )
-    given = method.init_server(net, key), uploads(clients, spec), key
-    step = jax.jit(partial(method.aggregation, net)).lower(*given).compile()
-    time = measure.timed(measure.waiting(step, *given), repeats)
+    arguments = method.init_server(net, key), uploads(clients, spec), key
+    step = jax.jit(partial(method.aggregation, net)).lower(*arguments).compile()
+    time = measure.timed(measure.waiting(step, *arguments), repeats)
     return {"method": name, "M": clients, "K": spec[0], "d": spec[1], **time.record()}
 
 

@@ -90,14 +90,14 @@ def grown(samples: list) -> list[str]:
 def main():
     """Prints the table and writes the JSON file."""
     s = measure.parse(FLAGS, sys.argv, __doc__)
-    found = soak(s)
-    rows = found["samples"][:: max(1, len(found["samples"]) // 10)]
+    results = soak(s)
+    rows = results["samples"][:: max(1, len(results["samples"]) // 10)]
     shown = [(r, m / 2**20, files, n, t) for r, m, files, n, t in rows]
     columns = ("round", "MiB", "files", "threads", "seconds")
-    found["grown"] = grown(found["samples"])
+    results["grown"] = grown(results["samples"])
     view = measure.table(f"{s['clients']} clients", columns, shown)
-    measure.finish("soak", s, found, [view])
-    sys.exit(f"grown: {', '.join(found['grown'])}" if found["grown"] else 0)
+    measure.finish("soak", s, results, [view])
+    sys.exit(f"grown: {', '.join(results['grown'])}" if results["grown"] else 0)
 
 
 if __name__ == "__main__":

@@ -36,15 +36,15 @@ from jaxproto.training import compiler
 from jaxproto.training.programs import Programs
 
 FLAGS = measure.flag_values(
-    config=("protonorm:digits", "for runs"),
-    seeds=(["0", "1", "2"], "for runs"),
-    gammas=(["1", "10", "25", "50"], "for runs"),
-    rounds=(0, "0: those of the configuration"),
-    states=(["cold", "shared", "warm"], "for runs"),
+    config=("protonorm:digits", "configuration, for runs and scaling"),
+    seeds=(["0", "1", "2"], "values of seed, for runs"),
+    gammas=(["1", "10", "25", "50"], "values of method.upscale, for runs"),
+    rounds=(0, "rounds of a cell; 0: those of the configuration"),
+    states=(["cold", "shared", "warm"], "states of the cache, for runs"),
     sizes=(["1", "2", "4", "8", "16"], "federations, for scaling"),
-    forms=(["one", "threads", "all"], "for scaling"),
+    forms=(["one", "threads", "all"], "forms of execution, for scaling"),
     repeats=(5, "timed rounds, for scaling"),
-    clients_at_once=("auto", "for scaling"),
+    clients_at_once=("auto", "field of the configuration, for scaling"),
 )
 PARTS = ("runs", "scaling", "spiral")
 flags.DEFINE_enum("part", "runs", PARTS, "what is measured", flag_values=FLAGS)
@@ -52,9 +52,9 @@ flags.DEFINE_enum("part", "runs", PARTS, "what is measured", flag_values=FLAGS)
 
 def command(s: dict, workdir: Path, *more: str) -> list[str]:
     """Returns the command of `main.py` on the configuration."""
-    given = [f"--config={s['config']}", f"--workdir={workdir}", *more]
-    given += [f"--config.rounds={s['rounds']}"] * bool(s["rounds"])
-    return [sys.executable, "main.py", *given]
+    arguments = [f"--config={s['config']}", f"--workdir={workdir}", *more]
+    arguments += [f"--config.rounds={s['rounds']}"] * bool(s["rounds"])
+    return [sys.executable, "main.py", *arguments]
 
 
 def process(arguments: list[str], cache: Path) -> float:
@@ -99,14 +99,14 @@ def runs(s: dict):
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for state in s["states"]:
-            alone, whole = root / f"{state}-alone-cache", root / f"{state}-cache"
+            own, shared = root / f"{state}-alone-cache", root / f"{state}-cache"
             if state == "warm":
-                swept(s, root / "first", whole)
-                shutil.copytree(whole, alone)
-            clock = swept(s, root / f"{state}-sweep", whole)
-            each = single(s, root / f"{state}-alone", alone, state == "cold")
-            results[state] = {"sweep": clock, "alone": each}
-            rows.append([state, len(each), sum(each), clock, sum(each) / clock])
+                swept(s, root / "first", shared)
+                shutil.copytree(shared, own)
+            seconds = swept(s, root / f"{state}-sweep", shared)
+            alone = single(s, root / f"{state}-alone", own, state == "cold")
+            results[state] = {"sweep": seconds, "alone": alone}
+            rows.append([state, len(alone), sum(alone), seconds, sum(alone) / seconds])
             print(f"{state}: done", flush=True)
     columns = ("cache", "cells", "one by one s", "sweep s", "times faster")
     return results, [measure.table("A sweep and its single runs", columns, rows)]
@@ -114,17 +114,17 @@ def runs(s: dict):
 
 def federations(exp: Experiment, count: int, compiled) -> list[synthetic.Run]:
     """Starts federations that differ in seed and gamma."""
-    every = []
+    started = []
     for i in range(count):
         floats = {**exp.floats, "method.upscale": np.float32(1 + i)}
-        every.append(synthetic.Run(exp._replace(floats=floats), i, compiled=compiled))
-    return every
+        started.append(synthetic.Run(exp._replace(floats=floats), i, compiled=compiled))
+    return started
 
 
-def together(every: list[synthetic.Run], compiled: Programs) -> Callable[[], None]:
+def together(started: list[synthetic.Run], compiled: Programs) -> Callable[[], None]:
     """Returns a function that runs the next round of all federations as one program."""
-    engine = BatchedEngine([run.work for run in every], compiled, len(every))
-    model, numbers = engine.joined([run.state for run in every]), itertools.count()
+    engine = BatchedEngine([run.work for run in started], compiled, len(started))
+    model, numbers = engine.joined([run.state for run in started]), itertools.count()
 
     def next_round():
         nonlocal model
@@ -133,12 +133,12 @@ def together(every: list[synthetic.Run], compiled: Programs) -> Callable[[], Non
     return next_round
 
 
-def apart(every: list[synthetic.Run], threads: int) -> Callable[[], None]:
+def apart(started: list[synthetic.Run], threads: int) -> Callable[[], None]:
     """Returns a function that runs the next round of each federation, in threads."""
     pool = ThreadPoolExecutor(threads)
 
     def next_round():
-        for task in [pool.submit(run.next_round) for run in every]:
+        for task in [pool.submit(run.next_round) for run in started]:
             task.result()
 
     return next_round
@@ -154,19 +154,19 @@ def scaling(s: dict):
     one = compiler.compile_all(exp, examples)
     for size in measure.whole(s["sizes"]):
         for form in s["forms"]:
-            (compiled, took), every = one, federations(exp, size, one)
+            (compiled, took), started = one, federations(exp, size, one)
             if form == "all":
                 compiled, took = compiler.compile_all(exp, examples, many=size)
-                run = together(every, compiled)
+                run = together(started, compiled)
             else:
-                run = apart(every, 1 if form == "one" else os.cpu_count())
+                run = apart(started, 1 if form == "one" else os.cpu_count())
             times = measure.timed(run, s["repeats"])
             need = compiler.required_bytes(jax.tree.leaves(compiled))
             need *= size if form == "threads" else 1
-            each = times.median / size
+            mean = times.median / size
             result = {**times.record(), "bytes": need, "compile": took}
             results[f"{form} {size}"] = result
-            rows.append([f"{size} {form}", times.median, each, need / 2**20, took])
+            rows.append([f"{size} {form}", times.median, mean, need / 2**20, took])
             print(f"{size} {form}: done", flush=True)
     columns = ("federations", "round s", "s per federation", "MiB", "compile s")
     return results, [measure.table("A round of federations", columns, rows)]

@@ -54,16 +54,16 @@ def save(path: Path, examples: int, shape: Sequence[int], classes: int):
 
 def plain(method: str, fields: Mapping) -> ml_collections.ConfigDict:
     """Configures a method without presets, with other values in some flat fields."""
-    made = config_.default(method)
-    made.update_from_flattened_dict(fields)
-    return made
+    c = config_.default(method)
+    c.update_from_flattened_dict(fields)
+    return c
 
 
 def configured(
-    base: ml_collections.ConfigDict, path: Path, s: Mapping, **of_data
+    base: ml_collections.ConfigDict, path: Path, s: Mapping, **data_fields
 ) -> ml_collections.ConfigDict:
     """Completes a configuration: images of a file, settings of FIELDS; checks it."""
-    fields = {f"data.{name}": value for name, value in of_data.items()}
+    fields = {f"data.{name}": value for name, value in data_fields.items()}
     fields |= {FIELDS[name]: s[name] for name in FIELDS if name in s}
     base.update_from_flattened_dict({"data.name": f"npz:{path}", **fields})
     config_.check(base)
@@ -86,16 +86,16 @@ def equal_clients(
       channels: channels of an image.
       layout: devices.
     """
-    each, base = s["train"] + s["test"], base or plain("protonorm", AS_RELEASED)
+    per_client, base = s["train"] + s["test"], base or plain("protonorm", AS_RELEASED)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"
         shape = s["pixels"], s["pixels"], channels
-        save(path, s["clients"] * each, shape, s["classes"])
-        share = (s["train"] + 0.5) / each  # the split rounds down
-        made = configured(base, path, s, partition="iid", train_share=share)
-        exp = build.experiment(made, jax.default_backend(), layout=layout)
-    made.data.name = "made up"
-    return made, exp
+        save(path, s["clients"] * per_client, shape, s["classes"])
+        share = (s["train"] + 0.5) / per_client  # the split rounds down
+        c = configured(base, path, s, partition="iid", train_share=share)
+        exp = build.experiment(c, jax.default_backend(), layout=layout)
+    c.data.name = "made up"
+    return c, exp
 
 
 class Run:
@@ -113,8 +113,8 @@ class Run:
           compiled: programs and seconds of `compile_all`, if it was called before.
         """
         examples, tables = data_placement.place_data(exp)
-        made, self.compile_seconds = compiled or compiler.compile_all(exp, examples)
-        compiled = programs.with_floats(made, exp.floats, exp.layout.put)
+        unbound, self.compile_seconds = compiled or compiler.compile_all(exp, examples)
+        compiled = programs.with_floats(unbound, exp.floats, exp.layout.put)
         self.state = programs.init(exp, seed, compiled)
         store = open_store(exp, compiled, seed, folder, tables)
         self.work = RoundEnvironment(exp, examples, compiled, seed, store)

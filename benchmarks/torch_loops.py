@@ -31,31 +31,31 @@ def wait():
         torch.cuda.synchronize()
 
 
-def local_training(name, shape, how: Hyper, protos, x, y, steps) -> Callable[[], None]:
+def local_training(name, shape, h: Hyper, protos, x, y, steps) -> Callable[[], None]:
     """Returns a function that trains every client for some steps.
 
     Args:
       name: name of the network.
       shape: shape of an image [H, W, channels].
-      how: constants of the training.
+      h: constants of the training.
       protos: upscaled global prototypes [C, D].
       x: images [K, S, B, channels, H, W] float32, all in memory.
       y: labels [K, S, B].
       steps: local steps per client.
     """
     torch_nets.check([name])
-    where, protos, x = device(), torch.tensor(protos), torch.tensor(x)
-    protos, x, y = protos.to(where), x.to(where), torch.tensor(y).long().to(where)
-    nets = [torch_nets.build(name, shape, how.classes, how.dim).to(where) for _ in x]
+    on, protos, x = device(), torch.tensor(protos), torch.tensor(x)
+    protos, x, y = protos.to(on), x.to(on), torch.tensor(y).long().to(on)
+    nets = [torch_nets.build(name, shape, h.classes, h.dim).to(on) for _ in x]
 
     def run():
         for net, x_SB, y_SB in zip(nets, x, y, strict=True):
-            optimizer = torch.optim.SGD(net.parameters(), how.rate)
+            optimizer = torch.optim.SGD(net.parameters(), h.rate)
             net.train()
             for x_B, y_B in zip(x_SB[:steps], y_SB[:steps], strict=True):
                 feat, logits = net(x_B)
                 pull = F.mse_loss(feat, protos[y_B])
-                loss = F.cross_entropy(logits, y_B) + how.lam * pull
+                loss = F.cross_entropy(logits, y_B) + h.lam * pull
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -129,9 +129,9 @@ class Transformer(nn.Module):
         length, width = x.shape[1:]
         rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         angle = torch.arange(length)[:, None] * rate.to(x)
-        place = torch.zeros(length, width).to(x)
-        place[:, 0::2], place[:, 1::2] = torch.sin(angle), torch.cos(angle)
-        x = F.dropout(x + place, self.drop, self.training)
+        position = torch.zeros(length, width).to(x)
+        position[:, 0::2], position[:, 1::2] = torch.sin(angle), torch.cos(angle)
+        x = F.dropout(x + position, self.drop, self.training)
         x = torch.cat([self.class_token.expand(len(x), -1, -1), x], 1)
         return self.encoder(x, src_key_padding_mask=~present)[:, 0]
 

@@ -36,7 +36,7 @@ def devices(chips: int):
     return ahead_run.topology("tpu", "v5e:2x2")[:chips]
 
 
-def read(stage, compiled, chips: int) -> dict:
+def read(lowered, compiled) -> dict:
     """Returns XLA's costs of a program, per chip.
 
     The roofline takes float32 at the rate of bfloat16, because the TPU rounds operands
@@ -44,14 +44,14 @@ def read(stage, compiled, chips: int) -> dict:
     """
     cost, text = compiled.cost_analysis(), compiled.as_text()
     moved, flops = hlo.traffic(text), cost.get("flops", 0.0)  # absent for integers
-    count = cost.get("bytes accessed", 0.0)
+    accessed = cost.get("bytes accessed", 0.0)
     return {
         "flops": flops,
-        "bytes_accessed": count,
+        "bytes_accessed": accessed,
         "hbm_bytes": moved["hbm"],
         "memory": measure.program_memory(compiled),
         "collectives": hlo.collectives(text),
-        "roofline_seconds": max(flops / FLOPS, count / BANDWIDTH),
+        "roofline_seconds": max(flops / FLOPS, accessed / BANDWIDTH),
         "roofline_seconds_hbm": max(flops / FLOPS, moved["hbm"] / BANDWIDTH),
     }
 

@@ -26,8 +26,8 @@ STATISTICS = {  # column -> statistic over rounds, average
     for over in ("best", "final")
     for title, average in (("pooled", "pooled"), ("mean over clients", "client"))
 }
-TUNED = {"mu", "num_examples", "s", "server_batch"}  # no claim depends on them unsaid
-BY_READING = ("", "paper")  # in the order in which they are asked
+TUNED = {"mu", "num_examples", "s", "server_batch"}  # free unless a claim names them
+BY_READING = ("", "paper")  # readings, in the order in which they are tried
 ORDERS = ("order", "chain", "equal")  # kinds of claims about pairs
 
 
@@ -148,7 +148,10 @@ def dataset(group: SeedGroup) -> str:
 def differences(
     claim: Claim, groups: Sequence[SeedGroup], reading: str, statistic: str
 ) -> dict[tuple[Unit, bool], float]:
-    """Returns {(unit, is it printed data): the smallest of a claim's differences}."""
+    """Returns the differences of a claim, {(unit, whether on printed data): number}.
+
+    Of several sides the smallest difference counts, of several lengths the mean.
+    """
     named = {k for side in claim.sides for k in side.fields if "." in k}
     units: dict[tuple, tuple[Unit, bool]] = {}
     found = []  # by side: {(setting, seed): accuracy}
@@ -177,11 +180,11 @@ def differences(
 def compared(
     claim: Claim, side: Side, group: SeedGroup, statistic: str
 ) -> dict[int, float]:
-    """Returns {seed: accuracy in %, or angle of the last global prototypes}."""
+    """Returns {seed: accuracy in %, or angle between the last global prototypes}."""
     _, angle = claim.order
     if not angle:
-        of_r = claim.paper == PAPERS["refprotofl"]
-        rules = ["head" if of_r else RULES.get(side.method, "head")]
+        is_refprotofl = claim.paper == PAPERS["refprotofl"]
+        rules = ["head" if is_refprotofl else RULES.get(side.method, "head")]
         if any(one.method in WITHOUT_HEAD for one in claim.sides):
             rules.insert(0, "received")
         found = (values(group, rule, *STATISTICS[statistic]) for rule in rules)
@@ -191,7 +194,7 @@ def compared(
 
 
 def unit_of(group: SeedGroup, fields: Mapping[str, str], seed: int) -> Unit:
-    """Returns what a run shares with those of other lengths."""
+    """Returns the unit of a run, which runs of other lengths share."""
     own = {k: v for k, v in fields.items() if k.startswith(("data.", "model."))}
     if own["data.seed"] == str(FOLLOW):
         own["data.seed"] = str(seed)
@@ -206,22 +209,23 @@ def enough(by_unit: Mapping[Unit, float]) -> bool:
 def deciding(
     claim: Claim, groups: Sequence[SeedGroup], statistic: str
 ) -> tuple[dict[Unit, float], str]:
-    """Returns the differences that decide, and where they are from.
+    """Returns the differences that decide, and a note on their origin.
 
-    They are the first with two seeds of: on the paper's data, on all data, both in the
-    default reading, and the same in the reading `paper`. If none has, the most.
+    Four sets are tried in this order: on the paper's data, on all data, both in the
+    default reading, then in the reading `paper`. The first with two seeds decides, or
+    else the largest.
     """
     options = []
     for reading in BY_READING:
-        found = differences(claim, groups, reading, statistic)
-        own = {unit: d for (unit, printed), d in found.items() if printed}
+        by_place = differences(claim, groups, reading, statistic)
+        on_paper = {unit: d for (unit, printed), d in by_place.items() if printed}
         note = f", reading `{reading}`" * bool(reading)
-        options.append((own, note))
-        if len(own) < len(found) and claim.elsewhere != "no":
-            every = {unit: d for (unit, _), d in found.items()}
-            options.append((every, f"{note}, other data or networks"))
-    most = max(options, key=lambda option: len(option[0]))
-    return next((option for option in options if enough(option[0])), most)
+        options.append((on_paper, note))
+        if len(on_paper) < len(by_place) and claim.elsewhere != "no":
+            on_all = {unit: d for (unit, _), d in by_place.items()}
+            options.append((on_all, f"{note}, other data or networks"))
+    largest = max(options, key=lambda option: len(option[0]))
+    return next((option for option in options if enough(option[0])), largest)
 
 
 def spread(by_unit: Mapping[Unit, float]) -> float:
@@ -237,11 +241,11 @@ def spread(by_unit: Mapping[Unit, float]) -> float:
 
 def decide(by_unit: Mapping[Unit, float]) -> str:
     """Returns the verdict on `left above right` from two differences or more."""
-    row = [*by_unit.values()]
-    mean, error = stats.fmean(row), spread(by_unit) / len(row) ** 0.5
+    points = [*by_unit.values()]
+    mean, error = stats.fmean(points), spread(by_unit) / len(points) ** 0.5
     for sign, verdict in ((1, SHOWN), (-1, CONTRADICTED)):
-        agree = sum(sign * d > 0 for d in row)
-        if sign * mean > 2 * error and agree >= 0.75 * len(row):
+        agree = sum(sign * d > 0 for d in points)
+        if sign * mean > 2 * error and agree >= 0.75 * len(points):
             return verdict
     return LEVEL
 
@@ -302,12 +306,12 @@ def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
 
 def count(by_unit: Iterable[Unit]) -> str:
     """Returns the number of pairs by data set."""
-    on = Counter(unit.data for unit in by_unit)
-    return ", ".join(f"{data} {number}" for data, number in on.items())
+    numbers = Counter(unit.data for unit in by_unit)
+    return ", ".join(f"{data} {number}" for data, number in numbers.items())
 
 
 def every_round(record: Mapping) -> list[float]:
     """Returns the iterations of each round up to an evaluation, from the last one."""
     key = "alignment_iterations"
-    last = [record[key]] if key in record else []  # of old runs not even that
+    last = [record[key]] if key in record else []  # absent from old records
     return record.get("every_round", {}).get(key, last)

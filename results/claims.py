@@ -16,7 +16,7 @@ RECORDS are folders of runs, or folders that hold such; by default those of
   differ between the sides. Other fields of the method are those of the reading.
 - data, networks: of the printed numbers; `any` where the paper names none.
 - parameters: fields that the runs of both sides have; `a|b` allows several values.
-- elsewhere: `no` where the sentence names data or networks: no others test it.
+- elsewhere: `no` where the sentence names data or networks: others do not count.
 - printed: the paper's difference in points, cost, ratio or, of `open`, what is missing.
 """
 
@@ -50,13 +50,13 @@ def of_formulas(claim: Claim) -> Tested:
     """Returns the verdict of formulas and kernels, for three partitions or seeds."""
     if claim.kind in formulas.ALIGNED:
         shape = pairs.Side.of(claim.left).fields
-        right, told = formulas.aligned(claim.kind, int(shape["K"]), int(shape["d"]))
+        right, effect = formulas.aligned(claim.kind, int(shape["K"]), int(shape["d"]))
         where = f"random prototypes {len(right)}"
     else:
-        right, told = formulas.costs(claim)
+        right, effect = formulas.costs(claim)
         where = f"partitions {len(formulas.PARTITIONS)}"
     verdict = SHOWN if all(right) else LEVEL if any(right) else CONTRADICTED
-    return Tested(verdict, "", f"{told}: {where}")
+    return Tested(verdict, "", f"{effect}: {where}")
 
 
 def test(claim: Claim, groups: Sequence[SeedGroup]) -> dict[str, Tested]:
@@ -64,12 +64,12 @@ def test(claim: Claim, groups: Sequence[SeedGroup]) -> dict[str, Tested]:
     if claim.order[0] in pairs.ORDERS:
         return {s: pairs.of_records(claim, groups, s) for s in STATISTICS}
     if claim.kind == "open":
-        one = Tested(NOT_RUN, where=claim.printed)
+        tested = Tested(NOT_RUN, where=claim.printed)
     elif claim.kind == "iterations":
-        one = pairs.of_iterations(claim, groups)
+        tested = pairs.of_iterations(claim, groups)
     else:
-        one = of_formulas(claim)
-    return dict.fromkeys(STATISTICS, one)
+        tested = of_formulas(claim)
+    return dict.fromkeys(STATISTICS, tested)
 
 
 def ledger() -> list[Claim]:
@@ -142,11 +142,10 @@ def counts(found: Sequence[tuple[Claim, Mapping[str, Tested]]]) -> str:
     rows = []
     papers = [*dict.fromkeys(claim.paper for claim, _ in found), "all"]
     for paper, statistic in ((p, s) for p in papers for s in STATISTICS if "best" in s):
-        of = [t[statistic].verdict for c, t in found if paper in (c.paper, "all")]
-        number = Counter(of)
-        kinds = [c.kind for c, _ in found if paper in (c.paper, "all")]
-        computed = sum(kind in FORMULAS for kind in kinds)
-        numbers = [len(of), *(number[v] for v in VERDICTS), computed]
+        chosen = [(c, t) for c, t in found if paper in (c.paper, "all")]
+        number = Counter(t[statistic].verdict for _, t in chosen)
+        computed = sum(c.kind in FORMULAS for c, _ in chosen)
+        numbers = [len(chosen), *(number[v] for v in VERDICTS), computed]
         rows.append([paper, statistic, *map(str, numbers)])
     return table(
         ["paper", "statistic", "claims", *VERDICTS, "of all by formulas"], rows

@@ -16,13 +16,13 @@ from jaxproto.types import Spec
 
 PARTITIONS = (1, 0, 2)  # seeds of Dirichlet 0.1
 CLIENTS = 20
-NETWORKS = {"ResNet-18": "resnet18"}  # printed -> what is counted; else
-COUNTED = "cnn4_d"
-PER_CLASS = {  # classes, examples of each, inputs; where all classes have equally many
+NETWORKS = {"ResNet-18": "resnet18"}  # printed name -> network that is counted
+COUNTED = "cnn4_d"  # network that is counted for all other names
+PER_CLASS = {  # data set -> classes, examples of each class, shape of an input
     "cifar10": (10, 6_000, (32, 32, 3)),
     "cifar100": (100, 600, (32, 32, 3)),
     "tiny_imagenet": (200, 550, (32, 32, 3)),  # the inputs that printed costs imply
-    "ag_news": (4, 31_900, (32, 32, 3)),  # no formula that is asked counts a network
+    "ag_news": (4, 31_900, (32, 32, 3)),  # no claim on it counts a network
 }
 TOLERANCE = 0.05  # of printed costs and ratios, beside their last digit
 
@@ -43,25 +43,23 @@ def scalars(
     """Returns the scalars of a round by the papers' formulas, for each partition.
 
     Args:
-      name: of a method.
-      fields: of the method; those with a dot are of the configuration.
-      networks: that all clients have, where a formula counts them.
+      name: method.
+      fields: fields of the method, or with a dot of the configuration.
+      networks: printed name of all clients' network, where a formula counts it.
     """
     classes, each, shape = PER_CLASS[data]
-    made = config.experiment(name, data)
-    defaults = config.flatten(made)
+    c = config.experiment(name, data)
+    defaults = config.flatten(c)
     wanted = {k if "." in k else f"method.{k}": v for k, v in fields}
-    config.apply_fields(made, {k: _as(defaults[k], v) for k, v in wanted.items()})
-    spec = Spec(classes, made.model.feat_dim)
+    config.apply_fields(c, {k: type(defaults[k])(v) for k, v in wanted.items()})
+    spec = Spec(classes, c.model.feat_dim)
     network = partial(
         models.build,
         input_shape=shape,
         num_classes=classes,
         feat_dim=spec.feat_dim,
     )
-    method = method_builder.build_method(
-        made.method, spec, classes * each, made, network
-    )
+    method = method_builder.build_method(c.method, spec, classes * each, c, network)
     if method.nominal is None:
         raise ValueError(f"{name} has no formula of its cost")
     parameters = nominal_cost.parameters(
@@ -69,10 +67,6 @@ def scalars(
     )
     held = (classes_held(data, seed) for seed in PARTITIONS)
     return [method.nominal(classes_K, parameters) for classes_K in held]
-
-
-def _as(default, text: str):
-    return type(default)(text)
 
 
 def closeness(found: float, printed: str) -> bool:
@@ -85,7 +79,7 @@ def closeness(found: float, printed: str) -> bool:
 
 @cache
 def alignment(classes: int, dim: int, seed: int) -> dict[str, float]:
-    """Returns what aligning random rectified prototypes gives.
+    """Aligns random rectified prototypes, and measures their distances.
 
     Returns:
       `before` and `after`, mean distance; `smallest`, smallest distance after, relative
@@ -147,9 +141,9 @@ def costs(claim) -> tuple[list[bool], str]:
     else:
         least = {d: (1 - TOLERANCE * (x != "1")) * float(x) for d, x in printed.items()}
         pairs = [[x > least[d] for x in row] for d, row in found.items()]
-    told = ", ".join(f"{d} {row[0]:.3g}" for d, row in found.items())
+    effect = ", ".join(f"{d} {row[0]:.3g}" for d, row in found.items())
     unit = "M" if claim.kind == "cost" else "times"
-    return [all(row) for row in zip(*pairs, strict=True)], f"{told} {unit}"
+    return [all(row) for row in zip(*pairs, strict=True)], f"{effect} {unit}"
 
 
 def _scalars(text: str, data: str, networks: str) -> np.ndarray:

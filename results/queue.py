@@ -7,9 +7,12 @@ has a partition of its own (`data.seed=follow`). The methods of one seed come be
 next seed; seed 1 is the first, because earlier records have its partition. A run that
 has ended is one line of output and a record in `results/SERIES/records`, also if it has
 diverged. Called again after any kill, the queue goes on with the run that was
-interrupted; what a run prints is in `OUT/SERIES/NAME.log`. Checkpoints of finished
-runs are kept of seed 1. DATA_DIR holds TFDS's fashion_mnist, flowers102_32.npz,
+interrupted; what a run prints is in `OUT/SERIES/NAME.log`. Finished runs keep
+checkpoints only for seed 1. DATA_DIR holds TFDS's fashion_mnist, flowers102_32.npz,
 cifar10.npz and cifar100.npz.
+
+Comments abbreviate the papers: N is ProtoNorm, T TinyProto, S CPS+PPA+CPKD, R
+RefProtoFL.
 """
 
 import argparse
@@ -29,12 +32,12 @@ from results.cifar100 import run as cifar100
 from results.refprotofl_protocol import run as protocol
 
 RESULTS = Path(__file__).parent
-FIRST = 1  # seed of all series; then others
+FIRST = 1  # first seed of every series
 Cells = Mapping[str, tuple[str, Sequence[str]]]  # name -> configuration, flags
 
 
 class Part(NamedTuple):
-    """A stretch of the queue: some cells of a series, with some seeds."""
+    """A part of the queue: cells of a series, with their seeds."""
 
     series: str
     cells: Cells
@@ -67,7 +70,7 @@ PARTS = {
     f"{name}{base}": (f"comparison.py:cps_ppa_cpkd{base}", method(**off))
     for base, (name, off) in product(("", "_ft"), OFF.items())
 }
-DISTANCE = {  # S and its bases as texts pull: lam of S, and of N and T
+DISTANCE = {  # S and its bases with the distance of the texts; lam of S, of N and T
     f"{name}_lam{lam}": (f"comparison.py:{name},paper", method(lam=lam))
     for lam, name in product((0.1, 1.0), ("fedproto", "fedtgp", *ALL_ON))
 }
@@ -163,16 +166,16 @@ OTHERS: Cells = {
 def varied(name: str, suffix: str, *flags: str, **fields) -> Cells:
     """Returns a cell of HT0 with other flags and fields of its method."""
     config, own = HT0[name]
-    kept = [] if "s" in fields else own
-    return {f"{name}_{suffix}": (config, [*kept, *flags, *method(**fields)])}
+    used = [] if "s" in fields else own
+    return {f"{name}_{suffix}": (config, [*used, *flags, *method(**fields)])}
 
 
 def on(dataset: str, *cells: Cells) -> Cells:
     """Returns cells of configurations without a data set, on a data set."""
     return {
         name: (config.format(dataset), flags)
-        for some in cells
-        for name, (config, flags) in some.items()
+        for group in cells
+        for name, (config, flags) in group.items()
     }
 
 
@@ -237,7 +240,7 @@ IN_SETTINGS = {
     )
     if (name in SLOW) == slow and not (setting in OF_N and name.startswith("tinyproto"))
 }
-PULLED = {  # S and its bases as texts pull, with the lam of N and T
+PULLED = {  # S and its bases with the distance of the texts, lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
     for name in ("fedproto", "fedtgp", "cps_ppa_cpkd", "cps_ppa_cpkd_ft")
     for config, flags in [SMALLER[name]]
@@ -275,7 +278,7 @@ SMALL = [  # Flowers-102 with the small network
     "--config.eval_every=2",
     "--config.data.pixels=0",
 ]
-FLAGS = {  # series -> its flags; what is evaluated when
+FLAGS = {  # series -> flags of all its runs
     "refprotofl_20": [
         "--config.model.group=cnn4_d",
         "--config.eval_every=1",
@@ -293,7 +296,7 @@ FLAGS = {  # series -> its flags; what is evaluated when
     "cifar100_300": ["--config.eval_every=2", "--config.rounds=300"],
     "cifar10_50": ["--config.eval_every=1", "--config.rounds=50"],
 }
-FILES = {  # of the data, where they are not TFDS's
+FILES = {  # first word of a series -> its file in DATA_DIR; else a TFDS data set
     "flowers102": "flowers102_32.npz",
     "cifar10": "cifar10.npz",
     "cifar100": "cifar100.npz",
@@ -348,8 +351,8 @@ def line(name: str, record: Path, hours: float) -> str:
         f"{rule} {_percent(kinds['pooled'])} / {_percent(kinds['client_mean'])}"
         for rule, kinds in summary["rules"].items()
     ]
-    told = f"{name} {summary['status']}, {summary['rounds']} rounds, {hours:.2f} h"
-    return f"{time.strftime('%F %H:%M')} {told}; {', '.join(best)}\n"
+    text = f"{name} {summary['status']}, {summary['rounds']} rounds, {hours:.2f} h"
+    return f"{time.strftime('%F %H:%M')} {text}; {', '.join(best)}\n"
 
 
 def _percent(digest: Mapping) -> str:
@@ -369,19 +372,19 @@ def main(argv: Sequence[str]) -> str | int:
     out.mkdir(parents=True, exist_ok=True)
     with (out / "lock").open("w") as lock:  # a run that outlives the queue holds it too
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for of, run in runs(data_dir):
-            name, record = f"{of}/{run[0]}", RESULTS / of / "records" / run[0]
+        for group, run in runs(data_dir):
+            name, record = f"{group}/{run[0]}", RESULTS / group / "records" / run[0]
             begun = time.monotonic()
             if args.only not in name or (record / "summary.json").exists():
                 continue
             if begun >= until:
                 break
-            work = out / of / run[0]
+            work = out / group / run[0]
             work.parent.mkdir(exist_ok=True)
             with work.with_name(f"{run[0]}.log").open("a") as log:
-                how = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
-                how["seconds"] = until - begun if math.isfinite(until) else None
-                ended = series.made(run, work, data_dir, record, **how)
+                options = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
+                options["seconds"] = until - begun if math.isfinite(until) else None
+                ended = series.made(run, work, data_dir, record, **options)
             if ended and not name.endswith(f"-{FIRST}"):
                 shutil.rmtree(work / "checkpoints", ignore_errors=True)
             if ended:

@@ -1,7 +1,7 @@
 """A series of runs, one after the other; finished ones are left as they are.
 
-What a finished run is worth keeping for goes into the repository: `records/NAME` beside
-the series holds its config.json, partition.csv, metrics.jsonl and summary.json, which
+The results of a finished run go into the repository: `records/NAME` beside the series
+holds its config.json, partition.csv, metrics.jsonl and summary.json, which
 comparison and pictures read like a work directory. The summary also has the reading and
 the commit that made the run. Where its records list the clients, clients.npz has the
 lists: `round`, `id` and `test_examples` once, and a row for each evaluation of
@@ -32,7 +32,7 @@ def make(runs: Iterable[Run], argv: Sequence[str], records: Path | None = None):
     Args:
       runs: interrupted ones resume.
       argv: OUT DATA_DIR [WORD...]: the folder that receives a work directory per run,
-        TFDS's folder, and words of which a run's name must hold one, if there are any.
+        TFDS's folder, and words; with words, only runs whose names contain one.
       records: receives what is kept of each finished run; those recorded already are
         not made again.
     """
@@ -90,21 +90,21 @@ def commits(work: Path) -> str:
     """Notes the commit that a run starts or resumes at; returns all of the run."""
     note = work.with_name(f"{work.name}.commits")
     before = note.read_text().split() if note.exists() else []
-    found = " ".join(dict.fromkeys([*before, commit()]))
+    hashes = " ".join(dict.fromkeys([*before, commit()]))
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(found)
-    return found
+    note.write_text(hashes)
+    return hashes
 
 
 def commit() -> str:
     """Returns the hash of the code that is here, with -dirty where it was edited."""
     git = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    told = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+    done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def keep(work: Path, record: Path, source: Mapping[str, str]):
-    """Copies what says something about an ended run, without the data's folder.
+    """Copies the results of an ended run, without the path of its data.
 
     Args:
       source: entries for the summary: `reading` and `commit`.
@@ -129,25 +129,26 @@ def keep(work: Path, record: Path, source: Mapping[str, str]):
     summary = json.loads(text) | source
     if "dataset" in summary:
         summary["dataset"] = short
-    files.write_json(record / "summary.json", summary)  # the last: it says recorded
+    files.write_json(record / "summary.json", summary)  # last: marks completion
 
 
 def stacked(lines: Sequence[Mapping]) -> dict[str, np.ndarray]:
     """Returns the columns of a run's clients, [evaluations, clients]."""
-    found = [
+    rows = [
         line["by_client"]
-        | {f"bytes_{way}": sent for way, sent in line["bytes_by_client"].items()}
+        | {f"bytes_{direction}": k for direction, k in line["bytes_by_client"].items()}
         for line in lines
     ]
-    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     once = {name: columns.pop(name)[0] for name in ("id", "test_examples")}
     return {"round": np.array([line["round"] for line in lines]), **once, **columns}
 
 
 def shortened(line: Mapping) -> dict:
-    """Returns what an evaluation says beside its clients."""
+    """Returns the record of an evaluation without the numbers of single clients."""
     rules = {
-        rule: {k: of[k] for k in files.AVERAGES} for rule, of in line["rules"].items()
+        rule: {k: averages[k] for k in files.AVERAGES}
+        for rule, averages in line["rules"].items()
     }
     rest = {k: v for k, v in line.items() if k not in ("by_client", "bytes_by_client")}
     return rest | {"rules": rules}

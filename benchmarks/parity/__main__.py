@@ -28,7 +28,7 @@ from jaxproto import config as config_
 from jaxproto.errors import UserError
 
 NONE = {"masks": "none", "scaling": "none", "distill": "none"}
-ROWS: dict[str, tuple[str, dict]] = {  # row -> method, its fields
+ROWS: dict[str, tuple[str, dict]] = {  # row -> method, changed fields
     "local": ("local", {}),
     "fedproto": ("fedproto", {}),
     "protonorm": ("protonorm", {}),
@@ -165,9 +165,9 @@ class Comparison:
         self.start = side.start()
         num_examples = int(self.start.counts.sum())
         self.rules = rules.of(config, side.exp.spec, num_examples)
-        made = [side.round() for _ in range(s["rounds"])]
-        self.ours = [m.record for m in made]
-        self.orders = [m.order for m in made]
+        rounds = [side.round() for _ in range(s["rounds"])]
+        self.ours = [r.record for r in rounds]
+        self.orders = [r.order for r in rounds]
         self.tested = sum(map(len, self.start.test))
 
     def alone(self, mistakes: Sequence[str] = ()) -> list[Record]:
@@ -177,11 +177,11 @@ class Comparison:
 
     def stages(self, mistakes: Sequence[str] = ()) -> list[Finding]:
         """Returns the differences stage by stage."""
-        both = [self.theirs(t, mistakes) for t in ("float32", "float64")]
-        rows = [[*zip(self.orders, self.ours, strict=True)] for _ in both]
-        every = [[s.round(*r) for r in rs] for s, rs in zip(both, rows, strict=True)]
+        sides = [self.theirs(t, mistakes) for t in ("float32", "float64")]
+        given = [*zip(self.orders, self.ours, strict=True)]
+        records = [[side.round(*pair) for pair in given] for side in sides]
         before = of_clients(self.start.weights)
-        return list(compare.rounds(before, self.ours, *every))
+        return list(compare.rounds(before, self.ours, *records))
 
     def theirs(self, dtype: str, mistakes: Sequence[str]):
         """Returns PyTorch's side before its first round."""
@@ -190,9 +190,9 @@ class Comparison:
         from benchmarks.parity.refprotofl import RefProtoFL
         from benchmarks.parity.theirs import Theirs
 
-        how = rules.mistaken(self.rules, mistakes)
-        side = RefProtoFL if how.width else Theirs
-        return side(self.start, how, getattr(torch, dtype))
+        changed = rules.mistaken(self.rules, mistakes)
+        side = RefProtoFL if changed.width else Theirs
+        return side(self.start, changed, getattr(torch, dtype))
 
 
 def report(method: str, compared: Comparison, mistakes: Sequence[str]):

@@ -27,11 +27,11 @@ class Look(NamedTuple):
 
 def by_client(exp: Experiment, parts) -> list[Tree]:
     """Splits the trees that cohorts return by client id, on the host."""
-    found = {}
+    by_id = {}
     for cohort, part in zip(exp.cohorts, jax.device_get([*parts]), strict=True):
         for k, i in enumerate(cohort.ids):
-            found[i] = jax.tree.map(lambda a, k=k: a[k], part)
-    return [found[i] for i in sorted(found)]
+            by_id[i] = jax.tree.map(lambda a, k=k: a[k], part)
+    return [by_id[i] for i in sorted(by_id)]
 
 
 def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
@@ -41,8 +41,8 @@ def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
 
 def weights(exp: Experiment, state: State) -> list[dict[str, np.ndarray]]:
     """Returns parameters and statistics of each client, under PyTorch's names."""
-    every = by_client(exp, [(c.params, c.norm) for c in state.clients])
-    return [of_network(*both) for both in every]
+    trees = by_client(exp, [(c.params, c.norm) for c in state.clients])
+    return [of_network(params, norm) for params, norm in trees]
 
 
 def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
@@ -54,14 +54,14 @@ def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
 
 def layers(tree: Tree) -> dict[str, np.ndarray]:
     """Converts linear layers of a server to PyTorch's names and layout."""
-    found = {}
+    arrays = {}
     for name, layer in tree.items():
         if isinstance(layer, dict):
-            found[f"{name}.weight"] = np.array(layer["kernel"]).T
-            found[f"{name}.bias"] = np.array(layer["bias"])
+            arrays[f"{name}.weight"] = np.array(layer["kernel"]).T
+            arrays[f"{name}.bias"] = np.array(layer["bias"])
         else:
-            found[f"{name}.weight"] = np.array(layer)
-    return found
+            arrays[f"{name}.weight"] = np.array(layer)
+    return arrays
 
 
 def of_server(server: Tree) -> dict[str, np.ndarray]:
@@ -71,11 +71,11 @@ def of_server(server: Tree) -> dict[str, np.ndarray]:
 
 def first_steps(seen: Look) -> dict[str, np.ndarray]:
     """Returns the weights of a client after each of its first steps [S, ...]."""
-    every = []
+    by_step = []
     for i in range(min(int(seen.steps), record.STEPS)):
-        both = jax.tree.map(lambda a, i=i: a[i], (seen.params, seen.norm))
-        every.append(of_network(*both))
-    return record.stacked(every)
+        trees = jax.tree.map(lambda a, i=i: a[i], (seen.params, seen.norm))
+        by_step.append(of_network(*trees))
+    return record.stacked(by_step)
 
 
 def begun(seen: list[Look]) -> Record:

@@ -88,14 +88,14 @@ def rounds(before, ours: Iterable[Record], theirs, exact) -> Iterator[Finding]:
       theirs: records of PyTorch.
       exact: records of PyTorch in float64.
     """
-    for r, three in enumerate(zip(ours, theirs, exact, strict=True), 1):
-        yield from one_round(r, before, *three)
-        before = three[0][record.WEIGHTS]
+    for r, records in enumerate(zip(ours, theirs, exact, strict=True), 1):
+        yield from one_round(r, before, *records)
+        before = records[0][record.WEIGHTS]
 
 
 def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
     """Returns one finding per quantity, in the order of the record."""
-    found, tolerance = [], {}
+    findings, tolerance = [], {}
     coarse = drifts(ours, before)
     ours, theirs, exact = map(split, (ours, theirs, exact))
     for quantity, values in theirs.items():
@@ -108,31 +108,31 @@ def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
         if quantity in SCORES_OF:
             scores = SCORES_OF[quantity]
             tolerance[quantity] = ties(theirs[scores], tolerance[scores])
-        place = r, quantity, rounding, tolerance[quantity]
-        found.append(largest_of(*place, ours[quantity], values))
-    return found
+        about = r, quantity, rounding, tolerance[quantity]
+        findings.append(largest_of(*about, ours[quantity], values))
+    return findings
 
 
-def split(made: Record) -> Record:
+def split(whole: Record) -> Record:
     """Splits statistics of BatchNorm from weights, as quantities of their own."""
-    found: Record = {}
-    for quantity, values in made.items():
+    parts: Record = {}
+    for quantity, values in whole.items():
         for where, value in values.items():
             running = quantity in STATISTICS and where.endswith(RUNNING)
-            of = STATISTICS[quantity] if running else quantity
-            found.setdefault(of, {})[where] = value
-    return found
+            key = STATISTICS[quantity] if running else quantity
+            parts.setdefault(key, {})[where] = value
+    return parts
 
 
 def drifts(ours: Record, before) -> dict[str, float]:
     """Returns the tolerated drift of a round of local training, by quantity."""
     weights = ours.get(record.WEIGHTS, {})
     running = {k: v for k, v in weights.items() if k.endswith(RUNNING)}
-    of_loss = DRIFT_WITH_STATISTICS if running else DRIFT_OF_LOSS
+    loss_share = DRIFT_WITH_STATISTICS if running else DRIFT_OF_LOSS
     return {
         record.WEIGHTS: DRIFT * largest(gaps(weights, before if weights else {})),
         record.STATISTICS: DRIFT * size(running),
-        record.LOSS: of_loss * size(ours.get(record.LOSS, {})),
+        record.LOSS: loss_share * size(ours.get(record.LOSS, {})),
     }
 
 

@@ -41,8 +41,8 @@ def pull(reg: str, feat, y, protos, weight) -> torch.Tensor:
     present = ~protos[:, 0].isnan()
     if reg == "l2_of_means":  # Eq. 5 on a batch: sum over its classes
         known = [j for j in y.unique() if present[j]]
-        each = [weight[j] * (feat[y == j].mean(0) - protos[j]).norm() for j in known]
-        return sum(each, start=feat.new_zeros(()))
+        gaps = [weight[j] * (feat[y == j].mean(0) - protos[j]).norm() for j in known]
+        return sum(gaps, start=feat.new_zeros(()))
     target = torch.where(present[y, None], protos[y], feat.detach())
     squared = F.mse_loss(feat, target, reduction="none").mean(1) @ weight[y] / len(y)
     return squared * feat.shape[1] if reg == "sq_l2_mean" else squared
@@ -59,22 +59,22 @@ def class_means(sums, counts) -> torch.Tensor:
     return sums / counts[:, None]  # 0 / 0 is NaN
 
 
-def mean_of(how: str, local, counts) -> torch.Tensor:
+def mean_of(rule: str, local, counts) -> torch.Tensor:
     """Averages prototypes [K, C, D] over clients, NaN where no client has any."""
     present = counts > 0
-    weight = (present if how == "mean_over_clients" else counts).to(local.dtype)
+    weight = (present if rule == "mean_over_clients" else counts).to(local.dtype)
     total = (weight[..., None] * local.nan_to_num(0)).sum(0)
     mean = total / weight.sum(0)[:, None]  # Eq. 7: plain
-    return mean / present.sum(0)[:, None] if how == "as_printed" else mean  # Eq. 3
+    return mean / present.sum(0)[:, None] if rule == "as_printed" else mean  # Eq. 3
 
 
 def aligned(mean, rules: Rules):
     """Aligns the classes that have a prototype; returns all and the iterations."""
-    present, found = ~mean[:, 0].isnan(), mean.clone()
+    present, protos = ~mean[:, 0].isnan(), mean.clone()
     if not rules.iterations:
-        return found, 0
-    found[present], iterations = align(mean[present], rules.iterations, rules.patience)
-    return found, iterations
+        return protos, 0
+    protos[present], iterations = align(mean[present], rules.iterations, rules.patience)
+    return protos, iterations
 
 
 def nearness(feat, protos) -> torch.Tensor:

@@ -28,9 +28,9 @@ class Generator(nn.Module):
 
 def of(weights: dict[str, np.ndarray], dtype) -> Generator:
     """Builds the generator with the given weights."""
-    made = Generator(*weights["embedding.weight"].shape)
-    made.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
-    return made.to(dtype)
+    net = Generator(*weights["embedding.weight"].shape)
+    net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+    return net.to(dtype)
 
 
 def margin(mean, present, tau: float) -> float:

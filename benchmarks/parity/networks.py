@@ -42,13 +42,13 @@ def network(name: str, shape, rules: Rules, weights) -> nn.Module:
     return net
 
 
-def names_of(every: Iterable[str]) -> dict[str, str]:
+def names_of(names: Iterable[str]) -> dict[str, str]:
     """Maps jaxproto's names of arrays to those of `torch_nets`."""
-    every = [*every]
+    names = [*names]
     block = re.compile(r"(features\.|stage)(\d+)\.(\d+)\.(block|branch)")
-    found = {block.search(name) for name in every} - {None}
-    blocks = sorted({(int(m[2]), int(m[3])) for m in found})  # numbered over all stages
-    efficient = any(m[4] == "block" for m in found)
+    matches = {block.search(name) for name in names} - {None}
+    blocks = sorted({(int(m[2]), int(m[3])) for m in matches})  # of all stages
+    efficient = any(m[4] == "block" for m in matches)
 
     def number(m):
         at = blocks.index((int(m[2]), int(m[3])))
@@ -64,7 +64,7 @@ def names_of(every: Iterable[str]) -> dict[str, str]:
             name = re.sub(r"\.bn(\d)", lambda m: f".bn{int(m[1]) - 1}", name)
         return name
 
-    return {name: name_of(name) for name in every}
+    return {name: name_of(name) for name in names}
 
 
 def load(net: nn.Module, weights):

@@ -170,64 +170,64 @@ class Ours:
             protos = self.exp.method.client_view(
                 self.exp.method.broadcast(self.state.server)
             )
-        if made := of_server(self.state.server):
-            server[record.GENERATOR] = {f"server, {k}": v for k, v in made.items()}
-        made = {record.LOCAL: local} | server
-        return made | {record.GLOBAL: {"server": table(protos)}}
+        if network := of_server(self.state.server):
+            server[record.GENERATOR] = {f"server, {k}": v for k, v in network.items()}
+        return {record.LOCAL: local, **server, record.GLOBAL: {"server": table(protos)}}
 
     def evaluated(self) -> Record:
         """Records scores, and correct predictions of the run's own evaluation."""
         down = self.work.compiled.broadcast(self.state.server).message
         examples = self.work.examples
-        every = zip(self.score, self.state.clients, self.exp.test, strict=True)
-        found = self.by_client(f(down, c, examples, s) for f, c, s in every)
+        inputs = zip(self.score, self.state.clients, self.exp.test, strict=True)
+        scores_of = self.by_client(f(down, c, examples, s) for f, c, s in inputs)
         evaluation = run_evaluation.evaluate_model(
             self.work, Model(self.state.server, self.state.clients)
         )
         right = self.by_client(evaluation.sums)
-        sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
-        for rule in (rule for rule in record.RULES if rule in found[0]):
-            made[record.SCORES.format(rule)] = {
+        sizes, recorded = [len(r) for r in rows(self.exp, self.exp.test)], {}
+        for rule in (rule for rule in record.RULES if rule in scores_of[0]):
+            recorded[record.SCORES.format(rule)] = {
                 record.client(i): record.below_best(s[rule][:n])
-                for i, (s, n) in enumerate(zip(found, sizes, strict=True))
+                for i, (s, n) in enumerate(zip(scores_of, sizes, strict=True))
             }
-            made[record.CORRECT.format(rule)] = {
+            recorded[record.CORRECT.format(rule)] = {
                 record.client(i): np.asarray(n[rule][ACCURACY][0], float)
                 for i, n in enumerate(right)
             }
-        return made
+        return recorded
 
 
 def diagnostics(
     exp: Experiment, cohort: Cohort, context, down, clients, examples, shards
 ) -> Look:
     """Returns order, batches and first steps of a cohort's next round."""
-    key = jax.random.fold_in(context.key, 1)  # as in programs.functions
+    key = jax.random.fold_in(context.key, federation.TRAINING)
     local = exp.local.at_round(context.r)
     task = client.LocalTask(exp.method, cohort.net, local, key, down, examples)
     numbers = jnp.arange(len(examples.y), dtype=jnp.int32)
-    most = -(-shards.index.shape[1] // local.batch_size) * local.epochs
+    max_steps = -(-shards.index.shape[1] // local.batch_size) * local.epochs
 
-    def one(both):
-        session = client.begin_local_training(task, *both)
+    def one(pair):
+        session = client.begin_local_training(task, *pair)
 
         def step(session, s):
             last = jnp.minimum(s + 1, client.num_steps(session))
-            one_step = partial(client.local_step, task, *both)
+            one_step = partial(client.local_step, task, *pair)
             session = lax.fori_loop(s, last, one_step, session)
             return session, (session.params, session.norm, session.loss)
 
-        _, first = lax.scan(step, session, jnp.arange(record.STEPS))
-        steps, own = session.before.steps, Data(Examples(numbers, numbers), both[1])
-        each = jnp.maximum(steps // local.epochs, 1)
+        first = jnp.arange(record.STEPS)
+        _, (params, norm, losses) = lax.scan(step, session, first)
+        steps, own = session.before.steps, Data(Examples(numbers, numbers), pair[1])
+        per_epoch = jnp.maximum(steps // local.epochs, 1)
 
         def batch(s):
-            at = session.order[s // each], s % each, local.batch_size, key
-            found = batches.training_batch(own, *at)
-            return jnp.where(found.mask > 0, found.y, -1)
+            at = session.order[s // per_epoch], s % per_epoch, local.batch_size, key
+            batch_rows = batches.training_batch(own, *at)
+            return jnp.where(batch_rows.mask > 0, batch_rows.y, -1)
 
-        found = jax.vmap(batch)(jnp.arange(most))
-        return Look(session.order, found, steps, first[2][0], *first[:2])
+        batch_rows = jax.vmap(batch)(jnp.arange(max_steps))
+        return Look(session.order, batch_rows, steps, losses[0], params, norm)
 
     return lax.map(one, (clients, shards))
 
@@ -235,8 +235,8 @@ def diagnostics(
 def first_messages(exp: Experiment, cohort: Cohort, down, clients, examples, shards):
     """Returns the messages that clients of a cohort send before they train."""
 
-    def one(both):
-        own, shard = both
+    def one(pair):
+        own, shard = pair
         own = own.replace(params=exp.method.receive(own.params, down))
         return exp.method.pre_upload(cohort.net, own, Data(examples, shard), down)
 
@@ -257,15 +257,15 @@ def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> 
     """Returns test scores [K, M', C] of a cohort by rule; rows from M are padding."""
     longest = shards.index.shape[1]
 
-    def one(both):
+    def one(pair):
         def chunk(i):
             at = jnp.minimum(i * SWEEP + jnp.arange(SWEEP), longest - 1)
             batch = batches.gather_examples(
-                Data(examples, both[1]), at, jnp.ones(SWEEP)
+                Data(examples, pair[1]), at, jnp.ones(SWEEP)
             )
-            return exp.method.predict(cohort.net, both[0], batch.x, down)
+            return exp.method.predict(cohort.net, pair[0], batch.x, down)
 
-        found = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))
-        return jax.tree.map(lambda a: a.reshape(-1, a.shape[-1]), found)
+        scores_by_rule = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))
+        return jax.tree.map(lambda a: a.reshape(-1, a.shape[-1]), scores_by_rule)
 
     return lax.map(one, (clients, shards))

@@ -28,22 +28,22 @@ class RefProtoFL(Theirs):
     @torch.no_grad()
     def exchange(self) -> Record:
         """Loads the broadcast adapter; records anchors of public or own examples."""
-        every, rules = range(len(self.nets)), self.rules
+        ids, rules = range(len(self.nets)), self.rules
         for net in self.nets:
             net.adapter.load_state_dict(self.adapter)
-        own = [self.collect(i) for i in every]
-        public = [self.collect(i, self.start.public) for i in every]
-        local, known = (
+        own = [self.collect(i) for i in ids]
+        public = [self.collect(i, self.start.public) for i in ids]
+        local, public_means = (
             torch.stack([class_means(*s) for s in sums]) for sums in (own, public)
         )
         counts = torch.stack([n for _, n in own])
         anchors = mean_of(rules.aggregate, local, counts)  # R Eq. 15
         if rules.anchors == "public":
             covered = public[0][1] > 0
-            anchors[covered] = known.mean(0)[covered]  # R Eq. 14
-        made = {record.ANCHORS: {"server": anchors.numpy()}}
-        self.protos = self.tensor(made, record.ANCHORS)
-        return made
+            anchors[covered] = public_means.mean(0)[covered]  # R Eq. 14
+        new = {record.ANCHORS: {"server": anchors.numpy()}}
+        self.protos = self.tensor(new, record.ANCHORS)
+        return new
 
     def outputs(self, net: nn.Module, x):
         """Returns z and logits of the client's adapter (R Eq. 9)."""
@@ -54,9 +54,9 @@ class RefProtoFL(Theirs):
     def serve(self, every: list[Trained], order: np.ndarray | None) -> Record:
         """Averages the entries that clients sent."""
         old = torch.cat([v.flatten() for v in self.adapter.values()])
-        each = [net.adapter.state_dict() for net in self.nets]
+        adapters = [net.adapter.state_dict() for net in self.nets]
         value = torch.stack(
-            [torch.cat([own[k].flatten() for k in self.adapter]) for own in each]
+            [torch.cat([own[k].flatten() for k in self.adapter]) for own in adapters]
         )
         count = max(round(self.rules.budget * len(old)), 1)
         top = (value - old).abs().topk(count).indices

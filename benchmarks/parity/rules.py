@@ -83,30 +83,30 @@ def of(config: ml_collections.ConfigDict, spec: Spec, num_examples: int = 0) -> 
       UserError: the loops in PyTorch do not support a value of the configuration.
     """
     for path, value in FIXED.items():
-        half, name = path.split(".")
-        if config[half][name] != value:
+        section, name = path.split(".")
+        if config[section][name] != value:
             raise UserError(
-                f"{path} is {config[half][name]!r}; parity supports {value!r}."
+                f"{path} is {config[section][name]!r}; parity supports {value!r}."
             )
-    method, steps = config.method, config.local
+    method, local = config.method, config.local
     rules = Rules(
         shares=method.name != "local",
         averages="aggregate" in method,
         classes=spec.num_classes,
         dim=spec.feat_dim,
-        batch=steps.batch_size,
+        batch=local.batch_size,
         rate=config.optimizer.learning_rate,
     )
     known = {k: v for k, v in method.items() if k in rules._fields and v != 0}
     aligned = method.get("alignment") == "thomson"
     rules = rules._replace(**known, iterations=500 if aligned else 0)
     if "server_batch" in method:
-        rules = rules._replace(server_batch=method.server_batch or steps.batch_size)
+        rules = rules._replace(server_batch=method.server_batch or local.batch_size)
     if method.name == "fedtgp":
         rules = rules._replace(base="fedtgp")
     if method.name == "refprotofl":
-        how = {"reg": method.pull, "width": method.adapter_dim, "anchors": "public"}
-        rules = rules._replace(**how, aggregate="mean_over_examples")
+        fields = {"reg": method.pull, "width": method.adapter_dim, "anchors": "public"}
+        rules = rules._replace(**fields, aggregate="mean_over_examples")
     return scaled(rules, method, num_examples)
 
 

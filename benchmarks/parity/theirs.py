@@ -185,29 +185,29 @@ class Theirs:
             add(*sums, self.outputs(net, self.images(rows))[0], self.labels(rows))
         return sums
 
-    def trained(self, every: list[Trained]) -> Record:
+    def trained(self, results: list[Trained]) -> Record:
         """Records batches, losses and weights of local training."""
-        ids = {record.client(i): each for i, each in enumerate(every)}
+        ids = {record.client(i): each for i, each in enumerate(results)}
         return {
             record.BATCHES: {i: each.rows for i, each in ids.items()},
             record.FIRST: {i: np.asarray(each.losses[0]) for i, each in ids.items()},
-            record.STEP: record.of_clients([each.first for each in every]),
+            record.STEP: record.of_clients([each.first for each in results]),
             record.WEIGHTS: record.of_clients([named(net) for net in self.nets]),
-            record.LOSS: {"all clients": np.mean([np.mean(t.losses) for t in every])},
+            record.LOSS: {"all clients": np.mean([np.mean(t.losses) for t in results])},
         }
 
     def serve(self, every: list[Trained], order: np.ndarray | None) -> Record:
         """Runs the server's step on the prototypes of the clients."""
-        own = [self.collected(i, each) for i, each in enumerate(every)]
-        local, counts = [class_means(*each) for each in own], [n for _, n in own]
-        ids = [record.client(i) for i in range(len(own))]
+        sums = [self.collected(i, each) for i, each in enumerate(every)]
+        local, counts = [class_means(*each) for each in sums], [n for _, n in sums]
+        ids = [record.client(i) for i in range(len(sums))]
         made = {record.LOCAL: {i: p.numpy() for i, p in zip(ids, local, strict=True)}}
         self.local = [self.tensor(made, record.LOCAL, i) for i in ids]
-        both = torch.stack(self.local), torch.stack(counts)
+        stacked = torch.stack(self.local), torch.stack(counts)
         if self.rules.averages:
-            made |= self.average(*both)
+            made |= self.average(*stacked)
         else:
-            made |= self.sparse(*both, order)
+            made |= self.sparse(*stacked, order)
         self.protos = self.tensor(made, record.GLOBAL)
         return made
 
@@ -263,8 +263,8 @@ class Theirs:
     def scores(self, i: int, net: nn.Module, x) -> dict[str, torch.Tensor]:
         """Returns scores [B, C] of inputs by every rule."""
         feat, logits = self.outputs(net, x)
-        found = {"head": logits}
+        scores_by_rule = {"head": logits}
         if self.rules.shares:
-            found["local"] = nearness(feat, self.local[i])  # Eq. 6
-            found["global"] = nearness(feat, self.upscaled())
-        return found
+            scores_by_rule["local"] = nearness(feat, self.local[i])  # Eq. 6
+            scores_by_rule["global"] = nearness(feat, self.upscaled())
+        return scores_by_rule

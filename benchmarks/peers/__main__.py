@@ -60,13 +60,13 @@ flags.DEFINE_enum("workload", "cifar", NAMES, "federation to train", flag_values
 
 def settings_of(s: dict) -> dict:
     """Returns the workload with the sizes of the command line."""
-    made = prepare.WORKLOADS[s["workload"]]._asdict()
-    made |= {name: s[name] for name in made if s.get(name)}
-    if made["cohort"] > made["clients"]:
-        fail(f"--cohort={made['cohort']} of --clients={made['clients']}: choose fewer.")
-    if made["images"] < made["batch_size"] or made["test"] < made["clients"]:
+    work = prepare.WORKLOADS[s["workload"]]._asdict()
+    work |= {name: s[name] for name in work if s.get(name)}
+    if work["cohort"] > work["clients"]:
+        fail(f"--cohort={work['cohort']} of --clients={work['clients']}: choose fewer.")
+    if work["images"] < work["batch_size"] or work["test"] < work["clients"]:
         fail("a client needs a whole batch (--images) and a test image (--test).")
-    return {**made, "rounds": s["rounds"] + 1, "data": s["data"]}
+    return {**work, "rounds": s["rounds"] + 1, "data": s["data"]}
 
 
 def fail(why: str) -> NoReturn:
@@ -165,9 +165,9 @@ def heterogeneous(s: dict):
     for method in s["methods"]:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "federation.npz"
-            given = {"path": str(file), "settings": {**work, "method": method}}
+            arguments = {"path": str(file), "settings": {**work, "method": method}}
             cache = {"XDG_CACHE_HOME": folder}
-            measure.fresh("benchmarks.peers.htfe8", "write", given, **cache)
+            measure.fresh("benchmarks.peers.htfe8", "write", arguments, **cache)
             results[method] = measured(s, work, file, summary_by_round)
         for name, r in results[method].items():
             times = [r[k]["median"] for k in ("seconds", "evaluation")]
@@ -177,8 +177,8 @@ def heterogeneous(s: dict):
     columns = ("method", "contender", "round s", "evaluation s", "MiB", "accuracy")
     title = f"{work['group']}: {work['clients']} clients, {work['images']} images"
     tables = [measure.table(title, columns, rows)]
-    found = {"workload": {k: v for k, v in work.items() if k != "venvs"}}
-    measure.finish(f"peers-{HTFE8}", s, {**found, "methods": results}, tables)
+    about = {"workload": {k: v for k, v in work.items() if k != "venvs"}}
+    measure.finish(f"peers-{HTFE8}", s, {**about, "methods": results}, tables)
 
 
 def main(argv):
@@ -196,18 +196,18 @@ def main(argv):
             prepare.images(file, work)
         except (ValueError, OSError) as e:
             fail(str(e))
-        given = {"path": str(file), "settings": work}
+        arguments = {"path": str(file), "settings": work}
         cache = {"XDG_CACHE_HOME": folder}
-        measure.fresh("benchmarks.peers.prepare", "complete", given, **cache)
+        measure.fresh("benchmarks.peers.prepare", "complete", arguments, **cache)
         results = measured(s, work, file, summary)
     first = s["contenders"][0]
     columns = ("contender", "round s", "min", "max", f"x {first}")
     columns = (*columns, "images/s", "MiB", "MiB of all", "accuracy")
     rows = [row(name, r, results[first]) for name, r in results.items()]
     title = f"Federated averaging, {s['workload']}: {work['cohort']} clients a round"
-    found = {"workload": work, "contenders": results}
+    outcome = {"workload": work, "contenders": results}
     tables = [measure.table(title, columns, rows)]
-    measure.finish(f"peers-{s['workload']}", s, found, tables)
+    measure.finish(f"peers-{s['workload']}", s, outcome, tables)
 
 
 if __name__ == "__main__":

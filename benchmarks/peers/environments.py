@@ -58,8 +58,8 @@ def install(folder: Path, name: str, s: dict):
       subprocess.CalledProcessError: a command failed, and has printed why.
     """
     wanted = [*REQUIREMENTS[name], *([s["torch"]] if name in TORCH else [])]
-    own = folder.expanduser() / name
-    subprocess.run([s["python"], "-m", "venv", str(own)], check=True)
+    environment = folder.expanduser() / name
+    subprocess.run([s["python"], "-m", "venv", str(environment)], check=True)
     pip = [str(python(folder, name)), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, *wanted], check=True)
     if name == "htfllib":

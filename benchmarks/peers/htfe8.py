@@ -40,14 +40,14 @@ class Workload(NamedTuple):
 
 def config(path: str, s: dict) -> ml_collections.ConfigDict:
     """Configures a method on the images of a file, with HtFLlib's settings."""
-    made = config_.experiment(s["method"], "cifar100,code")
-    made.model.feat_dim, made.local.batch_size = s["feat_dim"], s["batch_size"]
-    made.optimizer.learning_rate = s["learning_rate"]
-    if "lam" in made.method:
-        made.method.lam = s["lam"]
-    how = {"partition": "dirichlet", "alpha": s["alpha"]}
-    how["min_size"] = 2 * s["batch_size"]
-    return synthetic.configured(made, path, s, **how)
+    c = config_.experiment(s["method"], "cifar100,code")
+    c.model.feat_dim, c.local.batch_size = s["feat_dim"], s["batch_size"]
+    c.optimizer.learning_rate = s["learning_rate"]
+    if "lam" in c.method:
+        c.method.lam = s["lam"]
+    partition = {"partition": "dirichlet", "alpha": s["alpha"]}
+    partition["min_size"] = 2 * s["batch_size"]
+    return synthetic.configured(c, path, s, **partition)
 
 
 def write(path: str, settings: dict):

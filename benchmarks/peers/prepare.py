@@ -136,9 +136,9 @@ def layers(params: Tree) -> list[np.ndarray]:
 
     The names of the layers must sort in their order, and `bias` sorts before `kernel`.
     """
-    leaves, out = jax.tree.leaves(params), []
+    leaves, arrays = jax.tree.leaves(params), []
     for bias, kernel in zip(leaves[::2], leaves[1::2], strict=True):
         weight = np.asarray(kernel)
         axes = (3, 2, 0, 1) if weight.ndim == 4 else (1, 0)
-        out += [np.ascontiguousarray(weight.transpose(axes)), np.asarray(bias)]
-    return out
+        arrays += [np.ascontiguousarray(weight.transpose(axes)), np.asarray(bias)]
+    return arrays

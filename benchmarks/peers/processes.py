@@ -34,9 +34,9 @@ def output(program: list[str], limit: float, **environment: str) -> str:
         text = log.read_text(errors="replace")
     if status != 0:
         print(*text.splitlines()[-TAIL:], sep="\n")
-        how = f"took more than {limit:g} s (--limit)"
-        how = how if status is None else f"ended with status {status}"
-        raise Unfinished(f"{how}; its last lines are above.")
+        reason = f"took more than {limit:g} s (--limit)"
+        reason = reason if status is None else f"ended with status {status}"
+        raise Unfinished(f"{reason}; its last lines are above.")
     return text
 
 

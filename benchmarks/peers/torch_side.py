@@ -13,11 +13,11 @@ from benchmarks.peers.shared import Federation
 
 def network(fed: Federation) -> nn.Sequential:
     """Builds the network of the workload with the initial parameters of the file."""
-    made = NETWORKS[fed.settings["network"]](fed)
+    net = NETWORKS[fed.settings["network"]](fed)
     with torch.no_grad():
-        for own, given in zip(made.parameters(), fed.start, strict=True):
+        for own, given in zip(net.parameters(), fed.start, strict=True):
             own.copy_(torch.from_numpy(given))
-    return made
+    return net
 
 
 def cnn4(fed: Federation) -> nn.Sequential:

@@ -42,11 +42,11 @@ class Listed(FedAvg):
     """FedAvg that assigns a client of the file to each node, and times the rounds."""
 
     def __init__(self, fed: Federation, path: str):
-        (clients, _), (_, most) = fed.clients.shape, fed.cohorts.shape
+        (clients, _), (_, per_round) = fed.clients.shape, fed.cohorts.shape
         super().__init__(
-            fraction_train=most / clients,
+            fraction_train=per_round / clients,
             fraction_evaluate=0.0,
-            min_train_nodes=most,
+            min_train_nodes=per_round,
             min_available_nodes=clients,
         )
         self.fed, self.path, self.began = fed, path, 0.0

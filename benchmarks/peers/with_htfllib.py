@@ -76,12 +76,12 @@ def saying(evaluate: Callable, rounds: int) -> Callable:
 
 def arguments(s: dict) -> list[str]:
     """Returns the command line of HtFLlib."""
-    given = {
+    flags = {
         **{"-data": DATA, "-ncl": s["classes"], "-m": s["group"], "-nc": s["clients"]},
         **{"-algo": NAMES[s["method"]], "-gr": s["rounds"], "-lbs": s["batch_size"]},
         **{"-lr": s["learning_rate"], "-fd": s["feat_dim"], "-lam": s["lam"]},
     }
-    return [str(word) for pair in given.items() for word in pair]
+    return [str(word) for pair in flags.items() for word in pair]
 
 
 def main(path: str):

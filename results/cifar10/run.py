@@ -16,7 +16,7 @@ METHODS = ("protonorm", "fedproto", "fedtgp")
 
 
 def runs(data_dir: str = ""):
-    """Name, configuration and flags of every run."""
+    """Yields name, configuration and flags of every run."""
     short = [f"--config.rounds={ROUNDS}", "--config.eval_every=2"]
     short += [f"--config.data.name=npz:{Path(data_dir, 'cifar10.npz')}"]
     for name in METHODS:

@@ -30,7 +30,7 @@ RUNS = {  # name -> configuration, flags; the table has three of them
 
 
 def runs(data_dir: str = ""):
-    """Name, configuration and flags of every run."""
+    """Yields name, configuration and flags of every run."""
     data = f"--config.data.name=npz:{Path(data_dir, 'cifar100.npz')}"
     for name, (config, flags) in RUNS.items():
         rounds = f"--config.rounds={LONGER.get(name, ROUNDS)}"

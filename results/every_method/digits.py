@@ -37,6 +37,6 @@ def rows(out: Path, rounds: int, cell: str) -> list[str]:
 
 if __name__ == "__main__":
     folder, number, *cells = sys.argv[1:]
-    for each in cells:
-        sys.stdout.write("\n".join(rows(Path(folder), int(number), each)) + "\n")
+    for method in cells:
+        sys.stdout.write("\n".join(rows(Path(folder), int(number), method)) + "\n")
         sys.stdout.flush()

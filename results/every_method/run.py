@@ -14,7 +14,7 @@ ONE_ROUND = ["--config.rounds=1", "--config.model.group=cnn4_d"]
 
 
 def runs(data_dir: str):
-    """Name, configuration and flags of every run."""
+    """Yields name, configuration and flags of every run."""
     flowers = [f"--config.data.name=npz:{data_dir}/flowers102_32.npz"]
     flowers += ["--config.data.pixels=0"]
     thousand = ["--config.data.clients=1000", "--config.data.min_size=2"]

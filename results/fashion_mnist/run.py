@@ -37,8 +37,8 @@ BASELINES = (
     "fedkd",
 )
 PULLED = tuple(name for name in PROTOTYPES if name != "local")
-DIAGNOSES = {  # what falls together as the papers write it (README), one seed: cell,
-    # fields changed
+DIAGNOSES = {  # why methods collapse in the reading `paper` (README), one seed:
+    # name -> cell, changed fields
     "fedproto_weak": ("fedproto", {"lam": 0.1}),
     "fedtgp_weak": ("fedtgp", {"lam": 0.1}),
     "cps_ppa_cpkd_ft_strong": ("cps_ppa_cpkd_ft", {"lam": 1.0}),
@@ -47,13 +47,13 @@ DIAGNOSES = {  # what falls together as the papers write it (README), one seed: 
 }
 FORMATS = ("float32", "float16", "bfloat16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
-SHORTER = 10  # rounds of these
+SHORTER = 10  # rounds of the runs with these formats and sizes
 BEGINNING = 20  # rounds after which all methods are compared first
 PRECISIONS = ("protonorm", "fedproto")  # also trained with bfloat16 products
 
 
 def cells(names, suffix="", reading="", flags=()):
-    """Three seeds of some cells, the first seed of all first."""
+    """Yields three seeds of some cells; the first seed of all cells comes first."""
     for seed, cell in itertools.product(range(3), names):
         settings = [f"--config.seed={seed}", *flags]
         if (cell, reading) == ("protonorm", ",paper"):  # as the records were made
@@ -62,12 +62,12 @@ def cells(names, suffix="", reading="", flags=()):
 
 
 def changed(fields):
-    """Flags that set fields of the method."""
+    """Returns flags that set fields of the method."""
     return [f"--config.method.{k}={v}" for k, v in fields.items()]
 
 
 def runs():
-    """Name, configuration and flags of every run, the comparison's first seed first."""
+    """Yields name, configuration and flags of every run."""
     beginning = f"--config.rounds={BEGINNING}"
     yield from cells(PULLED, "_20", flags=[beginning])
     flags = [beginning, "--config.model.compute_dtype=bfloat16"]
@@ -80,7 +80,7 @@ def runs():
     for s, form in itertools.product(SIZES, FORMATS):
         if (s, form) == (50, "float32"):
             continue  # the beginning of tinyproto_ft_paper-0
-        wire = [f"--config.wire.{way}={form}" for way in ("up", "down")]
+        wire = [f"--config.wire.{d}={form}" for d in ("up", "down")]
         yield (
             f"bytes-{s}-{form}",
             "comparison.py:tinyproto_ft,paper",

@@ -30,11 +30,11 @@ REQUEST = privacy_audit.AuditRequest(trials=20_000)
 
 
 def configured(method: str, unit: str, noise: float):
-    """Ten clients of the spiral, one round of one step on all examples."""
-    made = config.experiment(method, "spiral")
-    made.rounds, made.local.batch_size = 1, 1000
-    made.privacy.unit, made.privacy.noise = unit, noise
-    return made
+    """Configures ten clients of the spiral, one round of one step on all examples."""
+    c = config.experiment(method, "spiral")
+    c.rounds, c.local.batch_size = 1, 1000
+    c.privacy.unit, c.privacy.noise = unit, noise
+    return c
 
 
 def main(out: str):

@@ -30,18 +30,18 @@ def curve(rows: Sequence[dict], method: str, unit: str) -> Curve:
     return [(*key, found[key]) for key in sorted(found)]
 
 
-def all():
-    """Tables on standard output, the picture where the page has it."""
-    there = {data: read(HERE / f"{data}.csv") for data in SETS}
-    there = {data: rows for data, rows in there.items() if rows}
-    for data, rows in there.items():
+def draw_all():
+    """Prints the tables and draws the picture of the page."""
+    tables = {data: read(HERE / f"{data}.csv") for data in SETS}
+    tables = {data: rows for data, rows in tables.items() if rows}
+    for data, rows in tables.items():
         sys.stdout.write(f"\n{data}\n\n{table(rows)}\n")
     sys.stdout.write(f"\nwhy\n\n{reasons(read(HERE / 'why.csv'))}\n")
-    draw(there)
+    draw(tables)
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation; of one, the number."""
+    """Returns mean and standard deviation as text; of one value, the value."""
     if not values:
         return ""
     mean = f"{statistics.fmean(values):.1f}"
@@ -49,17 +49,17 @@ def spread(values: Sequence[float]) -> str:
 
 
 def table(rows: Sequence[dict]) -> str:
-    """Markdown: a row per method and unit, a column per epsilon."""
+    """Returns Markdown: a row per method and unit, a column per epsilon."""
     lines = []
     for unit in UNITS[1:]:
-        each = {method: curve(rows, method, unit) for method in METHODS}
-        every = sorted({e for found in each.values() for e, _, _ in found})
-        if not every:
+        curves = {method: curve(rows, method, unit) for method in METHODS}
+        epsilons = sorted({e for found in curves.values() for e, _, _ in found})
+        if not epsilons:
             continue
-        head = ["method", "clip", "no privacy", *(f"{e:.3g}" for e in every)]
+        head = ["method", "clip", "no privacy", *(f"{e:.3g}" for e in epsilons)]
         lines += ["", f"unit {unit}, columns are epsilon", "", _line(head)]
         lines.append("|" + "---|" * len(head))
-        for method, found in each.items():
+        for method, found in curves.items():
             if not found:
                 continue
             plain = [spread(v) for _, _, v in curve(rows, method, "off")]
@@ -68,7 +68,7 @@ def table(rows: Sequence[dict]) -> str:
                 f"`{method}`",
                 found[0][1],
                 *plain,
-                *(cells.get(e, "") for e in every),
+                *(cells.get(e, "") for e in epsilons),
             ]
             lines.append(_line(row))
     return "\n".join(lines)
@@ -79,22 +79,22 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def reasons(rows: Sequence[dict]) -> str:
-    """Markdown: accuracy of every case of WHY by the method's rule."""
+    """Returns Markdown: accuracy of every case of WHY by the method's rule."""
     sets = dict.fromkeys(r["set"] for r in rows)
     lines = [_line(["case", *(TITLES[set] for set in sets)])]
     lines.append("|---" * (1 + len(sets)) + "|")
     for name in WHY:
         rule = METHODS[WHY[name][0]]
         mine = [r for r in rows if (r["case"], r["rule"]) == (name, rule)]
-        each = [[r for r in mine if r["set"] == set] for set in sets]
-        cells = [spread([100 * float(r["accuracy"]) for r in of]) for of in each]
+        by_set = [[r for r in mine if r["set"] == set] for set in sets]
+        cells = [spread([100 * float(r["accuracy"]) for r in rs]) for rs in by_set]
         lines.append(_line([name, *cells]))
     return "\n".join(lines)
 
 
-def draw(there: dict[str, list[dict]]):
-    """A panel for each data set and unit, a line for each method."""
-    pairs = itertools.product(there.items(), UNITS[1:])
+def draw(tables: dict[str, list[dict]]):
+    """Draws a panel for each data set and unit, with a line for each method."""
+    pairs = itertools.product(tables.items(), UNITS[1:])
     places = [(d, r, u) for (d, r), u in pairs if any(row["unit"] == u for row in r)]
     titles = [f"{TITLES[data]}, unit {unit}" for data, _, unit in places]
     with new_figure(
@@ -110,15 +110,15 @@ def draw(there: dict[str, list[dict]]):
         layout.legend(figure, *panels[0].get_legend_handles_labels())
 
 
-def line(panel, rows, method, unit, colour, sign):
-    """The mean over seeds, with the least and the largest; without privacy, dotted."""
-    there = curve(rows, method, unit)
-    if not there:
+def line(panel, rows, method, unit, colour, marker):
+    """Draws mean, minimum and maximum over seeds; without privacy, dotted."""
+    points = curve(rows, method, unit)
+    if not points:
         return
-    x, values = [epsilon for epsilon, _, _ in there], [v for _, _, v in there]
-    middle = [statistics.fmean(v) for v in values]
+    x, values = [epsilon for epsilon, _, _ in points], [v for _, _, v in points]
+    means = [statistics.fmean(v) for v in values]
     label = display_names.METHODS[method]
-    panel.plot(x, middle, color=colour, marker=sign, label=label)
+    panel.plot(x, means, color=colour, marker=marker, label=label)
     panel.fill_between(
         x, [*map(min, values)], [*map(max, values)], color=colour, alpha=0.15, lw=0
     )

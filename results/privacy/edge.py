@@ -20,10 +20,12 @@ from scipy import stats
 from jaxproto.privacy import accounting, mechanism
 
 HERE = Path(__file__).parent
-EDGE, MISS = 5.2202, 0.005  # above the largest draw; of each probability
+EDGE = 5.2202  # just above the largest single draw
+MISS = 0.005  # probability that the bound on one of two probabilities fails
 NOISES = (0.5, 1.0, 2.0, 4.0, 8.0)
 DRAWS, AT_ONCE, DELTA = 100_000_000, 1_000_000, 1e-5
-KINDS: dict[str, tuple[Callable, float]] = {  # with the factor of the largest draw
+# kind -> draw, ratio of its largest value to that of a single draw
+KINDS: dict[str, tuple[Callable, float]] = {
     "one draw": (jax.random.normal, 1.0),
     "half the sum of four": (mechanism.gaussian_noise, 2.0),
 }

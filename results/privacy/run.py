@@ -6,10 +6,10 @@
     python -m results.privacy.run drawn
 
 SET is digits, digits_5 (five rounds) or fashion_mnist, DATA_DIR its folder of TFDS,
-UNIT off, client or example; OUT receives the runs. `clips` writes clips.csv, of the
-digits and a seed that `runs` has not; `runs` takes the best of them and writes SET.csv;
-`why` writes why.csv, what FedProto and FedAvg gain from privacy; `drawn` prints the
-tables and draws the picture.
+UNIT off, client or example; OUT receives the runs. `clips` writes clips.csv, from runs
+on the digits with a seed that `runs` does not use; `runs` takes the best clips and
+writes SET.csv; `why` writes why.csv, which shows why some private runs of FedProto and
+FedAvg are better; `drawn` prints the tables and draws the picture.
 """
 
 import csv
@@ -28,7 +28,7 @@ from jaxproto.storage import records, workdir
 from jaxproto.training import runner
 
 HERE = Path(__file__).parent
-METHODS = {  # -> rule that predicts with what was released
+METHODS = {  # method -> prediction rule of the released model
     "fedproto": "global",
     "protonorm": "global",
     "tinyproto": "global",
@@ -60,7 +60,7 @@ FASHION = {
     "rounds": 10,
     "data.train_share": 0.25,
 }
-SETS = {  # the same epsilons: a fourth of the rounds needs half of the noise
+SETS = {  # equal epsilons: half the noise for a quarter of the rounds
     "digits": Setting("digits", {**DIGITS, "rounds": 20}, (0.5, 4.0, 32.0)),
     "digits_5": Setting("digits", {**DIGITS, "rounds": 5}, (0.25, 2.0, 16.0)),
     "fashion_mnist": Setting("fashion_mnist", FASHION, (0.35, 2.8, 22.6)),
@@ -86,64 +86,64 @@ class Case(NamedTuple):
     data_dir: str
     method: str
     unit: str
-    more: dict = {}  # noqa: RUF012  fields that are not those of the setting
+    more: dict = {}  # noqa: RUF012  fields that differ from the setting
 
     def configured(self, clip: float, noise: float, seed: int):
-        """The configuration of one of them."""
-        made = config.experiment(self.method, SETS[self.set].data)
+        """Returns the configuration of a run."""
+        c = config.experiment(self.method, SETS[self.set].data)
         fields = {**SETS[self.set].fields, **self.more}
-        made.update_from_flattened_dict(fields)
-        made.data.data_dir = self.data_dir
-        made.eval_every = made.checkpoint_every = made.rounds
-        made.seed, made.privacy.unit = seed, self.unit
+        c.update_from_flattened_dict(fields)
+        c.data.data_dir = self.data_dir
+        c.eval_every = c.checkpoint_every = c.rounds
+        c.seed, c.privacy.unit = seed, self.unit
         if self.unit != "off":
-            made.privacy.clip, made.privacy.noise = clip, noise
-        return made
+            c.privacy.clip, c.privacy.noise = clip, noise
+        return c
 
     def rows(self, cells) -> list[dict]:
         """Trains runs with these clips, noises and seeds; returns a row per rule."""
-        ready, found = None, []
+        ready, table = None, []
         for cell in cells:
             name = "_".join(map(str, (self.set, self.method, self.unit, *cell)))
-            own = self.configured(*cell)
-            record, ready = trained(own, self.out / name, ready)
+            c = self.configured(*cell)
+            record, ready = trained(c, self.out / name, ready)
             row = dict(zip(RUN, (self.method, self.unit, *cell), strict=True))
             if record is None:
-                found.append(
+                table.append(
                     {**row, "rule": METHODS[self.method], "accuracy": DIVERGED}
                 )
                 continue
             spent = record.get("privacy", {})
             row |= {key: spent.get(key, "") for key in ("epsilon", "delta")}
-            for rule, of in record["rules"].items():
-                found.append({**row, "rule": rule, "accuracy": of["pooled"]})
-        return found
+            for rule, averages in record["rules"].items():
+                table.append({**row, "rule": rule, "accuracy": averages["pooled"]})
+        return table
 
 
-def trained(own, path: Path, ready):
-    """The last record of a run, None if it diverged; programs for further ones."""
-    config.check(own)
+def trained(c, path: Path, ready):
+    """Trains a run; returns its last record, None if it diverged, and its programs."""
+    config.check(c)
     quiet = Console(quiet=True)
     if (path / "metrics.jsonl").exists():  # of a call that was interrupted
-        there = records.read(path / "metrics.jsonl")
-        if there and there[-1]["round"] == own.rounds:
-            return there[-1], ready
+        saved = records.read(path / "metrics.jsonl")
+        if saved and saved[-1]["round"] == c.rounds:
+            return saved[-1], ready
     with workdir.lock_workdir(path) as lock:
-        start = runner.Start(own, path, quiet, grace=0.0, lock=lock)
+        start = runner.Start(c, path, quiet, grace=0.0, lock=lock)
         ready = ready or runner.prepare(start, cache=False)
-        ready = ready._replace(exp=ready.exp._replace(floats=traced.traced_floats(own)))
+        ready = ready._replace(exp=ready.exp._replace(floats=traced.traced_floats(c)))
         if runner.train(start, ready)["status"] == "diverged":
             return None, ready
     return records.read(path / "metrics.jsonl")[-1], ready
 
 
 def read(path: Path) -> list[dict]:
-    """Rows of a table; none where it is not there."""
+    """Returns the rows of a table; none if there is no file."""
     return list(csv.DictReader(path.open())) if path.exists() else []
 
 
 def write(path: Path, rows: list[dict], keys: Sequence[str], head: Sequence[str]):
-    """Rows that agree with none of the new ones in `keys` stay as they are."""
+    """Writes rows to a table, in place of those with equal values of `keys`."""
     new = {tuple(str(row[k]) for k in keys) for row in rows}
     kept = [r for r in read(path) if tuple(r[k] for k in keys) not in new]
     with path.open("w", newline="") as file:
@@ -158,16 +158,16 @@ def seeds(set: str, unit: str) -> Sequence[int]:
 
 
 def clips(out: str):
-    """Runs with every clip, of the seed that is for this choice alone."""
+    """Runs every clip, with the seed that is for this choice alone."""
     for unit, method in itertools.product(CHOSEN, METHODS):
         set, noises = CHOSEN[unit]
         case = Case(Path(out), set, "", method, unit)
-        made = case.rows(itertools.product(CLIPS[unit], noises, (CHOICE,)))
-        write(HERE / "clips.csv", made, ("method", "unit"), FIELDS)
+        rows = case.rows(itertools.product(CLIPS[unit], noises, (CHOICE,)))
+        write(HERE / "clips.csv", rows, ("method", "unit"), FIELDS)
 
 
 def best(method: str, unit: str) -> float:
-    """The clip with the highest mean accuracy over the noises it was chosen by."""
+    """Returns the clip with the highest mean accuracy over the noises of `clips`."""
     found: dict[float, list[float]] = {}
     for row in read(HERE / "clips.csv"):
         if (row["method"], row["unit"], row["rule"]) == (method, unit, METHODS[method]):
@@ -177,18 +177,18 @@ def best(method: str, unit: str) -> float:
 
 
 def runs(out: str, set: str, unit: str, data_dir: str = ""):
-    """The runs of the table."""
+    """Makes the runs of a table."""
     for method in METHODS:
         case = Case(Path(out), set, data_dir, method, unit)
         settings: Iterable[tuple] = [("", "")]  # clip, noise
         if unit != "off":
             settings = itertools.product((best(method, unit),), SETS[set].noises)
-        found = itertools.product(settings, seeds(set, unit))
-        made = case.rows((*setting, seed) for setting, seed in found)
-        write(HERE / f"{set}.csv", made, ("method", "unit"), FIELDS)
+        cells = itertools.product(settings, seeds(set, unit))
+        rows = case.rows((*setting, seed) for setting, seed in cells)
+        write(HERE / f"{set}.csv", rows, ("method", "unit"), FIELDS)
 
 
-SILENT = 1e-6  # noise that moves nothing
+SILENT = 1e-6  # noise too small to matter
 WHY = {  # case -> method, unit, clip, noise, fields
     "without privacy": ("fedproto", "off", "", "", {}),
     "without privacy, mean over examples": (
@@ -219,7 +219,7 @@ WHY = {  # case -> method, unit, clip, noise, fields
 
 
 def why(out: str):
-    """FedProto and FedAvg on the digits, with one difference after the other."""
+    """Runs FedProto and FedAvg on the digits, one difference of WHY at a time."""
     for set, (name, given) in itertools.product(("digits_5", "digits"), WHY.items()):
         method, unit, clip, noise, more = given
         case = Case(Path(out) / name, set, "", method, unit, more)
@@ -232,7 +232,7 @@ def drawn():
     """Prints the tables and draws the picture."""
     from results.privacy import drawing
 
-    drawing.all()
+    drawing.draw_all()
 
 
 COMMANDS = {f.__name__: f for f in (clips, runs, why, drawn)}

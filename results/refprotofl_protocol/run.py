@@ -27,11 +27,11 @@ SMALLER = ["--config.model.group=cnn4_d", "--config.eval_every=5"]
 
 
 def runs():
-    """Name, configuration and flags of every run."""
+    """Yields name, configuration and flags of every run."""
     for alpha in ("0.5", "100"):
         for method in METHODS:
             cell = f"fashion-mnist-{method}-alpha{alpha}"
-            cell += ":reading=paper" * (method == "refprotofl")  # its lam was 0.1
+            cell += ":reading=paper" * (method == "refprotofl")  # its lam is 0.1
             flags = [*SMALLER, *FLAGS.get(method, [])]
             yield f"{method}-{alpha}", f"table.py:refprotofl2,{cell}", flags
     cell = "fashion-mnist-fedproto-alpha0.5"

@@ -40,7 +40,7 @@ from jaxproto.training import programs
 from jaxproto.types import Array
 
 HERE = Path(__file__).parent
-METHODS = {  # -> rule that predicts with what was aggregated
+METHODS = {  # method -> prediction rule of what was aggregated
     "fedproto": "global",
     "protonorm": "global",
     "tinyproto": "global",
@@ -85,21 +85,19 @@ SETS = {
     "digits": Setting("digits", DIGITS, (0.1, 0.2, 0.3), ATTACKS, (0,)),
     "fashion_mnist": Setting("fashion_mnist", FASHION, (0.2,), FEW, (0,)),
 }
-
-
 VALUES, PROTOS = dict(attacks.OF_VALUES), dict(attacks.OF_PROTOS)
 
 
-def settings(method: str, of: Setting, data_dir: str):
+def settings(method: str, setting: Setting, data_dir: str):
     """Returns the configuration that all runs of a method share."""
-    made = config.experiment(method, of.data)
-    made.update_from_flattened_dict({**of.fields, "data.data_dir": data_dir})
-    config.check(made)
-    return made
+    c = config.experiment(method, setting.data)
+    c.update_from_flattened_dict({**setting.fields, "data.data_dir": data_dir})
+    config.check(c)
+    return c
 
 
 def with_any_aggregation(method: Method, rule: Array) -> Method:
-    """Returns a method that aggregates by the rule of a number."""
+    """Returns a method that aggregates by RULES[rule]; `rule` may be traced."""
 
     def centre(x_KN, sent_K, share):
         branches = [partial(f, share=share) for f in CENTRES.values()]
@@ -114,7 +112,7 @@ def with_any_aggregation(method: Method, rule: Array) -> Method:
 
 
 def with_any_attack(method: Method, kind: Array, hostile, strength) -> Method:
-    """Returns a method whose hostile clients attack by the kind of a number."""
+    """Returns a method with the attack KINDS[kind]; `kind` may be traced."""
 
     def one_of(functions):
         first = KINDS.index(next(iter(functions)))
@@ -158,8 +156,8 @@ def compiled(exp: Experiment, run, rounds: int):
 
         whole, keys = plain._replace(parts=parts), programs.keys(seed)
 
-        def one_round(r, now):
-            model, finite = now
+        def one_round(r, state):
+            model, finite = state
             key = jax.random.fold_in(keys[2], r)
             model, (report,) = federation.one_round(whole, {}, key, model, r)
             return model, finite & jnp.all(report.finite)
@@ -170,29 +168,29 @@ def compiled(exp: Experiment, run, rounds: int):
         down = federation.broadcast(method, model.server, whole.formats).message
         inputs = EvaluationInputs(method, cohort, exp.metrics, down, whole.examples)
         sums = evaluation.evaluate_cohort(inputs, model.clients[0], tests)
-        correct = {rule: of["accuracy"][0] for rule, of in sums.items()}
+        correct = {rule: by_metric["accuracy"][0] for rule, by_metric in sums.items()}
         return Outcome(correct, finite, hostile(jnp.asarray(cohort.ids)))
 
     return program
 
 
-def cells(of: Setting, method: str) -> list[tuple]:
+def cells(setting: Setting, method: str) -> list[tuple]:
     """Returns kind, aggregation, share and seed of every run of a method."""
-    kinds = [k for k in of.kinds if k not in PROTOS or METHODS[method] == "global"]
-    clean = itertools.product((CLEAN,), RULES, (0.0,), of.seeds)
-    return [*clean, *itertools.product(kinds, RULES, of.shares, of.seeds)]
+    kinds = [k for k in setting.kinds if k not in PROTOS or METHODS[method] == "global"]
+    clean = itertools.product((CLEAN,), RULES, (0.0,), setting.seeds)
+    return [*clean, *itertools.product(kinds, RULES, setting.shares, setting.seeds)]
 
 
 def runs(name: str, only: str = "", data_dir: str = ""):
     """Makes the runs of a table."""
-    of = SETS[name]
+    setting = SETS[name]
     for method in [only] if only else METHODS:
-        run = settings(method, of, data_dir)
+        run = settings(method, setting, data_dir)
         exp = build.experiment(run, "cpu")
         program = compiled(exp, run, run.rounds)
         size_K = exp.counts.test.sum(1)[list(exp.cohorts[0].ids)]
-        rows = []
-        for kind, rule, share, seed in cells(of, method):
+        rows, last = [], (RULES[-1], max(setting.shares), setting.seeds[-1])
+        for kind, rule, share, seed in cells(setting, method):
             strength = STRENGTHS.get(kind, 1.0)
             numbers = KINDS.index(kind), RULES.index(rule), share, strength, seed
             done = jax.device_get(program(*numbers))
@@ -201,7 +199,7 @@ def runs(name: str, only: str = "", data_dir: str = ""):
             stops = rule == MEAN and not done.finite
             value = "" if stops else f"{100 * hits / size_K[honest_K].sum():.2f}"
             rows.append((method, kind, rule, share, seed, METHODS[method], value))
-            if (rule, share, seed) == (RULES[-1], max(of.shares), of.seeds[-1]):
+            if (rule, share, seed) == last:
                 write(HERE / f"{name}.csv", method, rows)  # of all kinds so far
 
 
@@ -232,35 +230,38 @@ def table(rows: Sequence[dict], method: str, shares: Sequence[float]) -> str:
     for kind in dict.fromkeys(r["attack"] for r in rows if r["method"] == method):
         row = []
         for rule in RULES:
-            of = (0.0,) if kind == CLEAN else shares
-            found = [accuracy(rows, method, kind, rule, share) for share in of]
-            row.append(", ".join("stops" if a is None else f"{a:.1f}" for a in found))
+            own = (0.0,) if kind == CLEAN else shares
+            values = [accuracy(rows, method, kind, rule, share) for share in own]
+            row.append(", ".join("stops" if a is None else f"{a:.1f}" for a in values))
         lines.append(f"| `{kind}` | " + " | ".join(row) + " |")
     return "\n".join(lines)
 
 
 def drawn():
     """Prints the tables and draws the pictures."""
-    for name, of in SETS.items():
+    for name, setting in SETS.items():
         rows = read(HERE / f"{name}.csv")
         for method in [m for m in METHODS if any(r["method"] == m for r in rows)]:
             title = TITLES[method]
-            sys.stdout.write(f"\n{name}, {title}\n\n{table(rows, method, of.shares)}\n")
-            if len(of.shares) > 1:
-                draw(rows, method, of)
+            text = table(rows, method, setting.shares)
+            sys.stdout.write(f"\n{name}, {title}\n\n{text}\n")
+            if len(setting.shares) > 1:
+                draw(rows, method, setting)
 
 
-def draw(rows: Sequence[dict], method: str, of: Setting):
+def draw(rows: Sequence[dict], method: str, setting: Setting):
     """Draws accuracy against the share of hostile clients, a panel per attack."""
-    there = {r["attack"] for r in rows if r["method"] == method}
-    kinds = [k for k in of.kinds if k in there]
+    present = {r["attack"] for r in rows if r["method"] == method}
+    kinds = [k for k in setting.kinds if k in present]
     path = HERE.parents[1] / "docs" / "how_to" / f"robustness_{method}.png"
     with new_figure(path, layout.figure_size(len(kinds), (1.8, 1.6))) as figure:
         panels = layout.panels(figure, kinds)
         for panel, kind in zip(panels, kinds, strict=True):
             for i, rule in enumerate(RULES):
                 found = [(0.0, accuracy(rows, method, CLEAN, rule, 0.0))]
-                found += [(s, accuracy(rows, method, kind, rule, s)) for s in of.shares]
+                found += [
+                    (s, accuracy(rows, method, kind, rule, s)) for s in setting.shares
+                ]
                 points = [(100 * s, a) for s, a in found if a is not None]
                 style = {**line_style(i), "marker": MARKERS[i], "label": rule}
                 panel.plot(*zip(*points, strict=True), **style)

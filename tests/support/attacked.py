@@ -1,7 +1,8 @@
-"""Tiny runs for attacks: made in moments, with all that a run writes.
+"""Tiny runs for tests that kill runs or damage their files.
 
-What is attacked is the writing: equal programs can be compiled once, and pictures
-left unrendered (`quick`, in a process of its own; the fixture `quick_programs`).
+They train in seconds and write every file of a run. To save time, `quick` (for a
+process of its own) and the fixture `quick_programs` compile equal programs once and
+leave pictures unrendered.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ SAMPLED = {  # so few participate that clients can be off the device
 
 
 def data(path: Path) -> Path:
-    """An npz file of 60 + 60 examples of five values in three classes."""
+    """Writes an npz file of 60 + 60 examples of five values in three classes."""
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     x = (rng.normal(size=(60, 5)) + 3 * np.eye(5)[y]).astype(np.float32)
@@ -49,14 +50,14 @@ def small(method: str, file: Path, **changes):
 
 
 def run(c, path: Path) -> str:
-    """Runs or resumes; what was printed."""
+    """Runs or resumes; returns what was printed."""
     begins(c)
     console = Console(file=io.StringIO(), width=80)
     runner.run(c, path, console)
     return console.file.getvalue()
 
 
-now: list[str] = []  # settings of the programs of the last run
+now: list[str] = []  # program settings of the last run, its only element
 
 
 def begins(c):
@@ -66,15 +67,15 @@ def begins(c):
 
 
 def quick():
-    """Has the programs of equal settings compiled once, and no picture rendered."""
-    fit, made = compiler.compile_to_fit, {}
+    """Patches: programs of equal settings are compiled once, no picture is rendered."""
+    compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):
         parts = [[tuple(map(int, rows)) for rows in part] for part in exp.partition]
         key = now[0], exp.store in OFF_DEVICE, repr(parts)
-        if key not in made:
-            made[key] = fit(exp, *args)[1:]
-        return exp, *made[key]
+        if key not in compiled:
+            compiled[key] = compile_(exp, *args)[1:]
+        return exp, *compiled[key]
 
     compiler.compile_to_fit = compile_to_fit
     unrendered()
@@ -97,7 +98,7 @@ def quick_programs():
 
 
 def unrendered():
-    """Pictures get a few bytes of their own in place of pixels."""
+    """Patches pictures: files get a few bytes in place of pixels."""
     Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
 
 

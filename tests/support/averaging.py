@@ -14,6 +14,7 @@ SPEC = toys.SPEC
 FRAME = tuple(  # the methods in FedAvg's frame
     n for n, f in METHODS.items() if "statistics" in inspect.signature(f).parameters
 )
+# one step on all examples per epoch, for clients of any size
 ALIKE = LocalTraining(
     toys.LOCAL.opt, 3, 19, steps_per_epoch=lambda size, _: size // size
 )

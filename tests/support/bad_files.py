@@ -1,4 +1,4 @@
-"""Files that no run can use, each with what must be said about it."""
+"""Files that no run can use, each with words that its message must have."""
 
 import os
 from pathlib import Path
@@ -108,7 +108,7 @@ PARTITION = {  # name -> content, words of the message
 
 
 def made(*lines: str) -> str:
-    """A configuration file whose get_config has these lines, from line 4 on."""
+    """Returns a configuration file whose get_config has these lines, from line 4 on."""
     head = "import ml_collections\nfrom jaxproto import config\ndef get_config():\n    "
     return head + "\n    ".join(lines) + "\n"
 
@@ -195,7 +195,7 @@ def folders(root: Path) -> dict[str, str]:
 
 
 def make(root: Path):
-    """All of them, in folders npz, csv, partition, config and folder."""
+    """Writes all bad files, in folders npz, csv, partition, config and folder."""
     for kind in ("npz", "csv", "partition", "config", "folder"):
         (root / kind).mkdir()
     for name, (arrays, _) in NPZ.items():

@@ -22,7 +22,7 @@ LOCAL = "--config=local:spiral"
 
 
 def outside(own: Range, whole: bool) -> list:
-    """Numbers that are not in a range: beside its ends, and far from them."""
+    """Returns numbers that are not in a range: beside its ends, and far from them."""
     step = 1 if whole else 1e-3
     beside = [own.low, own.low - step, own.low - 5, own.high + step, own.high]
     numbers = [v for v in beside if abs(v) < 2**70 and not own.fits(v)]
@@ -31,7 +31,7 @@ def outside(own: Range, whole: bool) -> list:
 
 
 def every_field() -> list[tuple]:
-    """Configuration, path and row of all fields: of the run, and of every method."""
+    """Returns configuration, path and field: of the run, and of every method."""
     found = [(LOCAL, path, field) for path, field in FIELDS.items()]
     for name in METHODS:
         own = [(path, f) for path, f in all_fields(name).items() if path not in FIELDS]
@@ -50,7 +50,7 @@ def of_ranges() -> list[Row]:
 
 
 def of_types() -> list[Row]:
-    """Texts where numbers belong, numbers that are none, and names of nothing."""
+    """Texts in place of numbers, nan and infinite numbers, and unknown names."""
     rows, flat = [], config.flatten(config.default())
     for path, value in flat.items():
         if isinstance(value, bool | int | float):
@@ -69,7 +69,7 @@ def of_types() -> list[Row]:
     return rows
 
 
-NAMES = [  # field, value, words; tests/durability/test_inputs.py has places in it
+NAMES = [  # field, value, words of the message
     ("method.name", "protnorm", "unknown method 'protnorm'. Did you mean"),
     ("method.name", "fedavg", "--config=fedavg:spiral"),
     ("model.group", "resnet44", "unknown network or group 'resnet44'"),
@@ -260,7 +260,7 @@ def of_files(folders: dict[str, str]) -> list[Row]:
 
 
 def all_of(folders: dict[str, str]) -> dict[str, list[Row]]:
-    """Kind -> rows."""
+    """Returns {kind: rows}."""
     return {
         "ranges": of_ranges(),
         "types": of_types(),

@@ -19,7 +19,7 @@ def ending():
 
 
 def called(*arguments):
-    """The exit code of `jaxproto`, which is text where it ends in an error."""
+    """Returns the exit code of `jaxproto`, which is a text after an error."""
     with ending() as end:
         cli.main(arguments)
     return end.value.code

@@ -1,4 +1,4 @@
-"""Draws a picture for a test; what its figure says, and what cannot be read in it."""
+"""Draws pictures for tests, and reads texts, curves and unreadable texts in figures."""
 
 import itertools
 from functools import partial
@@ -33,7 +33,7 @@ def drawn(tmp_path):
 
 
 def ticks(axes, of="x") -> list[str]:
-    """The texts of an axis."""
+    """Returns the texts of an axis."""
     labels = axes.get_xticklabels() if of == "x" else axes.get_yticklabels()
     return [label.get_text() for label in labels]
 
@@ -74,18 +74,18 @@ def apart(axes) -> bool:
 
 
 def faults(figure) -> list[str]:
-    """Texts that are cut off or lie upon each other, and a legend upon any of them."""
+    """Returns texts that are cut off, overlap each other or lie under a legend."""
     figure.draw_without_rendering()
-    boxes = [(t.get_text(), t.get_window_extent()) for t in _texts(figure)]
+    texts = [(t.get_text(), t.get_window_extent()) for t in _texts(figure)]
     legends = [one.get_window_extent() for one in figure.legends]
     edge, found = figure.bbox, []
-    for text, box in [*boxes, *(("legend", box) for box in legends)]:
+    for text, box in [*texts, *(("legend", box) for box in legends)]:
         inside = box.x0 >= edge.x0 - 1 and box.x1 <= edge.x1 + 1
         if not (inside and box.y0 >= edge.y0 - 1 and box.y1 <= edge.y1 + 1):
             found.append(f"cut: {text}")
     for box in legends:
-        found += [f"legend on {text}" for text, other in boxes if _upon(box, other)]
-    for (a, one), (b, two) in itertools.combinations(boxes, 2):
+        found += [f"legend on {text}" for text, other in texts if _upon(box, other)]
+    for (a, one), (b, two) in itertools.combinations(texts, 2):
         if _upon(one, two):
             found.append(f"{a} on {b}")
     return found
@@ -93,18 +93,18 @@ def faults(figure) -> list[str]:
 
 def _texts(figure):
     """Titles, names and ticks of all panels that are there, and of the figure."""
-    given = [figure._suptitle, figure._supxlabel, figure._supylabel]
+    texts = [figure._suptitle, figure._supxlabel, figure._supylabel]
     for axes in figure.axes:
         if axes.get_visible():
-            given += [axes.title, axes.xaxis.label, axes.yaxis.label]
+            texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
             for axis in (axes.xaxis, axes.yaxis):
                 low, high = sorted(axis.get_view_interval())
-                given += [
+                texts += [
                     tick.label1
                     for tick in axis.get_major_ticks()
                     if tick.label1.get_visible() and low <= tick.get_loc() <= high
                 ]
-    return [t for t in given if t is not None and t.get_text() and t.get_visible()]
+    return [t for t in texts if t is not None and t.get_text() and t.get_visible()]
 
 
 def _upon(a, b) -> bool:

@@ -36,17 +36,19 @@ def client(params, norm, count_C):
 
 
 def output():
-    """Output of the network of `on_batch`'s client on the examples X."""
+    """Returns the output of the network of `on_batch`'s client on the examples X."""
     net = toys.net(8)
     return jax.device_get(net.apply(*net.init(KEY), jnp.asarray(X), True))
 
 
 def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
-    """Uploads, the server's step and the loss; the method collects in the train pass.
+    """Runs uploads, the server's step and the loss of client 0 in one program.
 
-    With `server` its step is not taken: that is the state in which it ended.
-    The train pass saw every example twice, so that counts of what was seen are not
-    those of the training data.
+    The method collects prototypes in the train pass. That pass sees every example
+    twice, so that its counts differ from those of the training data.
+
+    Args:
+      server: state after the server's step, which is then not taken.
     """
     net = toys.net(8)
 
@@ -74,7 +76,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
 
 
 def on_batch(method, down=None):
-    """Value, gradient and sums of the loss of a fresh client on the examples X."""
+    """Returns value, gradient and sums of a fresh client's loss on the examples X."""
     net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
 
     @fast_jit.jit_to_the_bit
@@ -93,5 +95,5 @@ def on_batch(method, down=None):
 
 @cache
 def alone():
-    """Parameters after three rounds of local training."""
+    """Returns the parameters after three rounds of local training."""
     return toys.run(local(toys.SPEC)).params

@@ -1,4 +1,4 @@
-"""Small federations on nodes of this process, and what their folders say."""
+"""Small federations on nodes of this process, and the records in their folders."""
 
 import pytest
 from rich.console import Console
@@ -16,7 +16,7 @@ QUIET = Console(quiet=True)
 
 
 class Killed(BaseException):
-    """The server goes, whatever it was doing."""
+    """Stands for the death of the server process."""
 
 
 def small(method="fedavg", rounds=2, **changes):
@@ -27,7 +27,11 @@ def small(method="fedavg", rounds=2, **changes):
 
 
 class Calls(in_process.InProcessLink):
-    """Nodes that answer in any order; what happens to an answer can be said."""
+    """Nodes that answer in reverse order.
+
+    `happens` gets stage, round (from 1), client and answer, and returns the answer that
+    the server receives.
+    """
 
     def __init__(self, c, path, data=(), happens=lambda stage, r, i, said: said):
         super().__init__(c, path, data)
@@ -45,7 +49,7 @@ class Calls(in_process.InProcessLink):
 
 
 def simulated(c, path):
-    """The summary of the simulator's run, which draws no pictures."""
+    """Runs the simulator without pictures; returns its summary."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "draw_all", lambda *_: None)
         return jaxproto.run(c, path, QUIET)
@@ -60,20 +64,20 @@ def faults(path):
 
 
 def why(path, *stages):
-    """The reasons of its faults, of these stages or all."""
-    found = records.read(path / FAULTS)
-    return [f["why"] for f in found if not stages or f["stage"] in stages]
+    """Returns the reasons of a run's faults, of these stages or all."""
+    reported = records.read(path / FAULTS)
+    return [f["why"] for f in reported if not stages or f["stage"] in stages]
 
 
 def assert_the_same(path, other):
-    """A federation without faults has the records of another run, bit for bit."""
+    """Asserts that a federation had no faults and has the records of another run."""
     assert metrics(path) == metrics(other) != []
     assert not (path / FAULTS).exists()
 
 
 def both(c, path):
-    """The summaries of the simulator and of a server whose records are the same."""
-    told = simulated(c, path / "simulated")
-    said = run_server(c, path / "served", Calls(c, path / "nodes"), QUIET)
+    """Runs simulator and server, asserts equal records, and returns both summaries."""
+    by_simulator = simulated(c, path / "simulated")
+    by_server = run_server(c, path / "served", Calls(c, path / "nodes"), QUIET)
     assert_the_same(path / "served", path / "simulated")
-    return told, said
+    return by_simulator, by_server

@@ -145,13 +145,13 @@ EVALUATE = [
 
 
 def planned(method, liars):
-    """(stage, round of the message, client) -> lie, and the words of its refusal."""
+    """Returns {(stage, round, client): lie, words of its refusal}, rounds from 1."""
     stages = {"train": TRAIN + UPLOADS[method], "evaluate": EVALUATE}
     stages |= {"first": FIRST} if method == "refprotofl" else {}
     most = max(map(len, stages.values())) // len(liars)
     return {
-        (stage, r, i): some[(r * len(liars) + k) % len(some)]
-        for stage, some in stages.items()
+        (stage, r, i): lies[(r * len(liars) + k) % len(lies)]
+        for stage, lies in stages.items()
         for r in range(1, most + 1)
         for k, i in enumerate(liars)
     }

@@ -46,7 +46,7 @@ def two_runs(root: Path):
 
 
 def copies(folders, to: Path) -> list[Path]:
-    """Copies of the runs, the first of which is to be damaged."""
+    """Copies the runs; the first copy is the one to damage."""
     return [Path(shutil.copytree(f, to / f.name, symlinks=True)) for f in folders]
 
 
@@ -77,7 +77,7 @@ IRREGULAR = {
 
 
 def with_sign(text: str, place: int | str, sign: str) -> str:
-    """A JSON text in which a value is another: of a place, or of a dotted path."""
+    """Returns a JSON text with one value replaced, by its number or dotted path."""
     root = {"": json.loads(text)}
     spots = dict(_spots(root))
     numbered = isinstance(place, int)
@@ -108,7 +108,7 @@ def _spots(value, above=""):
 
 
 def _ended(call) -> str:
-    """The line that a command ended with, or "" if all was well."""
+    """Returns the line that a command ended with, or "" if all was well."""
     try:
         call()
     except SystemExit as end:
@@ -119,7 +119,7 @@ def _ended(call) -> str:
 
 
 def command(name, arguments):
-    """A command of the command line."""
+    """Runs a command of the command line in this process."""
     cli.call(name, name, [str(a) for a in arguments])
 
 
@@ -179,7 +179,7 @@ TABLES = [  # of several runs, without checkpoints: one bad run costs its row
 SEVERAL = [*TABLES, pages, leaked]
 READERS = [*SEVERAL, plotted("partition"), loaded, opened]
 WRITERS = [resumed, swept]
-EXCUSED = r"are the same run|share no"  # with a bad one among several, too
+EXCUSED = r"are the same run|share no"  # errors allowed if one of several is bad
 
 
 def stamps(folder: Path) -> dict:

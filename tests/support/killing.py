@@ -15,7 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-LEAST = 100  # calls of any of the runs, where they are not counted before
+LEAST = 100  # lower bound on the calls of a run, used where they are not counted
 CALLS = ("replace", "rename", "fsync", "unlink", "remove", "rmdir", "mkdir")
 
 
@@ -64,7 +64,7 @@ class Shim:
 
 
 def kill_here(shim, c, path, at) -> str:
-    """Ends a run in this process at a call; which one that was."""
+    """Ends a run in this process at a call; returns the name of the call."""
     shim.arm(at)
     try:
         attacked.run(c, path)
@@ -88,7 +88,7 @@ def kill_really(shim, c, path, at) -> str:
 
 
 def wrong_after(c, path, want) -> str:
-    """Goes on to the end; what is not as in a run that was never killed."""
+    """Resumes to the end; returns the difference from a run that was never killed."""
     try:
         attacked.run(c, path)
     except Exception as e:
@@ -130,8 +130,8 @@ def main(how: str, folder: Path, each: int):
         attacked.quick()
         for name, c in cases.items():
             attacked.run(c, folder / name)
-        for one in begun:
-            check(folder, one, failed)
+        for case in begun:
+            check(folder, case, failed)
     sys.stdout.write(json.dumps({"tried": tried, "failed": failed}) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Data sets of nothing but labels, and schemes that divide them."""
+"""Data sets of labels alone, and schemes that divide them."""
 
 import numpy as np
 
@@ -28,13 +28,13 @@ FLOWERS = [
 
 
 def labels_only(sizes, test=0):
-    """A data set of nothing but labels: the streams depend on class sizes alone."""
+    """Makes a data set of labels alone, in the order of classes of these sizes."""
     y = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
     return Dataset("toy", np.zeros((len(y), 1), np.uint8), y, len(sizes), len(y) - test)
 
 
 def shuffled(sizes, test=0, sources=0):
-    """The labels in another order; example i is of source i mod `sources`, if any."""
+    """Shuffles the labels; example i is of source i mod `sources`, if any."""
     made = labels_only(sizes, test)
     domain = np.arange(len(made.y)) % sources if sources else None
     return made._replace(y=np.random.default_rng(0).permutation(made.y), domain=domain)

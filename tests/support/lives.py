@@ -24,7 +24,7 @@ SEEDS = (0, 1)  # of a sweep
 
 
 def flip(rng, run, newest):
-    """A bit of any file of the newest checkpoint, in all that it is linked to."""
+    """Flips a bit of any file of the newest checkpoint, and so of its hard links."""
     file = any_file(rng, newest)
     content = bytearray(file.read_bytes())
     content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
@@ -45,7 +45,7 @@ def lose_all(rng, run, newest):
 
 
 def tear(rng, run, newest):
-    """The last record, as a kill in the middle of a write leaves it."""
+    """Cuts the last record, as a kill in the middle of a write leaves it."""
     file = run / "metrics.jsonl"
     content = file.read_bytes()
     last = content.rstrip(b"\n").rfind(b"\n") + 1
@@ -177,7 +177,7 @@ def main(folder: Path, seconds: float, seed: int):
         try:
             life.live()
             shutil.rmtree(life.path)
-        except Exception as e:  # of any kind: that is what is looked for
+        except Exception as e:  # any error is a finding
             why = traceback.format_exception(e)[-1].strip()
             steps = ", ".join(life.steps)
             failed[seed + lives] = f"{life.method} {life.store}: {steps}: {why}"

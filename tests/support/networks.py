@@ -1,4 +1,4 @@
-"""Networks for tests, their shapes, and what they would return."""
+"""Networks for tests, their shapes, and the shapes of their outputs."""
 
 import jax
 import jax.flatten_util
@@ -19,7 +19,7 @@ def build(name, shape=(32, 32, 3), classes=10, dim=500, **options):
 
 
 def small(name, image=(8, 8, 1)):
-    """Sizes of a small network: arguments of `models.build`."""
+    """Returns the sizes of a small network: arguments of `models.build`."""
     texts = {"input_shape": (6,), "vocab_size": 9}
     only = texts if name in models.registry.text_networks() else {}
     dim = {"spiral_mlp": 2, "transformer": 8}.get(name, 5)

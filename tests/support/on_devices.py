@@ -32,7 +32,7 @@ WORDS = re.compile("all-gather|all-reduce|all-to-all|reduce-scatter|collective-p
 
 
 def noting(into, at, function):
-    """A function whose argument number `at`, or whose result, is kept."""
+    """Wraps a function to append argument `at`, or the result if None, to `into`."""
 
     def noted(*args, **options):
         result = function(*args, **options)
@@ -49,7 +49,7 @@ def settings(case):
 
 
 def trained(path, case, where):
-    """Records, and the last state, of a run."""
+    """Runs a case; returns its records without seconds, and its last state."""
     c = settings(case)
     parts = where if isinstance(where, list) else [[c.rounds, where]]
     for rounds, which in parts:
@@ -60,22 +60,22 @@ def trained(path, case, where):
 
 
 def compared(folder, case):
-    """Differences from the first entry of `devices`, and the last run's collectives."""
+    """Compares runs with that on the first of `devices`; adds the last collectives."""
     each = enumerate(case["devices"])
     first, *others = (trained(folder / str(i), case, where) for i, where in each)
-    found = [
+    differences = [
         {
-            "same_records": told == first[0],
+            "same_records": rows == first[0],
             "state": difference(state, first[1]),
-            "rules": difference(*([r["rules"] for r in x] for x in (told, first[0]))),
+            "rules": difference(*([r["rules"] for r in x] for x in (rows, first[0]))),
         }
-        for told, state in others
+        for rows, state in others
     ]
-    return {"differ": found, "collectives": collectives(PROGRAMS[-1][0])}
+    return {"differ": differences, "collectives": collectives(PROGRAMS[-1][0])}
 
 
 def difference(a, b):
-    """Largest difference of any number; None where trees have other shapes."""
+    """Returns the largest difference of two trees; None if their shapes differ."""
     if jax.tree.map(np.shape, a) != jax.tree.map(np.shape, b):
         return None
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
@@ -84,14 +84,14 @@ def difference(a, b):
 
 
 def collectives(programs):
-    """Collectives of each program, {name: words}."""
+    """Returns the collectives of each program, {name: words}."""
     each = ((name, jax.tree.leaves(f)) for name, f in programs._asdict().items())
     texts = {name: " ".join(p.as_text() for p in leaves) for name, leaves in each}
     return {name: sorted({*WORDS.findall(text)}) for name, text in texts.items()}
 
 
 def swept(folder, case):
-    """Records of the cells of a sweep, alone and as one program of several devices."""
+    """Compares a sweep's cells run one by one with one program on several devices."""
     found = []
     several = sweeps.SweepOptions(devices=case["devices"])
     for i, how in enumerate((sweeps.SweepOptions("one"), several)):

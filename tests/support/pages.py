@@ -33,7 +33,7 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A folder with `configs/`; no pictures, programs made quickly.
+    """A folder with `configs/`, for runs without pictures and with quick compilation.
 
     Afterwards the registries are as they were.
     """

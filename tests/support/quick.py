@@ -1,4 +1,4 @@
-"""Runs whose programs are made quickly, without pictures."""
+"""Runs whose programs compile quickly, without pictures."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Folders of runs as a page finds them, made without training."""
+"""Run directories for tests of reports, written without training."""
 
 import json
 import re
@@ -19,28 +19,28 @@ RULES = ("head", "global")
 
 
 def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", **more):
-    """A run whose accuracy grows to `best`; rule `global` is 0.1 below `head`.
+    """Writes a run whose accuracy grows to `best`; `global` is 0.1 below `head`.
 
     Args:
       status: of its summary; "" is a run that has none.
       more: `rules`, `configuration`, `summary`, `per_client`, and fields of the
         configuration with __ for a dot.
     """
-    rules, whole = more.pop("rules", RULES), more.pop("summary", {})
+    rules, extra = more.pop("rules", RULES), more.pop("summary", {})
     made = more.pop("configuration", None) or config.experiment(method, "digits")
     per_client = more.pop("per_client", False)
     changed(made, seed=seed, rounds=rounds, **more)
     done = rounds if status == "finished" else max(1, rounds - 1)
-    told = [record(r, best * r / rounds, rules) for r in range(1, done + 1)]
+    lines = [record(r, best * r / rounds, rules) for r in range(1, done + 1)]
     if per_client:
-        told[-1]["by_client"] = clients(rules)
-    path = workdirs.write(path, made, status and summary(status, told) | whole, told)
+        lines[-1]["by_client"] = clients(rules)
+    path = workdirs.write(path, made, status and summary(status, lines) | extra, lines)
     partition_stats.write_csv(path / "partition.csv", COUNTS)
     return path
 
 
 def record(r, accuracy, rules=RULES):
-    """One line of `metrics.jsonl`."""
+    """Returns one line of `metrics.jsonl`."""
     values = {rule: accuracy - 0.1 * i for i, rule in enumerate(rules)}
     spread = {"client_std": 0.1, "client_min": 0.0, "client_max": 1.0}
     return {
@@ -55,12 +55,12 @@ def record(r, accuracy, rules=RULES):
     }
 
 
-def summary(status, told):
+def summary(status, lines):
     """Returns the content of `summary.json` for these records."""
     return {
         "status": status,
-        "rounds": told[-1]["round"],
-        "rules": records.rule_summary(told),
+        "rounds": lines[-1]["round"],
+        "rules": records.rule_summary(lines),
         "bytes_per_round": {"up": 1500.0, "down": 500.0},
         "scalars_per_round": {"nominal": 250},
         "seconds_per_round": 0.5,
@@ -78,7 +78,7 @@ def clients(rules=RULES):
 
 
 def figures_of(html: str) -> dict[str, dict]:
-    """The figures of a page by their id: {"data": traces, "layout": layout}."""
+    """Returns the figures of a page by id: {"data": traces, "layout": layout}."""
     found, read = {}, json.JSONDecoder().raw_decode
     for begin in re.finditer(r'Plotly\.newPlot\(\s*"([\w-]+)",\s*', html):
         data, end = read(html, begin.end())
@@ -88,7 +88,7 @@ def figures_of(html: str) -> dict[str, dict]:
 
 
 def traces(html: str, figure: str, **choices) -> list[dict]:
-    """The traces of a figure that are shown for some choices."""
+    """Returns the traces of a figure that are shown for some choices."""
     return [
         trace
         for trace in figures_of(html).get(figure, {"data": []})["data"]

@@ -1,4 +1,4 @@
-"""Small sweeps: their plans, made without building what their cells would train."""
+"""Small sweeps, and their plans, made without building the experiments of cells."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ def tiny(rounds=2, **changes):
 
 
 def planned(given, outdir="", plain=None):
-    """The plan of `tiny`, whose groups have no experiment: those take long to build."""
+    """Plans a sweep of `tiny`; groups have no experiment, which takes long to build."""
     c = tiny()
     with pytest.MonkeyPatch.context() as patch:
         module = sys.modules["jaxproto.sweeps.plan"]
@@ -29,5 +29,5 @@ def planned(given, outdir="", plain=None):
 
 
 def console():
-    """One that keeps what is said, in `.file`."""
+    """Returns a console that writes to a string buffer, `.file`."""
     return Console(file=io.StringIO(), width=200)

@@ -1,4 +1,4 @@
-"""A run as a writer is told of it, without a run: killed once, and resumed."""
+"""Events that a writer gets from a run that is killed once and resumed."""
 
 from jaxproto.callbacks import RunInfo, callback_factories, scalar_points
 
@@ -7,7 +7,7 @@ CONFIG |= {"optimizer.nesterov": False, "some.list": [1, 2]}
 
 
 def record(r):
-    """An evaluation after every other round."""
+    """Returns the record of an evaluation after round r, one in two rounds."""
     head, angles = {"pooled": r / 100, "client_mean": r / 200}, [30.0 + r - 1, 30.0 + r]
     made = {"round": r, "rules": {"head": head}, "loss": 1 / r}
     made |= {"bytes_total": {"up": 10 * r, "down": 20 * r}, "smallest_angle": angles[1]}
@@ -15,7 +15,7 @@ def record(r):
 
 
 def killed_and_resumed(name, path, late=False):
-    """Rounds 1 to 6, a kill, and again from the checkpoint of round 4 until 8.
+    """Sends rounds 1 to 6, a kill, and then rounds from the checkpoint of 4 until 8.
 
     Args:
       late: the writer is asked for from round 3 on.
@@ -34,13 +34,13 @@ def killed_and_resumed(name, path, late=False):
 
 
 def expected(told=None):
-    """(name, round) -> value of every number."""
+    """Returns {(name, round): value} of every number."""
     every = [p for rec in told or map(record, (2, 4, 6, 8)) for p in scalar_points(rec)]
     return {(name, p.round): v for p in every for name, v in p.values.items()}
 
 
 def once(rows):
-    """Rows (name, round, value) as a table in which none is there twice."""
+    """Returns rows (name, round, value) as a dictionary; asserts that none is twice."""
     found = {}
     for name, r, value in rows:
         assert (name, r) not in found, (name, r)

@@ -27,7 +27,7 @@ INPUT = 6
 
 
 def method(factory, spec=SPEC, **fields):
-    """A method by arguments as a configuration names them: `lam`, not `pull`."""
+    """Makes a method by names of configuration fields: `lam`, not `pull`."""
     return factory(spec, **registries.group_arguments(factory, fields))
 
 
@@ -146,7 +146,7 @@ class Programs(NamedTuple):
 
 
 def planned(group, rules):
-    """The cohort, whose clients keep nothing if there are rules."""
+    """Returns the cohort; its clients keep no state if there are rules."""
     kept = STATELESS if rules else STATEFUL
     scoring = BY_EXAMPLE._replace(rules=rules) if rules else BY_CLIENT
     return dataclasses.replace(group, scoring=scoring, kept_state=kept)
@@ -169,9 +169,9 @@ def starter(method, layout, local, rules=()):
 @cache
 def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
-    how = {"mode": mode, "max_participants": most}
+    options = {"mode": mode, "max_participants": most}
     each = (planned(g, rules) for g in cohorts(*layout))
-    groups = tuple(dataclasses.replace(g, **how) for g in each)
+    groups = tuple(dataclasses.replace(g, **options) for g in each)
     traces, exact = [], wire.EXACT
     if not sums:
         method = method.collecting()
@@ -212,7 +212,7 @@ EVERYONE = participation.all_clients()
 
 
 def only(*trains, reports=None):
-    """A sampler of these ids, of whom `reports`, by default all, are heard."""
+    """Returns a sampler of these ids, of which `reports` (default: all) report."""
 
     def of(ids, clients):
         return jnp.isin(jnp.arange(clients), jnp.asarray(ids))
@@ -243,7 +243,7 @@ def run(
     """Trains the toy federation with the real cohort functions.
 
     Args:
-      public: rows of the pool that everybody knows, if any.
+      public: rows of the pool that are public, if any.
       rows: `most` and `rules` of every cohort; `sums`: whether uploads are added up
         as clients end, where the method's aggregation has a summand.
     """
@@ -260,7 +260,7 @@ KEY = jax.random.key(3)
 
 
 def start(groups, init, extra=0, filler=0, public=None):
-    """Pool and shards, and the state before the first round."""
+    """Returns pool and shards, and the state before the first round."""
     examples, rows = pool_and_rows()
     examples = examples.replace(public=None if public is None else jnp.asarray(public))
     shards = [shard(rows, g.ids, extra, filler) for g in groups]
@@ -269,13 +269,13 @@ def start(groups, init, extra=0, filler=0, public=None):
 
 
 def opening(method, sampler, server, r):
-    """Key and turnout of a round."""
+    """Returns key and participants of a round."""
     key = jax.random.fold_in(KEY, r)
     return key, method.adjust_sampler(sampler, server)(jax.random.fold_in(key, 7), 6, r)
 
 
 def lowered(method, layout, mode, platform):
-    """A round as a program for a platform that need not be here, not compiled."""
+    """Lowers a round for a platform that this machine need not have."""
     groups, init, one_round, _ = programs(method, layout, mode, LOCAL, fast_jit.jit)
     data, server, clients = start(groups, init)
     args = *opening(method, EVERYONE, server, 0), server, clients, *data
@@ -283,7 +283,7 @@ def lowered(method, layout, mode, platform):
 
 
 def evaluate(method, result, mode=ONE, layout=HOM):
-    """Correct predictions per rule on the training data, by client id."""
+    """Returns correct predictions per rule on the training data, by client id."""
     groups = cohorts(*layout)
     examples, rows = pool_and_rows()
     parts = []

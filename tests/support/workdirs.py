@@ -33,17 +33,17 @@ def folder(
     history=(),
     **fields,
 ):
-    """A work directory as a run leaves it.
+    """Writes a work directory as a run leaves it.
 
     `more` goes into its summary; `history` are its records, see `record`.
     """
     made = changed(config.experiment(method, "cifar10"), seed=seed, **fields)
-    one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
-    one["last_n"] = 10
+    acc = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
+    acc["last_n"] = 10
     summary = {
         "status": status,
         "rounds": made.rounds,
-        "rules": {r: {"pooled": one, "client_mean": one} for r in rules},
+        "rules": {r: {"pooled": acc, "client_mean": acc} for r in rules},
         "bytes_per_round": {"up": 1_500_000.0, "down": 500.0},
         "scalars_per_round": {"nominal": 151_000},
         "seconds_per_round": 2.0,
@@ -68,12 +68,12 @@ def record(at, accuracy, **metrics):
 
 
 def made(*paths, **how):
-    """Their table, of pooled accuracies unless asked."""
+    """Returns the table of runs, by default of pooled accuracies."""
     how = {"averages": ["pooled"], **how}
     return compare.table(compare.group_by_seed(map(compare.load, paths)), **how)
 
 
 def cells_of(table, method="FedProto"):
-    """The row of a method, by column."""
+    """Returns the row of a method, by column."""
     (row,) = (row for row in table.rows if row[0] == method)
     return dict(zip(table.head, row, strict=True))
