@@ -33,7 +33,7 @@ class Metric:
 
     @property
     def func(self) -> Callable:
-        """Function of the metric, under the name that `functools.partial` has."""
+        """Function of the metric, under the name it has in a `functools.partial`."""
         return self.sums
 
 

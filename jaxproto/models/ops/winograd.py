@@ -13,8 +13,8 @@ out: XLA's own take up to twice as long.
 
 Winograd, Arithmetic Complexity of Computations, SIAM 1980. Lavin and Gray, "Fast
 Algorithms for Convolutional Neural Networks", CVPR 2016,
-https://arxiv.org/abs/1509.09308, for both dimensions. One dimension, as here, loses less
-precision.
+https://arxiv.org/abs/1509.09308, filter both dimensions. Filters in one dimension, as
+here, lose less precision.
 """
 
 import functools
