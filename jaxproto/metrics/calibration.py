@@ -1,7 +1,7 @@
 """Metrics of the probabilities of a prediction rule: loss and calibration error.
 
-Probabilities are the softmax of the scores of a rule, which a classifier is trained
-for. The scores of prototype rules are negative squared distances, per dimension. No
+Probabilities are the softmax of the scores of a rule. The loss of a classifier trains
+them. The scores of prototype rules are negative squared distances, per dimension. No
 method trains their scale, so a rule with 90 % accuracy can have probabilities near
 1 / C. Compare loss and calibration error of prototype rules within one rule only.
 """

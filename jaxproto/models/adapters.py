@@ -103,10 +103,11 @@ def from_linen(module: linen.Module) -> Factory:
 
         def apply(params, norm, x, train, key):
             variables = {"params": params, **norm}
-            options = {"rngs": {} if key is None else {"dropout": key}, **mode(train)}
+            rngs = {} if key is None else {"dropout": key}
             if not train:
-                return module.apply(variables, x, **options), norm
-            return module.apply(variables, x, mutable=list(norm), **options)
+                return module.apply(variables, x, rngs=rngs, **mode(False)), norm
+            mutable = list(norm)
+            return module.apply(variables, x, rngs=rngs, mutable=mutable, **mode(True))
 
         return PureModule(init, apply)
 

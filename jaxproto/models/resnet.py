@@ -84,7 +84,7 @@ class Form(NamedTuple):
     """Blocks and stages of a residual network."""
 
     counts: tuple[int, ...]  # blocks of each stage
-    convs: Callable[[int, int], Convs] = basic  # width, stride -> a block's
+    convs: Callable[[int, int], Convs] = basic  # width, stride -> convolutions
     norms: Sequence[str] = ("bn1", "bn2")  # names of a block's norms
     names: Sequence[str] = ("layer1", "layer2", "layer3", "layer4")  # of the stages
     stage: Callable[..., nnx.Module] = Chain  # blocks -> stage

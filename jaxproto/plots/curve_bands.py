@@ -21,7 +21,7 @@ class Band(NamedTuple):
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    kind: str = "line"  # or "points" with error bars, or "across" all x, which is empty
+    kind: str = "line"  # or "points" with error bars, or "across", which has no x
 
 
 def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> Band:

@@ -117,9 +117,9 @@ def curves(
     for name, seeds in runs.items():
         common = shared_rounds(seeds)
         x = np.mean([[so_far(r) for r in rows] for rows in common], 0)
-        for kind in (k for k in rules if k in rules_of[name]):
-            panel, label = (name, kind) if len(runs) == 1 else (f"rule {kind}", name)
-            values = np.array([_series(rows, kind, "pooled") for rows in common])
+        for key in (k for k in rules if k in rules_of[name]):
+            panel, label = (name, key) if len(runs) == 1 else (f"rule {key}", name)
+            values = np.array([_series(rows, key, "pooled") for rows in common])
             line = band(label, x, values)
             line = line if x[-1] > 0 else _line_across(line)
             panels.setdefault(panel, []).append(line)

@@ -5,7 +5,7 @@ import numpy as np
 from jaxproto.plots.fit_text import CELL_TAG
 
 _READABLE = 400  # cells of a matrix that may carry their number
-_LARGEST = 16  # inches of a picture; 1,000 clients have three pixels each then
+_LARGEST = 16  # inches of a picture, which give 1,000 clients three pixels each
 
 
 def figure_size(columns: int, rows: int, numbered: bool = True) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from jaxproto.plots import layout
 from jaxproto.plots.style import new_figure
 from jaxproto.plots.two_dimensional import class_colours, class_legend
 
-_PIXELS = 64  # of an image's longer side; rows and columns beyond are left out
+_PIXELS = 64  # of the longer side of an image; larger images are subsampled
 _HEAD = 0.3  # room for the class above an image, as a share of its height
 _GAP = 0.08  # gap between two images, as a share of their width
 _LETTERS = 12  # of the name of a class, which is cut there

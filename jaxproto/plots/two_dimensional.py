@@ -153,8 +153,8 @@ def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str)
         for axes, run in zip(drawn, runs, strict=True):
             _draw_embedded(axes, run, colours)
         figure.supxlabel(note, fontsize=6)
-        drawn_y = [y for run in runs for y in (run.y_N, run.local_y_P, run.global_y_C)]
-        classes = np.unique(np.concatenate(drawn_y)).astype(int).tolist()
+        labels = [y for run in runs for y in (run.y_N, run.local_y_P, run.global_y_C)]
+        classes = np.unique(np.concatenate(labels)).astype(int).tolist()
         class_legend(figure, list(drawn), num_C, classes, marks=_marks())
 
 
