@@ -46,7 +46,8 @@ def rounds_to_target_bars(path: str | Path, bars: Sequence[Bar], title: str):
         second.set_xlabel(f"sent until then, both ways ({unit})")
         first.set_yticks(range(len(bars)), labels)
         first.set_ylim(len(bars) - 0.5, -0.5)
-        first.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        if first.get_xscale() == "linear":
+            first.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
 def _rounds(value: float) -> str:

@@ -123,7 +123,7 @@ def _x_axis(drawn, rows):
     if points and len(points) <= 8:
         axes.set_xticks(points, [f"{x:g}" for x in points])
         axes.minorticks_off()
-    elif all(float(x).is_integer() for x in values):
+    elif axes.get_xscale() == "linear" and all(float(x).is_integer() for x in values):
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
