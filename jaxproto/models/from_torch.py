@@ -68,9 +68,11 @@ def from_torch(
       name: A key of NETS.
       weights: A mapping from names to arrays or tensors, or the path of a `.npz` or
         `.safetensors` file.
-      input_shape, num_classes, feat_dim: Arguments of `build`.
-      vocab_size: Argument of `build`. Unknown words are token 1 here, with a row of
-        its own; in the released code they are token 0, as padding.
+      input_shape: As in `build`.
+      num_classes: As in `build`.
+      feat_dim: As in `build`.
+      vocab_size: As in `build`. Unknown words are token 1 here, with a row of its own;
+        in the released code they are token 0, as padding.
       head: `given_head`, or `fresh_head(key)` where only the body is wanted.
 
     Returns:
