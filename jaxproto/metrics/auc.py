@@ -1,10 +1,10 @@
 """Area under the ROC curve, from histograms that can be added up.
 
 An example's score for a class against all others is the log-odds of its softmax,
-shifted by log(C - 1): 0 where all classes have equal scores, so that its size is that
-of the scores' differences, whatever their scale. Bins are logarithmic on both sides of
-0: 16 to a factor of 2, from 2^-18 to 2^6, 768 in all. A pair of examples in one bin
-counts one half, so the error is at most half the share of pairs that share a bin.
+shifted by log(C - 1). It is 0 where all classes have equal scores, and as large as the
+differences of the scores, on any scale. Bins are logarithmic on both sides of 0: 16 for
+each factor of 2, from 2^-18 to 2^6, 768 in all. A pair of examples in one bin counts
+one half, so the error is at most half the share of such pairs.
 """
 
 import jax
@@ -22,8 +22,8 @@ BINS = 2 * SIDE
 def log_odds(scores_BC: Array) -> Array:
     """Returns log(p / (1 - p)) + log(C - 1) of the softmax [B, C].
 
-    It is exact for small differences, too; -inf where a class has no score, inf where
-    no other class has one.
+    It is exact for small differences, too. It is -inf where a class has no score, and
+    inf where no other class has one.
     """
     known_BC = jnp.isfinite(scores_BC)
     score_BC = jnp.where(known_BC, scores_BC, -jnp.inf)
@@ -33,11 +33,11 @@ def log_odds(scores_BC: Array) -> Array:
     rest_BC = jnp.where(first_BC, -jnp.inf, score_BC)
     second_B1 = jnp.max(rest_BC, -1, keepdims=True)
     second_B1 = jnp.where(jnp.isfinite(second_B1), second_B1, best_B1 - 1e30)
-    # of every class but the best, the others are measured from the best one's score
+    # odds of every class but the best: scores of the others relative to the best score
     away_BC = jnp.expm1(score_BC - best_B1)
     mean_BC = (away_BC.sum(-1, keepdims=True) - away_BC) / others
     low_BC = score_BC - best_B1 - jnp.log1p(mean_BC)
-    # and of the best from the second's
+    # odds of the best class: scores of the others relative to the second best
     mean_B1 = jnp.where(first_BC, 0.0, jnp.expm1(rest_BC - second_B1)).sum(
         -1, keepdims=True
     )
@@ -56,8 +56,8 @@ def auc(scores_BC: Array, y_B: Array, mask_B: Array) -> Array:
     """Area under the ROC curve, one class against the rest, mean over classes."""
     class_C = jnp.arange(scores_BC.shape[-1])
     own_BC = (y_B[:, None] == class_C).astype(jnp.int32)
-    at = class_C, own_BC, histogram_bin(log_odds(scores_BC))
-    return jnp.zeros((len(class_C), 2, BINS)).at[at].add(mask_B[:, None])
+    index = class_C, own_BC, histogram_bin(log_odds(scores_BC))
+    return jnp.zeros((len(class_C), 2, BINS)).at[index].add(mask_B[:, None])
 
 
 def auc_from_histogram(count_C2N: np.ndarray) -> float:

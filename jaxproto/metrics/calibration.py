@@ -1,9 +1,9 @@
-"""Metrics of the probabilities of a rule: loss and calibration error.
+"""Metrics of the probabilities of a prediction rule: loss and calibration error.
 
-Probabilities are the softmax of the scores of a rule. A classifier is trained to have
-them. Prototype rules have negative squared distances, per dimension, as scores: no
-method trains their scale, so that a rule with 90 % accuracy can have probabilities near
-1 / C. Compare loss and calibration error of prototype rules within a rule only.
+Probabilities are the softmax of the scores of a rule. The loss of a classifier trains
+them. The scores of prototype rules are negative squared distances, per dimension. No
+method trains their scale, so a rule with 90 % accuracy can have probabilities near
+1 / C. Compare loss and calibration error of prototype rules within one rule only.
 """
 
 from typing import NamedTuple
@@ -35,11 +35,11 @@ def loss(scores_BC: Array, y_B: Array, mask_B: Array) -> tuple[Array, Array]:
 
 
 class Confidences(NamedTuple):
-    """Sums by bin of the predicted class's probability."""
+    """Sums by bin of the confidence, the probability of the predicted class."""
 
-    stated: Array  # [15] probabilities
-    right: Array  # [15] correct predictions
-    examples: Array  # [15]
+    stated: Array  # [15] sums of confidences
+    right: Array  # [15] numbers of correct predictions
+    examples: Array  # [15] numbers of examples
 
 
 def ece(scores_BC: Array, y_B: Array, mask_B: Array) -> Confidences:

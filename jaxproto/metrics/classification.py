@@ -27,9 +27,9 @@ def accuracy(scores_BC: Array, y_B: Array, mask_B: Array) -> tuple[Array, Array]
 class ClassCounts(NamedTuple):
     """Numbers of examples by class."""
 
-    right: Array  # [C] of the class and predicted as it
-    predicted: Array  # [C] predicted as the class
-    own: Array  # [C] of the class
+    right: Array  # [C] examples of the class that are predicted as it
+    predicted: Array  # [C] examples that are predicted as the class
+    own: Array  # [C] examples of the class
 
 
 def class_counts(scores_BC: Array, y_B: Array, mask_B: Array) -> ClassCounts:
@@ -38,8 +38,8 @@ def class_counts(scores_BC: Array, y_B: Array, mask_B: Array) -> ClassCounts:
     predicted_BC = jax.nn.one_hot(jnp.argmax(scores_BC, -1), classes)
     predicted_BC = predicted_BC * (mask_B * known_B)[:, None]
     true_BC = jax.nn.one_hot(y_B, classes) * mask_B[:, None]
-    counted = predicted_BC * true_BC, predicted_BC, true_BC
-    return ClassCounts(*(a.sum(0) for a in counted))
+    right_BC = predicted_BC * true_BC
+    return ClassCounts(right_BC.sum(0), predicted_BC.sum(0), true_BC.sum(0))
 
 
 def balanced_accuracy(scores_BC: Array, y_B: Array, mask_B: Array) -> ClassCounts:

@@ -25,16 +25,15 @@ class Metric:
     """
 
     sums: Callable  # scores_BC, y_B, mask_B -> tree of sums; mask 0 must not count
-    value: Callable = (
-        mean_of_sums  # sums -> number or [C], or {part: either}; nan is none
-    )
+    # sums -> number or [C], or {part: number or [C]}; nan is no value
+    value: Callable = mean_of_sums
     least: bool = False  # whether the smallest value is the best
     name: str = ""
-    counts: bool = False  # whether each sum is 0 to the number of examples
+    counts: bool = False  # whether each sum is from 0 to the number of examples
 
     @property
     def func(self) -> Callable:
-        """Function of the metric, named as in a `functools.partial`."""
+        """Function of the metric, under the name it has in a `functools.partial`."""
         return self.sums
 
 
@@ -51,11 +50,12 @@ def values(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:
 
 def by_client(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:
     """Returns the values of every client, [K] or [K, C], from sums [K, ...]."""
-    clients = len(jax.tree.leaves(sums)[0])
-    each = [
-        values(metric, jax.tree.map(lambda a, k=k: a[k], sums)) for k in range(clients)
+    num_clients = len(jax.tree.leaves(sums)[0])
+    clients = [
+        values(metric, jax.tree.map(lambda a, k=k: a[k], sums))
+        for k in range(num_clients)
     ]
-    return {name: np.stack([one[name] for one in each]) for name in each[0]}
+    return {name: np.stack([c[name] for c in clients]) for name in clients[0]}
 
 
 def pooled(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.metrics import auc, calibration, classification
 from jaxproto.metrics.metric import Metric, mean_of_sums
 
-ACCURACY = "accuracy"  # of every run, under `rules` of its records
+ACCURACY = "accuracy"  # measured in every run; `rules` of its records have it
 METRICS: dict[str, Metric] = {
     ACCURACY: Metric(classification.accuracy, counts=True),
     "loss": Metric(calibration.loss, least=True),
@@ -29,15 +29,16 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
     """Registers a function `(scores_BC, y_B, mask_B) -> sums` as a metric.
 
     Args:
-      name: for `eval.metrics`, records and columns.
-      value: of the sums, see `Metric`; by default they are a total and a count.
-      least: whether the smallest value is the best.
+      name: Name in `eval.metrics`, records and columns.
+      value: Function of the sums, as in `Metric`; by default sums are a total and a
+        count.
+      least: Whether the smallest value is the best.
 
     Returns:
-      A decorator that leaves the function as it is.
+      A decorator that returns the function unchanged.
 
     Raises:
-      UserError: the name is no identifier, or that of the accuracy.
+      UserError: The name is no identifier, or that of the accuracy.
     """
     if not name.isidentifier() or name == ACCURACY:
         raise UserError(
@@ -54,11 +55,11 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
 
 def metrics_by_name(names: str) -> tuple[Metric, ...]:
     """Returns metrics by names joined by commas; accuracy is always the first."""
-    asked = [name.strip() for name in names.split(",") if name.strip()]
-    for name in asked:
+    requested = [name.strip() for name in names.split(",") if name.strip()]
+    for name in requested:
         choose_from("metric", name, METRICS)
-    every = dict.fromkeys([ACCURACY, *asked])
-    return tuple(dataclasses.replace(METRICS[name], name=name) for name in every)
+    unique = dict.fromkeys([ACCURACY, *requested])
+    return tuple(dataclasses.replace(METRICS[name], name=name) for name in unique)
 
 
 def besides_accuracy(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:

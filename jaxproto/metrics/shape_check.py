@@ -9,7 +9,7 @@ from jaxproto.metrics.metric import Metric, values
 
 
 def check_metric(metric: Metric, classes: int):
-    """Checks before training that a metric works on scores of so many classes."""
+    """Checks before training that a metric works on scores of `classes` classes."""
     name, shapes = metric.name, []
     for examples in (2, 3):
         inputs = {
@@ -20,8 +20,10 @@ def check_metric(metric: Metric, classes: int):
         try:
             shapes.append(jax.eval_shape(metric.sums, *inputs.values()))
         except Exception as e:  # a user's function may raise anything
-            what = f"fails on scores of shape ({examples}, {classes})"
-            raise UserError(f"metric {name!r} {what}: {describe_failure(e)}") from e
+            raise UserError(
+                f"metric {name!r} fails on scores of shape ({examples}, {classes}): "
+                f"{describe_failure(e)}"
+            ) from e
     if str(shapes[0]) != str(shapes[1]) or not jax.tree.leaves(shapes):
         two, three = (jax.tree.map(lambda a: a.shape, s) for s in shapes)
         raise UserError(
@@ -32,11 +34,11 @@ def check_metric(metric: Metric, classes: int):
     _check_value(metric, jax.tree.map(lambda a: np.zeros(a.shape), shapes[0]))
 
 
-def _check_value(metric: Metric, nothing):
-    """Checks the value of a metric on sums of 0, as without test examples."""
+def _check_value(metric: Metric, zero_sums):
+    """Checks the value of a metric on sums of 0, as of a client without examples."""
     name = metric.name
     try:
-        by_part = values(metric, nothing)
+        by_part = values(metric, zero_sums)
     except Exception as e:
         raise UserError(
             f"the value of metric {name!r} fails where all sums are 0, as of a client "

@@ -1,9 +1,9 @@
 """Adapters of modules in Flax NNX, Flax Linen or Equinox to entries of `NETS`.
 
-The module is the body: it makes features [B, width] of a batch. Channel pooling to
+The module is the body: it maps a batch to features [B, width]. Channel pooling to
 `feat_dim` and a linear head are added, as in the library's own networks. Parameters are
-dictionaries named after the module's attributes. Other state of the module (BatchNorm
-statistics, counts) belongs to the client.
+nested dictionaries whose keys are the module's attributes. Other state of the module
+(BatchNorm statistics, counts) belongs to the client.
 """
 
 import inspect
@@ -41,13 +41,14 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
     """
 
     def split(module):
+        """Returns the graph, parameters, random streams and other state."""
         graph, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
         return graph, *map(nnx.to_pure_dict, states)
 
     def body(input_shape):
         shapes = nnx.eval_shape(lambda: make(input_shape, rngs=nnx.Rngs(0)))
-        graph, params_, streams_, norm_ = split(shapes)
-        params_names, norm_names = TreeNames(params_), TreeNames(norm_)
+        graph, param_shapes, stream_shapes, norm_shapes = split(shapes)
+        params_names, norm_names = TreeNames(param_shapes), TreeNames(norm_shapes)
 
         def init(key):
             _, params, _, norm = split(make(input_shape, rngs=nnx.Rngs(key)))
@@ -55,7 +56,7 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
 
         def apply(params, norm, x, train, key):
             states = params_names.tree(params), norm_names.tree(norm)
-            module = nnx.merge(graph, *states, _streams(streams_, key))
+            module = nnx.merge(graph, *states, _streams(stream_shapes, key))
             module.train() if train else module.eval()
             if key is None:
                 module.set_attributes(deterministic=True, raise_if_not_found=False)
@@ -67,26 +68,26 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
     return _factory(make, body)
 
 
-def _streams(like: Tree, key: Array | None) -> Tree:
-    """Returns the random streams of a module, restarted from a key."""
+def _streams(shapes: Tree, key: Array | None) -> Tree:
+    """Returns random streams of the given shapes, restarted from a key."""
     key = jax.random.key(0) if key is None else key
-    leaves, tree = jax.tree.flatten(like)
+    leaves, structure = jax.tree.flatten(shapes)
 
-    def begun(i, leaf):
+    def restart(i, leaf):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            own = jax.random.fold_in(key, i)
-            return jax.random.split(own, leaf.shape) if leaf.shape else own
+            new = jax.random.fold_in(key, i)
+            return jax.random.split(new, leaf.shape) if leaf.shape else new
         return jnp.zeros(leaf.shape, leaf.dtype)
 
-    return jax.tree.unflatten(tree, [begun(i, a) for i, a in enumerate(leaves)])
+    return jax.tree.unflatten(structure, [restart(i, a) for i, a in enumerate(leaves)])
 
 
 def from_linen(module: linen.Module) -> Factory:
     """Returns a network whose body is a Flax Linen module.
 
     Args:
-      module: maps x [B, ...] to [B, width]; if its call takes `train`, it gets
-        whether this is training. Dropout draws from the stream `dropout`.
+      module: maps x [B, ...] to [B, width]; an argument `train` of its call is True
+        in training. Dropout draws from the stream `dropout`.
     """
     takes_train = "train" in inspect.signature(type(module).__call__).parameters
 
@@ -96,15 +97,17 @@ def from_linen(module: linen.Module) -> Factory:
     def body(input_shape):
         def init(key):
             keys = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
-            made = module.init(keys, jnp.zeros((1, *input_shape)), **mode(False))
-            return made.pop("params", {}), made
+            x = jnp.zeros((1, *input_shape))
+            variables = module.init(keys, x, **mode(False))
+            return variables.pop("params", {}), variables
 
         def apply(params, norm, x, train, key):
-            given = {"params": params, **norm}
+            variables = {"params": params, **norm}
             rngs = {} if key is None else {"dropout": key}
             if not train:
-                return module.apply(given, x, rngs=rngs, **mode(False)), norm
-            return module.apply(given, x, rngs=rngs, mutable=list(norm), **mode(True))
+                return module.apply(variables, x, rngs=rngs, **mode(False)), norm
+            mutable = list(norm)
+            return module.apply(variables, x, rngs=rngs, mutable=mutable, **mode(True))
 
         return PureModule(init, apply)
 
@@ -114,9 +117,9 @@ def from_linen(module: linen.Module) -> Factory:
 def from_equinox(make: Callable[..., Any]) -> Factory:
     """Returns a network whose body is an Equinox module.
 
-    Its call is for one example, as usual in Equinox, with the batch as the axis `batch`
-    (for `equinox.nn.BatchNorm`). It gets `key` if it takes one, and `state` if it takes
-    one; then it returns the new state after the features.
+    The module is called on one example, as usual in Equinox; the batch is the vmapped
+    axis `batch` (for `equinox.nn.BatchNorm`). The call gets `key` and `state` if it has
+    such arguments. With `state` it returns the features and the new state.
 
     Args:
       make: `(input_shape, key=key) -> module`, mostly the class itself.
@@ -152,7 +155,7 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
         def apply(params, norm, x, train, key):
             model = eqx.combine(params_names.tree(params), kept["static"])
             model = eqx.nn.inference_mode(model, not train)
-            x, state = _each(model, x, norm_names.tree(norm), key)
+            x, state = _apply_per_example(model, x, norm_names.tree(norm), key)
             return x, norm_names.dictionary(state)
 
         return PureModule(init, apply)
@@ -160,23 +163,24 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
     return _factory(make, body)
 
 
-def _each(model, x_B, state, key):
+def _apply_per_example(model, x_B, state, key):
     """Applies an Equinox module to every example of a batch."""
-    takes = inspect.signature(model.__call__).parameters
+    arguments = inspect.signature(model.__call__).parameters
     keys = None
-    if key is not None and "key" in takes:
+    if key is not None and "key" in arguments:
         keys = jax.random.split(key, len(x_B))
 
-    def one(x, key):
-        more = {} if key is None else {"key": key}
-        if "state" in takes:
-            return model(x, state, **more)
-        return model(x, **more), state
+    def apply(x, key):
+        options = {} if key is None else {"key": key}
+        if "state" in arguments:
+            return model(x, state, **options)
+        return model(x, **options), state
 
-    return jax.vmap(one, out_axes=(0, None), axis_name="batch")(x_B, keys)
+    return jax.vmap(apply, out_axes=(0, None), axis_name="batch")(x_B, keys)
 
 
 def _check_static(arrays):
+    """Raises UserError if the static part of an Equinox module has an array."""
     for a in arrays:
         raise UserError(
             f"an Equinox module has an array of {a.dtype} {list(a.shape)} that is no "
@@ -186,10 +190,14 @@ def _check_static(arrays):
 
 
 class TreeNames:
-    """A tree of arrays as nested dictionaries of texts, and back."""
+    """Conversion of a tree of arrays to nested dictionaries with string keys, and back.
 
-    def __init__(self, like: Tree):
-        leaves, self.structure = jax.tree_util.tree_flatten_with_path(like)
+    Args:
+      example: Tree of arrays or of their shapes and dtypes.
+    """
+
+    def __init__(self, example: Tree):
+        leaves, self.structure = jax.tree_util.tree_flatten_with_path(example)
         self.dtypes = [leaf.dtype for _, leaf in leaves]
         self.paths = [
             tuple(jax.tree_util.keystr((k,), simple=True) for k in path)
@@ -199,24 +207,23 @@ class TreeNames:
     def dictionary(self, tree: Tree) -> dict:
         """Converts a tree to dictionaries by names of attributes and entries."""
         leaves = zip(jax.tree.leaves(tree), self.dtypes, strict=True)
-        strong = [jax.lax.convert_element_type(a, dtype) for a, dtype in leaves]
-        return traverse_util.unflatten_dict(dict(zip(self.paths, strong, strict=True)))
+        typed = [jax.lax.convert_element_type(a, dtype) for a, dtype in leaves]
+        return traverse_util.unflatten_dict(dict(zip(self.paths, typed, strict=True)))
 
     def tree(self, dictionary: dict) -> Tree:
         """Converts dictionaries back to the tree."""
-        found = traverse_util.flatten_dict(dictionary)
-        return jax.tree.unflatten(self.structure, [found[path] for path in self.paths])
+        leaves = traverse_util.flatten_dict(dictionary)
+        return jax.tree.unflatten(self.structure, [leaves[path] for path in self.paths])
 
 
-def _factory(given, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
-    """Returns the factory of a `Net`, with the module and name of `given`."""
+def _factory(source, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
+    """Returns the factory of a `Net`, with `__module__` and docstring of `source`."""
 
     def network(input_shape, num_classes, feat_dim, ops=None) -> Net:
         return _with_head(body(input_shape), num_classes, feat_dim)
 
-    made_in = getattr(given, "__module__", None) or ""
-    network.__module__ = made_in
-    network.__doc__ = getattr(given, "__doc__", None)
+    network.__module__ = getattr(source, "__module__", None) or ""
+    network.__doc__ = getattr(source, "__doc__", None)
     return network
 
 
@@ -226,20 +233,18 @@ def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
     def init(key):
         body_key, head_key = jax.random.split(key)
         params, norm = body.init(body_key)
-        drawn = draw_initial(
-            head_key, {"uniform": (feat_dim + 1) * num_classes, "normal": 0}
-        )
-        made = Linear(feat_dim, num_classes, drawn)
-        return {"body": params, "head": nnx.to_pure_dict(nnx.state(made))}, norm
+        sizes = {"uniform": (feat_dim + 1) * num_classes, "normal": 0}
+        linear = Linear(feat_dim, num_classes, draw_initial(head_key, sizes))
+        return {"body": params, "head": nnx.to_pure_dict(nnx.state(linear))}, norm
 
     def apply(params, norm, x, train, key=None):
-        x, new = body.apply(params["body"], norm, x, train, key)
+        x, new_norm = body.apply(params["body"], norm, x, train, key)
         if x.ndim != 2:
             raise UserError(
                 f"the module makes features of shape {x.shape[1:]} of an example; "
                 "flatten or average them to one axis."
             )
         feat = channel_pool(at_least_single(x), feat_dim)
-        return NetOutput(feat, head(params["head"], feat), new if train else norm)
+        return NetOutput(feat, head(params["head"], feat), new_norm if train else norm)
 
     return Net(init, apply, head)

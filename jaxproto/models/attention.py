@@ -19,7 +19,7 @@ from jaxproto.types import Array
 
 
 def xavier_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """Draws Glorot's uniform values for [inputs, outputs]."""
+    """Draws Glorot's uniform values for a matrix [inputs, outputs]."""
     return draws.uniform(shape) * math.sqrt(6 / sum(shape))
 
 
@@ -37,12 +37,12 @@ class LayerNorm(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(width))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [..., width] to this shape."""
-        wide = at_least_single(x)
-        rest = wide - jnp.mean(wide, -1, keepdims=True)
-        variance = jnp.mean(jnp.square(rest), -1, keepdims=True)
-        unit = rest * lax.rsqrt(variance + self.eps)
-        return (unit * self.scale[...] + self.bias[...]).astype(x.dtype)
+        """Maps [..., width] to [..., width]."""
+        single = at_least_single(x)
+        centred = single - jnp.mean(single, -1, keepdims=True)
+        variance = jnp.mean(jnp.square(centred), -1, keepdims=True)
+        normalised = centred * lax.rsqrt(variance + self.eps)
+        return (normalised * self.scale[...] + self.bias[...]).astype(x.dtype)
 
 
 class Attention(nnx.Module):
@@ -58,23 +58,23 @@ class Attention(nnx.Module):
     def __call__(
         self, x: Array, call: CallContext, mask: Array | None = None, rate: float = 0.0
     ) -> Array:
-        """Maps [B, L, width] to this shape.
+        """Maps [B, L, width] to [B, L, width].
 
         Args:
-          x: positions.
-          mask: [B, L] positions that others attend to; None is all.
-          rate: of dropout of the weights.
+          x: Vectors of the positions [B, L, width].
+          mask: Positions that are attended to [B, L]; None is all.
+          rate: Dropout rate of the attention weights.
         """
         batch, length, width = x.shape
         weight = self.in_proj_weight[...].astype(x.dtype)
-        every = call.ops.product(x.reshape(-1, width), weight)
-        every = every + self.in_proj_bias[...].astype(x.dtype)
-        every = every.reshape(batch, length, 3, self.heads, -1)
-        query, key, value = (every[:, :, i] for i in range(3))
+        qkv = call.ops.product(x.reshape(-1, width), weight)
+        qkv = qkv + self.in_proj_bias[...].astype(x.dtype)
+        qkv = qkv.reshape(batch, length, 3, self.heads, -1)
+        query, key, value = (qkv[:, :, i] for i in range(3))
         score = jnp.einsum("bqhd,bkhd->bhqk", query, key)
         score = at_least_single(score) / math.sqrt(query.shape[-1])
         if mask is not None:
             score = jnp.where(mask[:, None, None], score, -jnp.inf)
-        share = dropout(jax.nn.softmax(score), rate, call).astype(x.dtype)
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", share, value)
+        attention = dropout(jax.nn.softmax(score), rate, call).astype(x.dtype)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", attention, value)
         return by_row(self.out_proj, mixed.reshape(x.shape), call)

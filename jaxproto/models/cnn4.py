@@ -19,11 +19,11 @@ from jaxproto.models.layers import (
 from jaxproto.models.ops import Ops
 from jaxproto.types import Array, Net
 
-SMALLEST = 16  # pixels that two valid 5x5 convolutions, each halved, leave a map of 1
+SMALLEST = 16  # pixels a side from which two unpadded 5x5 convolutions and poolings fit
 
 
 class FedAvgCNN(nnx.Module):
-    """Two 5x5 convolutions with ReLU and 2x2 maximum, one hidden linear layer."""
+    """Two 5x5 convolutions with ReLU and 2x2 max pooling, one hidden linear layer."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FedAvgCNN(nnx.Module):
 
 
 def map_size(pixels: int, padding: int) -> int:
-    """Returns the rows or columns of the last map."""
+    """Returns the rows or columns that both convolutions and poolings leave."""
     for _ in range(2):
         pixels = (pixels + 2 * padding - 4) // 2
     return pixels
@@ -64,8 +64,9 @@ def cnn4(
 ) -> Net:
     """FedAvgCNN with a hidden layer of `hidden` units: 512 in the released code.
 
-    Without padding, as released; images under 16 pixels get padding 2 (a deviation:
-    two valid 5x5 convolutions do not fit there). `head`: widths of its hidden layers.
+    Convolutions have no padding, as released; on images under 16 pixels they have
+    padding 2 (a deviation: two unpadded ones do not fit there). `head` has the widths
+    of the head's hidden layers.
     """
     shape = image_shape("cnn4", input_shape)
     padding = 0 if min(shape[:2]) >= SMALLEST else 2

@@ -1,9 +1,9 @@
 """Dropout, stochastic depth, and the placement of dropout relative to features.
 
-A placement is a function `place(x, pool, call)`. From the output of the body,
-[B, width], and the channel pooling it makes the features, for prototypes and the pull
-towards them, and the input of the head. The released code and a clean reading differ in
-it: docs/decisions.md#dropout.
+A placement is a function `place(x, pool, call)` of the body's output x [B, width] and
+the channel pooling. It returns the features [B, D], which prototypes and the pull
+towards them see, and the input of the head. The placements of the released code and the
+default ones differ: docs/decisions.md#dropout.
 
 Srivastava et al., "Dropout", JMLR 2014, https://jmlr.org/papers/v15/srivastava14a.html.
 Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016,
@@ -27,10 +27,10 @@ Place = Callable[[Array, Pool, CallContext], tuple[Array, Array]]
 def dropout(
     x: Array, rate: float, call: CallContext, mask_shape: tuple[int, ...] | None = None
 ) -> Array:
-    """Zeroes elements with probability `rate`; the others grow by 1 / (1 - rate).
+    """Zeroes elements with probability `rate`; scales the others by 1 / (1 - rate).
 
     Args:
-      mask_shape: of the random mask; None is that of x.
+      mask_shape: Shape of the random mask; by default that of x.
     """
     if call.keys is None or rate == 0:
         return x
@@ -61,6 +61,6 @@ def before_pool(x: Array, pool: Pool, call: CallContext) -> tuple[Array, Array]:
 
 
 def dropout_features(x: Array, pool: Pool, call: CallContext) -> tuple[Array, Array]:
-    """Drops the features themselves, as in-place dropout of EfficientNet's head."""
+    """Places dropout on the features, as the in-place one of EfficientNet's head."""
     feat = dropout(pool(x), RATE, call)
     return feat, feat

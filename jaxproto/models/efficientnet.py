@@ -29,7 +29,7 @@ from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
 
 WIDTH = 1280
-DEPTH_RATE = 0.2  # of stochastic depth after the last block, from 0 at the first
+DEPTH_RATE = 0.2  # of stochastic depth; block i of n drops with rate 0.2 i / n
 # The paper's Table 1: expansion, kernel, stride of the first block, channels, blocks
 STAGES = (
     (1, 3, 1, 16, 1),
@@ -43,9 +43,9 @@ STAGES = (
 
 
 class SqueezeExcite(nnx.Module):
-    """Channels scaled by gates in (0, 1) that the whole image decides.
+    """Channels scaled by gates in (0, 1) that are computed from the whole image.
 
-    Its two 1x1 convolutions see one pixel per image, so they are plain matrices.
+    Its two 1x1 convolutions see one pixel per image, so they are matrix products.
     """
 
     def __init__(self, width: int, squeezed: int, draws: InitialDraws):
@@ -53,14 +53,19 @@ class SqueezeExcite(nnx.Module):
         self.fc2 = Conv(squeezed, width, 1, draws, bias=True, bias_init=zeros)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [B, H, W, width] to this shape."""
+        """Maps [B, H, W, width] to [B, H, W, width]."""
         layers = (self.fc1, self.fc2)
         return gated(x, *((fc.kernel[...], fc.bias[...]) for fc in layers))
 
 
 @jax.jit
 def gated(x: Array, squeeze, excite) -> Array:
-    """Multiplies x [B, H, W, C] by its gates; traced once for each shape."""
+    """Multiplies x [B, H, W, C] by its gates; traced once for each shape.
+
+    Args:
+      squeeze: Kernel and bias of the first 1x1 convolution.
+      excite: Kernel and bias of the second.
+    """
     gate = jax.nn.silu(one_pixel(global_mean(x), *squeeze))
     return x * jax.nn.sigmoid(one_pixel(gate, *excite))[:, None, None]
 
@@ -85,7 +90,7 @@ class MBConv(nnx.Module):
         stride: int,
         depth_rate: float,
     ):
-        self.short = stride == 1 and inputs == outputs
+        self.has_shortcut = stride == 1 and inputs == outputs
         self.depth_rate = depth_rate
         hidden, layers = inputs * expand, []
         if expand != 1:
@@ -101,11 +106,11 @@ class MBConv(nnx.Module):
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.block(x, call)
-        return x + drop_rows(y, self.depth_rate, call) if self.short else y
+        return x + drop_rows(y, self.depth_rate, call) if self.has_shortcut else y
 
 
 class EfficientNet(nnx.Module):
-    """Stem, 16 blocks, 1x1 convolution with SiLU, mean: features from about -0.28."""
+    """Stem, 16 blocks, 1x1 convolution with SiLU, mean: features above -0.28."""
 
     def __init__(self, channels: int, draws: InitialDraws):
         layers = [conv_norm(channels, 32, 3, silu, draws, stride=2)]

@@ -26,10 +26,13 @@ Activation = Callable[[Array], Array]
 
 
 def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Returns `shape` if it is that of an image [H, W, channels].
+    """Checks that `shape` is that of an image [H, W, channels], and returns it.
+
+    Args:
+      name: Name of the network, for the error.
 
     Raises:
-      UserError: names the network and the shape.
+      UserError: The shape does not have three axes.
     """
     if len(shape) != 3:
         raise UserError(
@@ -41,7 +44,7 @@ def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 class BodyAndHead(nnx.Module):
-    """The two halves under the names that a `Net` promises (BaseHeadSplit)."""
+    """Body and head, named as in the parameters of a `Net` (BaseHeadSplit)."""
 
     def __init__(
         self,
@@ -57,19 +60,20 @@ class BodyAndHead(nnx.Module):
     ):
         self.feat_dim, self.place = feat_dim, place
         self.body = body(draws)
-        *widths, last = (feat_dim, *hidden)
         layers: list[Callable] = []
-        for width, following in zip(widths, hidden, strict=True):
-            layers += Linear(width, following, draws), lambda x, call: activation(x)
-        logits = Linear(last, classes, draws, bias)
+        inputs = feat_dim
+        for width in hidden:
+            layers += Linear(inputs, width, draws), lambda x, call: activation(x)
+            inputs = width
+        logits = Linear(inputs, classes, draws, bias)
         self.head: Any = Chain(*layers, logits) if layers else logits
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Returns features [B, D] and logits [B, C]."""
         x = at_least_single(self.body(x, call))
-        feat, given = self.place(x, self.pool, call)
-        exact = call.ops._replace(product=call.ops.head)
-        return feat, self.head(given, call._replace(ops=exact))
+        feat, head_input = self.place(x, self.pool, call)
+        head_ops = call.ops._replace(product=call.ops.head)
+        return feat, self.head(head_input, call._replace(ops=head_ops))
 
     def pool(self, x: Array) -> Array:
         """Pools the channels of [B, width] to [B, D]."""
@@ -93,14 +97,14 @@ def make_net(
     back under the trace, so that only arrays cross a jit boundary.
 
     Args:
-      body: makes the module below the channel pooling.
+      body: Function that makes the module below the channel pooling.
       num_classes: C, outputs of the head.
       feat_dim: D, outputs of the channel pooling.
-      ops: forms of the operations; by default those of the platform JAX runs on.
-      head_bias: whether the head has one.
-      hidden: widths of hidden layers of the head.
-      activation: of these layers.
-      place: where dropout acts, if anywhere.
+      ops: Forms of the operations; by default those of the platform JAX runs on.
+      head_bias: Whether the last layer of the head has a bias.
+      hidden: Widths of the hidden layers of the head.
+      activation: Activation of the hidden layers of the head.
+      place: Placement of dropout; none by default.
     """
     ops = ops or ops_for()
     options: dict[str, Any] = {"bias": head_bias, "hidden": hidden}
@@ -132,7 +136,9 @@ def head(params: Tree, feat: Array, activation: Activation = jax.nn.relu) -> Arr
     """Returns logits [B, C] of features [B, D].
 
     Args:
-      params: of the head; of several layers, by the layers' places in it.
+      params: Parameters of the head: those of one layer, or {place in the `Chain`:
+        those of a layer}.
+      activation: Activation of the hidden layers.
     """
     if "kernel" not in params:
         *layers, last = (params[place] for place in sorted(params, key=int))
@@ -146,8 +152,8 @@ def head(params: Tree, feat: Array, activation: Activation = jax.nn.relu) -> Arr
 def with_compute_dtype(dtype: str, net: Net) -> Net:
     """Returns the network with its body computed in another precision.
 
-    Parameters, gradients, normalisation, features and logits stay float32. Inputs that
-    are no floating-point numbers (tokens) pass as they are.
+    Parameters, gradients, normalisation, features and logits stay float32. Inputs of
+    whole numbers (tokens) are not converted.
     """
 
     def apply(params, norm, x, train, key=None) -> NetOutput:

@@ -1,9 +1,9 @@
 """Conversion of PyTorch weights: a rename and a transposition per array.
 
-A network's parameters are named as in torchvision and the released code, so `kernel`
-and `scale` become `weight`, and statistics `running_mean` and `running_var`. The body's
-names may start with `base.`; the head's with `head`, `fc` or `classifier`, and there
-with `.1` where a dropout comes first.
+A network's modules are named as in torchvision and the released code. `kernel` and
+`scale` become `weight`; the statistics become `running_mean` and `running_var`. PyTorch
+names of the body may start with `base.`; those of the head start with `head`, `fc` or
+`classifier`, followed by `.1` where a dropout comes first.
 """
 
 import re
@@ -26,21 +26,22 @@ Head = Callable[[Net, dict], dict]  # net, entries -> entries with the wanted he
 
 LAST = {"kernel": "weight", "scale": "weight", "table": "weight"}
 LAST |= {"mean": "running_mean", "var": "running_var"}
-AXES = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}  # ours, in PyTorch's order
-AS_IN_TORCH = {"table", "class_token", "pos_embedding"}  # arrays with its axes
+# axes of an array here in PyTorch's order, by the number of axes
+AXES = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}
+AS_IN_TORCH = {"table", "class_token", "pos_embedding"}  # arrays with PyTorch's axes
 HEAD = re.compile(r"(?:head|fc|classifier)(?:\.fc|\.1)?((?:\.\d+)?\.(?:weight|bias))")
 COUNTER = "num_batches_tracked"  # PyTorch counts batches; nothing here uses it
 
 
 def given_head(net: Net, entries: dict) -> dict:
-    """Takes the head from the weights."""
+    """Returns the entries as they are: the head is that of the weights."""
     return entries
 
 
 def fresh_head(key: Array) -> Head:
-    """Draws a new head by `init(key)`; a head in the weights is ignored.
+    """Returns a function that replaces the head by a new one, drawn by `init(key)`.
 
-    For a pretrained body whose own classifier has other classes or features.
+    It serves a pretrained body whose own classifier has other classes or features.
     """
 
     def replace(net, entries):
@@ -64,21 +65,21 @@ def from_torch(
     """Converts PyTorch's `state_dict` to parameters and statistics of a network.
 
     Args:
-      name: a key of NETS.
-      weights: a mapping from names to arrays or tensors, or the path of a `.npz` or
+      name: A key of NETS.
+      weights: A mapping from names to arrays or tensors, or the path of a `.npz` or
         `.safetensors` file.
-      input_shape: as for `build`.
-      num_classes: as for `build`.
-      feat_dim: as for `build`.
-      vocab_size: as for `build`; token 1 has a row of its own here, where the released
-        code has 0 for unknown words too.
+      input_shape: As in `build`.
+      num_classes: As in `build`.
+      feat_dim: As in `build`.
+      vocab_size: As in `build`. Unknown words are token 1 here, with a row of its own;
+        in the released code they are token 0, as padding.
       head: `given_head`, or `fresh_head(key)` where only the body is wanted.
 
     Returns:
-      What `Net.init` returns.
+      Parameters and statistics in the form that `Net.init` returns.
 
     Raises:
-      UserError: lists every missing, unknown and wrongly shaped entry.
+      UserError: Lists every missing, unknown and wrongly shaped entry.
     """
     net = build(
         name,
@@ -100,9 +101,10 @@ def from_torch(
 
 
 def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
-    """Converts to arrays for PyTorch, under the prefixes `base.` and `head.`.
+    """Converts parameters and statistics to PyTorch's names and layout.
 
-    PyTorch's `load_state_dict` takes them as tensors.
+    Names start with `base.` or `head.`. PyTorch's `load_state_dict` takes the arrays
+    once they are tensors.
     """
     entries = torch_entries(params) | torch_entries(norm)
     return {
@@ -119,29 +121,29 @@ def is_mapped(name: str) -> bool:
 
 
 def torch_entries(tree: Tree) -> dict:
-    """Returns arrays by PyTorch's names and in its layout, without `base.`."""
+    """Returns arrays by PyTorch's names, without `base.`, and in PyTorch's layout."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {entry_name(path): a.transpose(torch_axes(path, a)) for path, a in leaves}
 
 
 def entry_name(path) -> str:
     """Returns PyTorch's name of the leaf at `path`."""
-    half, *middle, last = (key.key for key in path)
-    start = ["head"] if half == "head" else []
+    part, *middle, last = (key.key for key in path)
+    start = ["head"] if part == "head" else []
     return ".".join([*start, *middle, LAST.get(last, last)])
 
 
 def torch_axes(path, leaf) -> tuple[int, ...]:
     """Returns the axes of a leaf in PyTorch's order."""
-    kept = path[-1].key in AS_IN_TORCH
-    return tuple(range(leaf.ndim)) if kept else AXES[leaf.ndim]
+    unchanged = path[-1].key in AS_IN_TORCH
+    return tuple(range(leaf.ndim)) if unchanged else AXES[leaf.ndim]
 
 
 def read(weights: Weights | str | Path) -> Weights:
-    """Returns a mapping of weights, read from its file if it is a path.
+    """Returns a mapping of weights; reads it if `weights` is the path of a file.
 
     Raises:
-      UserError: no such file, of another kind, or not readable.
+      UserError: There is no such file, it is of another format, or not readable.
     """
     if isinstance(weights, Mapping):
         return weights
@@ -173,29 +175,29 @@ def canonical(weights: Weights) -> dict:
     """Renames arrays as `torch_entries` does, without batch counters.
 
     Raises:
-      UserError: two entries mean the same, or one is no array.
+      UserError: Two entries get the same name, or an entry is no array.
     """
     entries: dict[str, np.ndarray] = {}
-    given: dict[str, str] = {}  # names as they came
+    original: dict[str, str] = {}  # new name -> name in `weights`
     for name, value in weights.items():
         short = name.removeprefix("base.")
-        found = HEAD.fullmatch(short)
-        short = f"head{found[1]}" if found else short
+        match = HEAD.fullmatch(short)
+        short = f"head{match[1]}" if match else short
         if short in entries:
             raise UserError(
-                f"entries {given[short]!r} and {name!r} of the weights mean the same "
-                "array. Remove one."
+                f"entries {original[short]!r} and {name!r} of the weights mean the "
+                "same array. Remove one."
             )
         if short.rpartition(".")[2] != COUNTER:
-            entries[short], given[short] = as_array(name, value), name
+            entries[short], original[short] = as_array(name, value), name
     return entries
 
 
 def check(name: str, wanted: dict[str, tuple], entries: dict) -> None:
-    """Compares names and shapes.
+    """Compares names and shapes of the entries with the wanted ones.
 
     Raises:
-      UserError: one line per entry that is missing, unknown or wrongly shaped.
+      UserError: Lists every missing, unknown and wrongly shaped entry.
     """
     given = {k: v.shape for k, v in entries.items()}
     lines = [f"missing {k}: {v}" for k, v in wanted.items() if k not in given]
@@ -218,7 +220,7 @@ def as_array(name: str, value) -> np.ndarray:
     """Converts an array or a PyTorch tensor to float32, without importing PyTorch.
 
     Raises:
-      UserError: it is neither.
+      UserError: The value is neither.
     """
     if hasattr(value, "detach"):
         value = value.detach().cpu().float()

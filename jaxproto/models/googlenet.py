@@ -24,7 +24,7 @@ from jaxproto.types import Array, Net
 
 EPS = 0.001  # of batch normalisation
 # The paper's Table 1: channels of the 1x1 branch, of both convolutions of the second
-# and third branch, and of the branch behind the maximum
+# and third branch, and of the branch after max pooling
 INCEPTIONS = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),
@@ -36,11 +36,11 @@ INCEPTIONS = {
     "5a": (256, 160, 320, 32, 128, 128),
     "5b": (384, 192, 384, 48, 128, 128),
 }
-POOLS = {"3b": 3, "4e": 2}  # window of the maximum behind a block, with stride 2
+POOLS = {"3b": 3, "4e": 2}  # window of the max pooling after a block, with stride 2
 
 
 def narrow_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """Draws from N(0, 0.01), as torchvision."""
+    """Draws normal values with standard deviation 0.01, as torchvision."""
     return 0.01 * draws.normal(shape)
 
 
@@ -83,11 +83,11 @@ class Inception(nnx.Module):
 
 
 def max_pool_ceil(x: Array, size: int, call: CallContext) -> Array:
-    """Computes maxima over windows with stride 2, the last ones possibly cut off."""
+    """Pools with stride 2; last windows may reach beyond x (PyTorch's ceil_mode)."""
     steps = [max(-(-(n - size) // 2), 0) for n in x.shape[1:3]]
     missing = [2 * s + size - n for s, n in zip(steps, x.shape[1:3], strict=True)]
-    around = ((0, 0), *((0, n) for n in missing), (0, 0))
-    x = jnp.pad(x, around, constant_values=-jnp.inf)
+    padding = ((0, 0), *((0, n) for n in missing), (0, 0))
+    x = jnp.pad(x, padding, constant_values=-jnp.inf)
     return call.ops.max_pool(x, size, 2)
 
 
@@ -123,7 +123,7 @@ def googlenet(
     *,
     head: tuple[int, ...] = (),
 ) -> Net:
-    """GoogLeNet for images of any size; `head` has the widths of its hidden layers."""
+    """GoogLeNet for images of any size; `head` has the widths of hidden head layers."""
     channels = image_shape("googlenet", input_shape)[-1]
     body = partial(GoogLeNet, channels)
     return make_net(body, num_classes, feat_dim, ops, hidden=head, place=logits_only)

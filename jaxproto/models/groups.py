@@ -1,7 +1,7 @@
 """Groups of networks by name.
 
-Client i has entry i mod n of its group's n. An entry may have options, as
-`registry.factory` reads them.
+Client i has entry i mod n of a group of n. An entry may have options, which
+`registry.factory` reads. N is ProtoNorm, T is TinyProto (docs/glossary.md).
 """
 
 SMALL = ("resnet4", "resnet6", "resnet8", "resnet10")
@@ -15,14 +15,14 @@ MLP_LAYERS = tuple(
 
 
 def transformers(*sizes: tuple[int, int]) -> tuple[str, ...]:
-    """Returns names of transformers of some numbers of layers and heads."""
+    """Returns names of transformers of the given numbers of layers and heads."""
     return tuple(f"transformer+layers={n}+heads={heads}" for n, heads in sizes)
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
     # Lightweight networks of both papers' heterogeneous setting, in the code's order
     "Ht0": ("resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"),
-    # The same with dropout where the released code has it
+    # Ht0 with dropout where the released code has it
     "Ht0_code": (
         "resnet8",
         "mobilenet_v2_code",

@@ -29,7 +29,7 @@ WIDTHS = (32, 64, 128)
 
 
 class HARCNN(nnx.Module):
-    """Convolutions over time, each with ReLU and the maximum of pairs of steps."""
+    """Convolutions over time, each with ReLU and max pooling of pairs of steps."""
 
     def __init__(
         self, channels: int, layers: int, window: int, stride: int, draws: InitialDraws
@@ -42,7 +42,7 @@ class HARCNN(nnx.Module):
             inputs = width
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [B, time, channels, ...] to [B, features], channel by channel."""
+        """Maps [B, time, channels, ...] to [B, features], ordered by channel."""
         x = x.reshape(len(x), 1, x.shape[1], -1)
         for i in range(self.layers):
             x = jax.nn.relu(getattr(self, f"conv{i + 1}")(x, call))

@@ -1,10 +1,10 @@
 """Layers as Flax NNX modules with PyTorch's shapes, names and initial values.
 
-A layer holds parameters and statistics only. How it is called (training or not, which
-form of each operation, randomness) comes as a `CallContext`, so nothing is global and
-the same module serves every platform. Parameters are float32; a layer computes in the
-precision of its input, normalisation in float32 whatever comes. On CPUs the form of a
-product may round its operands.
+A layer has parameters and statistics only. The mode (training or evaluation), the form
+of each operation and random keys are arguments in a `CallContext`, so that one module
+serves every platform. Parameters are float32. A layer computes in the precision of its
+input, but normalisation always in float32. On CPUs the form of a product may round its
+operands.
 """
 
 import math
@@ -22,12 +22,12 @@ class KeyStream:
     """Stream of keys, for dropout."""
 
     def __init__(self, key: Array):
-        self.key, self.given = key, 0
+        self.key, self.count = key, 0
 
     def __call__(self) -> Array:
         """Returns the next key."""
-        self.given += 1
-        return jax.random.fold_in(self.key, self.given)
+        self.count += 1
+        return jax.random.fold_in(self.key, self.count)
 
 
 class CallContext(NamedTuple):
@@ -41,8 +41,8 @@ class CallContext(NamedTuple):
 class InitialDraws:
     """Random initial values, cut from one long draw of each kind.
 
-    A draw per array would compile a random generator per array. Without values all are
-    zeros, and `used` counts the values of each kind that a network takes.
+    A draw per array would compile a random generator per array. Without `values` all
+    draws are zeros. `used` counts the values of each kind that a network takes.
     """
 
     def __init__(self, values: dict[str, Array] | None = None):
@@ -57,7 +57,7 @@ class InitialDraws:
         return self.cut("normal", shape)
 
     def cut(self, kind, shape):
-        """Returns the next values of a kind."""
+        """Returns the next values of a kind, in this shape."""
         start = self.used[kind]
         self.used[kind] = stop = start + math.prod(shape)
         if self.values is None:
@@ -66,7 +66,11 @@ class InitialDraws:
 
 
 def draw_initial(key: Array, sizes: dict[str, int]) -> InitialDraws:
-    """Draws the random values of a network."""
+    """Draws the random values of a network.
+
+    Args:
+      sizes: Number of values of each kind, as `InitialDraws.used`.
+    """
     uniform, normal = jax.random.split(key)
     return InitialDraws(
         {
@@ -82,7 +86,7 @@ def kaiming_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) ->
 
 
 def kaiming_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """Draws He's normal values by fan-out, as torchvision for [kh, kw, ., C].
+    """Draws He's normal values by fan-out, as torchvision, for [kh, kw, C, C'].
 
     `fan_in` is unused: all initialisers have one signature.
     """
@@ -96,13 +100,13 @@ def zeros(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
 
 
 def relu(x: Array, call: CallContext) -> Array:
-    """Returns max(x, 0), as a member of a Chain."""
+    """Returns max(x, 0), with the signature of a module."""
     return jax.nn.relu(x)
 
 
 def relu6(x: Array, call: CallContext) -> Array:
     """Clips x to [0, 6], without gradient at either end, as in PyTorch."""
-    low, high = (jnp.asarray(end, x.dtype) for end in (0, 6))
+    low, high = (jnp.asarray(bound, x.dtype) for bound in (0, 6))
     return jax.lax.clamp(low, x, high)
 
 
@@ -166,13 +170,13 @@ class Conv(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
-        where = self.kernel[...].astype(x.dtype), self.stride, self.padding
+        args = self.kernel[...].astype(x.dtype), self.stride, self.padding
         if self.groups == 1:
-            x = call.ops.conv(x, *where)
+            x = call.ops.conv(x, *args)
         elif self.groups == x.shape[-1] == self.kernel.shape[-1]:
-            x = call.ops.depthwise(x, *where)
+            x = call.ops.depthwise(x, *args)
         else:
-            x = call.ops.grouped(x, *where, self.groups)
+            x = call.ops.grouped(x, *args, self.groups)
         return x + self.bias[...].astype(x.dtype) if hasattr(self, "bias") else x
 
 
@@ -188,23 +192,22 @@ class BatchNorm(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Normalises x; in training by the batch, updating the statistics."""
-        stats, given = (self.mean, self.var), x.dtype
-        held = [v[...] for v in (self.scale, self.bias, *stats)]
+        stats, dtype = (self.mean, self.var), x.dtype
+        values = [v[...] for v in (self.scale, self.bias, *stats)]
         x = at_least_single(x)
         if not call.train:
-            return with_stats(x, *held, eps=self.eps).astype(given)
-        x, *new = with_batch(x, *held, call.ops.sums, eps=self.eps)
-        for stat, value in zip(stats, new, strict=True):
+            return with_stats(x, *values, eps=self.eps).astype(dtype)
+        x, *new_stats = with_batch(x, *values, call.ops.sums, eps=self.eps)
+        for stat, value in zip(stats, new_stats, strict=True):
             stat.set_value(value)  # stat[...] = value asks a tracer for its sharding
-        return x.astype(given)
+        return x.astype(dtype)
 
 
 class GroupNorm(nnx.GroupNorm):
     """Normalisation of each example over the channels of a group, as in PyTorch.
 
-    No statistics remain: it is the same in training and evaluation, and there is
-    nothing to average. Wu, He: Group Normalization, ECCV 2018,
-    https://arxiv.org/abs/1803.08494.
+    It has no running statistics, so training and evaluation compute the same. Wu, He:
+    Group Normalization, ECCV 2018, https://arxiv.org/abs/1803.08494.
     """
 
     def __init__(self, width: int, groups: int = 2):
@@ -216,16 +219,17 @@ class GroupNorm(nnx.GroupNorm):
             rngs=nnx.Rngs(0),  # draws nothing
         )
 
-    # Called as the layers here are, not as Flax's: its place in the tree must stay
+    # Signature of the layers here: wrapping nnx.GroupNorm would rename its parameters
     def __call__(self, x: Array, call: CallContext) -> Array:  # type: ignore[override]
-        """Maps [B, H, W, width] to this shape."""
+        """Maps [B, H, W, width] to [B, H, W, width]."""
         return super().__call__(at_least_single(x)).astype(x.dtype)
 
 
 class Chain(nnx.Module):
     """Modules, or functions of (x, call), one after the other.
 
-    A module's name is its place, '0', '1', ..., counting functions too, as in PyTorch.
+    A member's name is its position, '0', '1', ..., as in PyTorch; functions are
+    counted too.
     """
 
     def __init__(self, *members):
@@ -249,5 +253,5 @@ def conv_norm(
 
 
 def flatten(x: Array) -> Array:
-    """Flattens [B, H, W, C] to [B, C * H * W] in PyTorch's order, for its weights."""
+    """Flattens [B, H, W, C] to [B, C * H * W], the order of PyTorch's weights."""
     return x.transpose(0, 3, 1, 2).reshape(len(x), -1)

@@ -58,9 +58,9 @@ def mlp(
     feat_dim: int,
     ops: Ops | None = None,
 ) -> Net:
-    """Two hidden layers of 256 with ReLU, for any input: a group's lightest member.
+    """Two hidden layers of 256 with ReLU, for any input.
 
-    No paper uses it.
+    No paper uses it; the group `digits` has it.
     """
     widths = (math.prod(input_shape), 256, 256)
     return make_net(partial(Perceptron, widths, True), num_classes, feat_dim, ops)
@@ -87,8 +87,8 @@ def spiral_mlp(
 ) -> Net:
     """The 5-layer network 2-16-8-4-2-C of ProtoNorm's spiral: 242 parameters at C = 6.
 
-    ReLU after the first three layers only (on the 2-d feature it would confine the
-    prototypes to a quadrant, against ProtoNorm's Figure 2), and a head without bias.
+    ReLU follows the first three layers only: on the two features it would confine the
+    prototypes to a quadrant, contrary to ProtoNorm's Figure 2. The head has no bias.
     """
     if tuple(input_shape) != (2,):
         raise UserError(

@@ -46,7 +46,7 @@ class InvertedResidual(nnx.Module):
     def __init__(
         self, inputs: int, outputs: int, expand: int, stride: int, draws: InitialDraws
     ):
-        self.short = stride == 1 and inputs == outputs
+        self.has_shortcut = stride == 1 and inputs == outputs
         hidden, layers = inputs * expand, []
         if expand != 1:
             layers.append(conv_norm(inputs, hidden, 1, relu6, draws))
@@ -58,7 +58,7 @@ class InvertedResidual(nnx.Module):
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.conv(x, call)
-        return x + y if self.short else y
+        return x + y if self.has_shortcut else y
 
 
 class MobileNetV2(nnx.Module):
@@ -92,8 +92,8 @@ def mobilenet_v2(
     """MobileNetV2 for images of any size.
 
     Args:
-      place: where dropout acts.
-      head: widths of the head's hidden layers.
+      place: Placement of dropout.
+      head: Widths of the head's hidden layers.
     """
     channels = image_shape("mobilenet_v2", input_shape)[-1]
     body = functools.partial(MobileNetV2, channels)

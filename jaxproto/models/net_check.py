@@ -1,4 +1,4 @@
-"""Check of a user's network by shapes; nothing is computed."""
+"""Check of a user's network by shapes alone, without computing anything."""
 
 from collections.abc import Callable
 
@@ -21,9 +21,11 @@ def check_callable(name: str, make):
 
 
 def checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net:
-    """Returns the network that a factory makes.
+    """Makes a network and checks its functions on abstract inputs.
 
     Args:
+      name: Name of the network, for errors.
+      make: Function without arguments that makes the network.
       x: Shape of a batch of inputs.
 
     Raises:
@@ -42,10 +44,10 @@ def checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net:
                 f"{FACTORY}."
             ) from e
 
-    def expect(what, found, kind):
-        if not isinstance(found, kind):
+    def expect(what, value, kind):
+        if not isinstance(value, kind):
             raise UserError(
-                f"network {name!r}: {what} returns {kind_of(found)}, not "
+                f"network {name!r}: {what} returns {kind_of(value)}, not "
                 f"{kind.__name__}; {FACTORY} ({place_of(make)})."
             )
 

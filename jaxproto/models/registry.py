@@ -72,18 +72,18 @@ def build(
     """Builds a network for inputs of one shape.
 
     Args:
-      name: a key of NETS, or one with options (`factory`).
-      input_shape: of one example, without the batch axis: [H, W, channels], [n],
+      name: A key of NETS, or one with options (`factory`).
+      input_shape: Shape of one example, without the batch axis: [H, W, channels], [n],
         or [L] tokens.
       num_classes: C, at least 1.
-      feat_dim: D, at least 1; channel pooling makes so many features of any network's.
-      ops: forms of the operations; by default those of the platform JAX runs on.
-      compute_dtype: of the body, one of PRECISIONS; parameters are float32 in both.
-        On a CPU bfloat16 rounds the operands of matrix products only.
-      vocab_size: tokens, of inputs that are texts; None if they are numbers.
+      feat_dim: D, at least 1; channel pooling maps any body's outputs to D features.
+      ops: Forms of the operations; by default those of the platform JAX runs on.
+      compute_dtype: Precision of the body, one of PRECISIONS; parameters are float32
+        in any case. On a CPU bfloat16 rounds the operands of matrix products only.
+      vocab_size: Size of the vocabulary if inputs are texts; None if they are numbers.
 
     Raises:
-      UserError: no such network or precision, or it does not take such inputs.
+      UserError: There is no such network or precision, or it does not take such inputs.
     """
     make = factory(name)
     for what, value in (("num_classes", num_classes), ("feat_dim", feat_dim)):
@@ -92,9 +92,9 @@ def build(
     dtype = choose_from("precision", compute_dtype, PRECISIONS)
     ops, dtype = ops_in(dtype, ops)
     extra = _accepted(name, make, {"vocab_size": vocab_size, "compute_dtype": dtype})
-    own = is_external(make)
+    external = is_external(make)
     make = partial(make, tuple(input_shape), num_classes, feat_dim, ops, **extra)
-    if own:
+    if external:
         x = jax.ShapeDtypeStruct(
             (2, *input_shape), jnp.int32 if vocab_size else jnp.float32
         )
@@ -108,24 +108,24 @@ def factory(name: str) -> Callable[..., Net]:
     """Returns the function that makes a network.
 
     Args:
-      name: a key of NETS, or one with values of its options, whole numbers, several of
-        them joined by a hyphen: `resnet34+head=512-256`, `harcnn+layers=1+stride=2`.
+      name: A key of NETS, or one with values of its options: whole numbers, or several
+        joined by hyphens: `harcnn+layers=1+stride=2`, `resnet34+head=512-256`.
 
     Raises:
-      UserError: no such network or option, or an invalid value.
+      UserError: There is no such network or option, or a value is invalid.
     """
-    key, *given = name.split("+")
+    key, *settings = name.split("+")
     make = NETS[choose_from("network", key, NETS)]
     net_check.check_callable(key, make)
     options: dict[str, int | tuple[int, ...]] = {}
-    for setting in given:
+    for setting in settings:
         defaults = _options(make)
         option, _, value = setting.partition("=")
         several = isinstance(
             defaults[choose_from(f"option of {key}", option, defaults)], tuple
         )
-        form = r"[1-9]\d{0,5}" + r"(-[1-9]\d{0,5})*" * several
-        if not re.fullmatch(form, value):
+        pattern = r"[1-9]\d{0,5}" + r"(-[1-9]\d{0,5})*" * several
+        if not re.fullmatch(pattern, value):
             kind = "whole numbers joined by hyphens" if several else "a whole number"
             raise UserError(
                 f"network {name!r}: {option} is {value!r}. Give {kind}, from 1 to "
@@ -137,29 +137,32 @@ def factory(name: str) -> Callable[..., Net]:
 
 
 def _options(make) -> dict[str, object]:
-    """Returns the options of a network that are whole numbers, with their defaults."""
-    every = inspect.signature(make).parameters.values()
-    named = {p.name: p.default for p in every if p.kind is p.KEYWORD_ONLY}
-    return {k: v for k, v in named.items() if isinstance(v, int | tuple)}
+    """Returns the options that are whole numbers or tuples of them, with defaults."""
+    parameters = inspect.signature(make).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return {k: v for k, v in defaults.items() if isinstance(v, int | tuple)}
 
 
 def _accepted(name, make, extra):
-    """Selects the arguments that a network takes; checks the kind of its inputs."""
-    takes = inspect.signature(make).parameters
-    if ("vocab_size" in takes) != (extra["vocab_size"] is not None):
+    """Selects the arguments that a network has; checks the kind of its inputs."""
+    parameters = inspect.signature(make).parameters
+    if ("vocab_size" in parameters) != (extra["vocab_size"] is not None):
         kinds = ("texts", "numbers")
-        reads, are = kinds if "vocab_size" in takes else reversed(kinds)
+        reads, are = kinds if "vocab_size" in parameters else reversed(kinds)
         raise UserError(
             f"network {name!r} reads {reads}, but the inputs are {are}. Networks on "
             f"texts are {', '.join(text_networks())}, and they read nothing else."
         )
-    return {key: value for key, value in extra.items() if key in takes}
+    return {key: value for key, value in extra.items() if key in parameters}
 
 
 def text_networks() -> list[str]:
     """Returns the networks that read texts."""
-    takes = {name: inspect.signature(make).parameters for name, make in NETS.items()}
-    return [name for name, arguments in takes.items() if "vocab_size" in arguments]
+    return [
+        name
+        for name, make in NETS.items()
+        if "vocab_size" in inspect.signature(make).parameters
+    ]
 
 
 def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -176,6 +179,6 @@ def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
 def assign_networks(
     group: str | tuple[str, ...], client_ids: Iterable[int]
 ) -> tuple[str, ...]:
-    """Assigns networks to clients: client i gets entry i mod n of the group's n."""
+    """Assigns networks to clients: client i gets entry i mod n of a group of n."""
     names = group_members(group)
     return tuple(names[i % len(names)] for i in client_ids)

@@ -30,9 +30,7 @@ from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)
-Norm = Callable[[int], nnx.Module]  # channels -> what normalises them
-
-
+Norm = Callable[[int], nnx.Module]  # channels -> normalisation layer
 Convs = tuple[tuple[int, int, int], ...]  # size, outputs and stride of each
 
 
@@ -57,28 +55,28 @@ class Block(nnx.Module):
         norm: Norm,
         draws: InitialDraws,
     ):
-        self.names, outputs = names, inputs
+        self.names, channels = names, inputs
         for i, (size, width, stride) in enumerate(convs):
-            conv = Conv(outputs, width, size, draws, stride=stride, padding=size // 2)
+            conv = Conv(channels, width, size, draws, stride=stride, padding=size // 2)
             setattr(self, f"conv{i + 1}", conv)
             setattr(self, names[i], norm(width))
-            outputs = width
-        whole = math.prod(stride for *_, stride in convs)
-        if whole != 1 or inputs != outputs:
-            short = Conv(inputs, outputs, 1, draws, stride=whole)
-            self.downsample = Chain(short, norm(outputs))
+            channels = width
+        total_stride = math.prod(stride for *_, stride in convs)
+        if total_stride != 1 or inputs != channels:
+            shortcut = Conv(inputs, channels, 1, draws, stride=total_stride)
+            self.downsample = Chain(shortcut, norm(channels))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
-        short = self.downsample(x, call) if hasattr(self, "downsample") else x
+        shortcut = self.downsample(x, call) if hasattr(self, "downsample") else x
         for i, name in enumerate(self.names, 1):
             x = x if i == 1 else jax.nn.relu(x)
             x = getattr(self, name)(getattr(self, f"conv{i}")(x, call), call)
-        return jax.nn.relu(x + short)
+        return jax.nn.relu(x + shortcut)
 
 
 def alone(block: nnx.Module) -> nnx.Module:
-    """Returns the one block of a stage."""
+    """Returns the only block of a stage, in place of a Chain of blocks."""
     return block
 
 
@@ -86,10 +84,10 @@ class Form(NamedTuple):
     """Blocks and stages of a residual network."""
 
     counts: tuple[int, ...]  # blocks of each stage
-    convs: Callable[[int, int], Convs] = basic  # width, stride -> those of a block
+    convs: Callable[[int, int], Convs] = basic  # width, stride -> convolutions
     norms: Sequence[str] = ("bn1", "bn2")  # names of a block's norms
     names: Sequence[str] = ("layer1", "layer2", "layer3", "layer4")  # of the stages
-    stage: Callable[..., nnx.Module] = Chain  # its blocks -> stage
+    stage: Callable[..., nnx.Module] = Chain  # blocks -> stage
 
 
 SMALL_STAGES = tuple(f"layer_{i}" for i in range(len(WIDTHS)))
@@ -113,7 +111,8 @@ class ResNet(nnx.Module):
 
     def __init__(self, form: Form, norm: Norm, channels: int, draws: InitialDraws):
         stages = [*zip(form.names, WIDTHS, form.counts, strict=False)]
-        self.order, inputs, stride = tuple(name for name, *_ in stages), 64, 1
+        self.stage_names = tuple(name for name, *_ in stages)
+        inputs, stride = 64, 1
         for name, width, count in stages:
             blocks: list[nnx.Module] = []
             for _ in range(count):
@@ -129,7 +128,7 @@ class ResNet(nnx.Module):
         """Maps [B, H, W, channels] to [B, last width]."""
         x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
         x = call.ops.max_pool(x, 3, 2, 1)
-        for name in self.order:
+        for name in self.stage_names:
             x = getattr(self, name)(x, call)
         return global_mean(x)
 
@@ -144,7 +143,7 @@ def resnet(
     norm: Norm = BatchNorm,
     head: tuple[int, ...] = (),
 ) -> Net:
-    """ResNet with torchvision's ImageNet stem; `head`: widths of its hidden layers."""
+    """ResNet with torchvision's stem; `head` has the widths of hidden head layers."""
     channels = image_shape(f"resnet{depth}", input_shape)[-1]
     body = functools.partial(ResNet, FORMS[depth], norm, channels)
     return make_net(body, num_classes, feat_dim, ops, hidden=head)

@@ -30,7 +30,7 @@ STAGES = ((116, 4), (232, 8), (464, 4))  # the paper's Table 5: channels, units
 
 
 class ShuffleUnit(nnx.Module):
-    """Half of the channels (all of them at stride 2) pass three convolutions."""
+    """Unit in which half of the channels (all at stride 2) pass three convolutions."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, draws: InitialDraws):
         half = outputs // 2
@@ -55,13 +55,13 @@ class ShuffleUnit(nnx.Module):
 
 
 def pointwise(inputs: int, outputs: int, draws: InitialDraws) -> tuple:
-    """Makes 1x1 convolution, norm and ReLU for a Chain."""
+    """Returns a 1x1 convolution, norm and ReLU, as members of a Chain."""
     conv = Conv(inputs, outputs, 1, draws, init=kaiming_uniform)
     return conv, BatchNorm(outputs), relu
 
 
 def depthwise(width: int, stride: int, draws: InitialDraws) -> tuple:
-    """Makes depthwise 3x3 convolution and norm for a Chain."""
+    """Returns a depthwise 3x3 convolution and norm, as members of a Chain."""
     options: dict[str, Any] = {"padding": 1, "groups": width, "init": kaiming_uniform}
     return Conv(width, width, 3, draws, stride=stride, **options), BatchNorm(width)
 

@@ -39,18 +39,17 @@ RATE = 0.8  # of TextCNN's dropout
 
 
 class TextSettings(NamedTuple):
-    """Sizes of a body on texts, its counted positions, and its features."""
+    """Settings of a body on texts: treatment of padding, form of features, sizes."""
 
-    counts: Callable[[Array], Array]  # tokens [B, L] -> [B, L] bool
-    features: Callable[[Array], Array]  # [B, D] -> [B, D]
+    counts: Callable[[Array], Array]  # tokens [B, L] -> whether each counts [B, L]
+    features: Callable[[Array], Array]  # last layer [B, D] -> features [B, D]
     words: int = 0  # rows of the embedding
     width: int = 0  # of a word's vector and of the features
-    dtype: str = "float32"  # of the body
+    dtype: str = "float32"  # of the body's arrays
 
 
 CLEAN = TextSettings(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_BD)
 CODE = TextSettings(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
-
 
 NORMAL = InitialDraws.normal  # PyTorch's default of embeddings
 
@@ -58,24 +57,24 @@ NORMAL = InitialDraws.normal  # PyTorch's default of embeddings
 class Embedding(nnx.Module):
     """A vector for each token; padding has zeros that are never trained.
 
-    The gradient is as large as the table, and SGD goes through both: more than half of
-    the 20 ms that a step of fastText takes with 30,000 words and 500 features on two
-    CPU cores. Sorting tokens before their rows are added up was not faster.
+    The gradient is as large as the table, and SGD reads both: more than half of the
+    20 ms that a step of fastText takes with 30,000 words and 500 features on two CPU
+    cores. Sorting tokens before their rows are added up was not faster.
     """
 
-    def __init__(self, of: TextSettings, draws: InitialDraws, init=NORMAL):
-        table = init(draws, (of.words, of.width))
+    def __init__(self, text: TextSettings, draws: InitialDraws, init=NORMAL):
+        table = init(draws, (text.words, text.width))
         self.table = nnx.Param(table.at[PADDING].set(0))
 
 
 def embed(table: Array, token: Array, dtype: str) -> Array:
-    """Looks up rows of the table, [B, L] to [B, L, width]."""
+    """Looks up the rows of tokens [B, L] in the table, zeros for padding."""
     real_BL1 = (token != PADDING)[..., None]
     return table[token].astype(dtype) * real_BL1.astype(dtype)
 
 
 class Conv1d(nnx.Module):
-    """Parameters of PyTorch's Conv1d without padding."""
+    """Parameters of PyTorch's Conv1d; `max_over_time` applies them."""
 
     def __init__(self, inputs: int, outputs: int, size: int, draws: InitialDraws):
         fan_in = inputs * size
@@ -84,7 +83,7 @@ class Conv1d(nnx.Module):
 
 
 class FastText(nnx.Module):
-    """The mean of the words' vectors and, with `hidden`, a linear layer."""
+    """Mean of the word vectors and, with `hidden`, a linear layer."""
 
     def __init__(self, text: TextSettings, draws: InitialDraws, hidden: bool = True):
         self.text, self.embedding = text, Embedding(text, draws)
@@ -100,15 +99,14 @@ class FastText(nnx.Module):
             return jnp.sum(embed(table, x, self.text.dtype), 1)
 
         total_BD = call.ops.cut(total, x, jnp.max(length_B))
-        many_B1 = jnp.maximum(length_B, 1)[:, None]
-        mean_BD = total_BD / many_B1.astype(self.text.dtype)
-        hidden = hasattr(self, "fc1")
-        feat_BD = self.fc1(mean_BD, call) if hidden else mean_BD
+        count_B1 = jnp.maximum(length_B, 1)[:, None]
+        mean_BD = total_BD / count_B1.astype(self.text.dtype)
+        feat_BD = self.fc1(mean_BD, call) if hasattr(self, "fc1") else mean_BD
         return self.text.features(feat_BD)
 
 
 class TextCNN(nnx.Module):
-    """Filters over 3, 4 and 5 words, the maximum of each over the text, one layer."""
+    """Filters over 3, 4 and 5 words, their maxima over the text, a linear layer."""
 
     def __init__(self, text: TextSettings, draws: InitialDraws):
         self.text, self.embedding = text, Embedding(text, draws)
@@ -141,33 +139,40 @@ def max_over_time(
 ) -> Array:
     """Returns the largest output of each filter over a text [B, all filters].
 
-    A window lies within the text; a text shorter than it has one, filled up with zeros.
-    One product gives the answer of every word of every filter to every position, and
-    shifted sums make answers to windows of them: on CPU 1.8 times faster than products
-    with copied windows, and 35 times faster than XLA's convolution in a loop.
+    Windows lie within the text. A text shorter than a filter has one window, which
+    zeros fill up. One product computes the output of every tap of every filter at every
+    position, and sums of shifted outputs are those of windows: on CPU 1.8 times faster
+    than products with copied windows, and 35 times faster than XLA's convolution in a
+    loop.
+
+    Args:
+      x_BLD: Word vectors; zeros at padding.
+      length_B: Number of words of each text.
+      filters: Parameters of the filters of each size.
+      product: Form of the matrix product.
     """
     batch, positions, width = x_BLD.shape
     kernels = [f.kernel[...].astype(x_BLD.dtype) for f in filters]
-    each = [kernel[j] for kernel in kernels for j in range(len(kernel))]
-    answers = product(x_BLD.reshape(-1, width), jnp.concatenate(each, 1))
-    by_word = iter(jnp.split(answers, len(each), 1))
+    taps = [kernel[j] for kernel in kernels for j in range(len(kernel))]
+    outputs = product(x_BLD.reshape(-1, width), jnp.concatenate(taps, 1))
+    by_tap = iter(jnp.split(outputs, len(taps), 1))
     best = []
     for f, kernel in zip(filters, kernels, strict=True):
         size = len(kernel)
         start_W = jnp.arange(positions - size + 1)
         shifted = [
-            next(by_word).reshape(batch, positions, -1)[:, j : j + len(start_W)]
+            next(by_tap).reshape(batch, positions, -1)[:, j : j + len(start_W)]
             for j in range(size)
         ]
-        there_BW = start_W <= jnp.maximum(length_B - size, 0)[:, None]
-        answer_BWF = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
-        best.append(jnp.max(answer_BWF, 1) + f.bias[...].astype(x_BLD.dtype))
+        valid_BW = start_W <= jnp.maximum(length_B - size, 0)[:, None]
+        output_BWF = jnp.where(valid_BW[..., None], sum(shifted), -jnp.inf)
+        best.append(jnp.max(output_BWF, 1) + f.bias[...].astype(x_BLD.dtype))
     return jnp.concatenate(best, -1)
 
 
 def network(
     make: Callable[..., nnx.Module],
-    reading: TextSettings,
+    settings: TextSettings,
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
@@ -177,21 +182,21 @@ def network(
     compute_dtype: str = "float32",
     place: Place = no_dropout,
 ) -> Net:
-    """Returns a network on texts whose vectors have as many values as its features.
+    """Returns a network on texts whose word vectors are as wide as its features.
 
     Args:
-      make: class of the body.
-      reading: `CLEAN` or `CODE`.
-      vocab_size: rows of the embedding, padding and the unknown word among them.
-      compute_dtype: of the body.
-      place: where dropout acts.
+      make: Function of (settings, draws) that makes the body, such as its class.
+      settings: `CLEAN` or `CODE`.
+      vocab_size: Rows of the embedding, padding and the unknown word among them.
+      compute_dtype: Number format of the body's arrays.
+      place: Placement of dropout.
     """
     if len(input_shape) != 1:
         raise UserError(
             f"networks on texts take tokens [length], but an input has shape "
             f"{tuple(input_shape)}. Use another network, or texts."
         )
-    text = reading._replace(words=vocab_size, width=feat_dim, dtype=compute_dtype)
+    text = settings._replace(words=vocab_size, width=feat_dim, dtype=compute_dtype)
     body = functools.partial(make, text)
     return make_net(body, num_classes, feat_dim, ops, place=place)
 

@@ -38,7 +38,7 @@ class EncoderLayer(nnx.Module):
         self.norm1, self.norm2 = LayerNorm(width, EPS), LayerNorm(width, EPS)
 
     def __call__(self, x: Array, mask: Array, call: CallContext) -> Array:
-        """Maps [B, L, width] to this shape; `mask` has the positions attended to."""
+        """Maps [B, L, width] to [B, L, width]; `mask` [B, L]: positions attended to."""
         y = self.self_attn(x, call, mask, RATE)
         x = self.norm1(x + dropout(y, RATE, call), call)
         y = dropout(jax.nn.relu(by_row(self.linear1, x, call)), RATE, call)
@@ -47,20 +47,20 @@ class EncoderLayer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """Layers, one after the other."""
+    """Chain of encoder layers."""
 
     def __init__(self, width: int, layers: int, heads: int, draws: InitialDraws):
         self.layers = Chain(*(EncoderLayer(width, heads, draws) for _ in range(layers)))
 
     def __call__(self, x: Array, mask: Array, call: CallContext) -> Array:
-        """Maps [B, L, width] to this shape."""
+        """Maps [B, L, width] to [B, L, width]."""
         for i in range(self.layers.length):
             x = getattr(self.layers, str(i))(x, mask, call)
         return x
 
 
 class Transformer(nnx.Module):
-    """Words' vectors with their positions, behind a class token, through the layers."""
+    """Encoder of a class token and the word vectors with their positions."""
 
     def __init__(
         self, text: TextSettings, draws: InitialDraws, *, layers: int, heads: int
@@ -78,10 +78,10 @@ class Transformer(nnx.Module):
         )
 
     def encode(self, x, call):
-        """Returns the class token behind all layers."""
+        """Returns the class token after all layers [B, width]."""
         words = embed(self.embedding.table[...], x, self.text.dtype)
-        place = jnp.asarray(positions(*words.shape[1:]), words.dtype)
-        words = dropout(words + place, RATE, call)
+        position = jnp.asarray(positions(*words.shape[1:]), words.dtype)
+        words = dropout(words + position, RATE, call)
         token = self.class_token[...].astype(words.dtype)
         token = jnp.broadcast_to(token, (len(x), 1, words.shape[-1]))
         x, mask = jnp.concatenate([token, words], 1), self.text.counts(x)
@@ -90,11 +90,11 @@ class Transformer(nnx.Module):
 
 
 def positions(length: int, width: int) -> np.ndarray:
-    """Returns sines and cosines of each position by turns [length, width]."""
+    """Returns the encoding of positions, sines and cosines in turn [length, width]."""
     rate = 10_000 ** (-np.arange(0, width, 2) / width)
     angle = np.arange(length)[:, None] * rate
-    both = np.stack([np.sin(angle), np.cos(angle)], -1)
-    return both.reshape(length, -1)[:, :width]
+    pairs = np.stack([np.sin(angle), np.cos(angle)], -1)
+    return pairs.reshape(length, -1)[:, :width]
 
 
 def transformer(

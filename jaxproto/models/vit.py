@@ -33,22 +33,22 @@ EPS = 1e-6  # of normalisation
 
 
 def lecun_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """Draws from N(0, 1 / fan_in)."""
+    """Draws normal values with variance 1 / fan_in."""
     return draws.normal(shape) / math.sqrt(fan_in)
 
 
 def tiny_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """Draws from N(0, 1e-6), as torchvision's biases."""
+    """Draws normal values with standard deviation 1e-6, as torchvision's biases."""
     return 1e-6 * draws.normal(shape)
 
 
 def gelu(x: Array, call: CallContext) -> Array:
-    """Returns x times the normal distribution function of x."""
+    """Returns x times the standard normal distribution function at x."""
     return jax.nn.gelu(x, approximate=False)
 
 
 class EncoderBlock(nnx.Module):
-    """Attention and perceptron, each behind a normalisation and beside a shortcut."""
+    """Attention and perceptron, each after a normalisation and beside a shortcut."""
 
     def __init__(self, draws: InitialDraws):
         self.ln_1, self.ln_2 = LayerNorm(WIDTH, EPS), LayerNorm(WIDTH, EPS)
@@ -56,10 +56,11 @@ class EncoderBlock(nnx.Module):
         inits: dict[str, Any] = {"init": xavier_uniform, "bias_init": tiny_normal}
         first = Linear(WIDTH, HIDDEN, draws, **inits)
         second = Linear(HIDDEN, WIDTH, draws, **inits)
-        self.mlp = Chain(first, gelu, identity, second)  # torchvision drops out there
+        # the identity stands for torchvision's dropout, as names are positions
+        self.mlp = Chain(first, gelu, identity, second)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [B, L, width] to this shape."""
+        """Maps [B, L, width] to [B, L, width]."""
         x = x + self.self_attention(self.ln_1(x, call), call)
         return x + by_row(self.mlp, self.ln_2(x, call), call)
 
@@ -75,7 +76,7 @@ class Encoder(nnx.Module):
         self.ln = LayerNorm(WIDTH, EPS)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """Maps [B, L, width] to this shape."""
+        """Maps [B, L, width] to [B, L, width]."""
         x = x + self.pos_embedding[...].astype(x.dtype)
         for i in range(LAYERS):
             x = getattr(self.layers, f"encoder_layer_{i}")(x, call)
@@ -110,7 +111,7 @@ def vit_b(
     *,
     head: tuple[int, ...] = (WIDTH,),
 ) -> Net:
-    """Base vision transformer; `head` has the widths of its hidden layers."""
+    """Base vision transformer; `head` has the widths of hidden head layers."""
     shape = image_shape(f"vit_b_{patch}", input_shape)
     if any(n % patch for n in shape[:2]):
         raise UserError(
@@ -118,8 +119,9 @@ def vit_b(
             f"pixels, but an image has {shape[0]}x{shape[1]}. Set data.pixels to a "
             f"multiple of {patch}."
         )
-    body, last = functools.partial(VisionTransformer, patch, shape), jnp.tanh
-    return make_net(body, num_classes, feat_dim, ops, hidden=head, activation=last)
+    body = functools.partial(VisionTransformer, patch, shape)
+    options: dict[str, Any] = {"hidden": head, "activation": jnp.tanh}
+    return make_net(body, num_classes, feat_dim, ops, **options)
 
 
 vit_b_16, vit_b_32 = (functools.partial(vit_b, patch) for patch in (16, 32))

@@ -2,7 +2,8 @@
 
 `jaxproto/reporting/figures` computes the arrays from runs. The suffix of the file names
 its format. Inside `paper_width("column")` or `paper_width("text")` a picture is as wide
-as a column or the text of a paper.
+as a column or the text of a paper. Docstrings cite the papers N (ProtoNorm), T
+(TinyProto), S (CPS + PPA + CPKD) and R (RefProtoFL).
 """
 
 from jaxproto.plots.alignment_curve import alignment_trace

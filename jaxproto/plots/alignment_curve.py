@@ -10,10 +10,13 @@ from jaxproto.plots.style import line_style, new_figure
 
 
 def _levels(shapes) -> dict[str, float]:
-    """Returns the distances at right angles and in regular simplices, by label.
+    """Returns distances of unit vectors at right angles and in simplices, by label.
 
     A regular simplex is the widest arrangement of n points. It exists in n - 1 or more
     dimensions.
+
+    Args:
+      shapes: (number of prototypes, number of dimensions) of each run.
     """
     sizes = sorted({n for n, dim in shapes if 1 < n <= dim + 1})
     levels = {n: (2 * n / (n - 1)) ** 0.5 for n in sizes}
@@ -37,22 +40,22 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
         distance, angle, energy, force = grid
         for index, spacing in enumerate(runs.values()):
             style = line_style(index)
-            at = np.arange(len(spacing["energy"]))
+            step = np.arange(len(spacing["energy"]))
             shade = {"color": style["color"], "alpha": 0.18, "lw": 0}
             low, high = spacing["smallest_distance"], spacing["largest_distance"]
-            distance.fill_between(at, low, high, **shade)
-            distance.plot(at, spacing["mean_distance"], **style)
-            angle.plot(at, spacing["mean_angle"], **style)
-            angle.plot(at, spacing["smallest_angle"], **style, lw=0.7)
-            energy.plot(at, spacing["energy"], **style)
-            force.plot(at, spacing["force"], **style)
+            distance.fill_between(step, low, high, **shade)
+            distance.plot(step, spacing["mean_distance"], **style)
+            angle.plot(step, spacing["mean_angle"], **style)
+            angle.plot(step, spacing["smallest_angle"], **style, lw=0.7)
+            energy.plot(step, spacing["energy"], **style)
+            force.plot(step, spacing["force"], **style)
         for name, level in _levels(shapes.values()).items():
             distance.axhline(level, color="0.4", lw=0.9, ls=(0, (4, 3)))
             below = level < 1.415
             text = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 6}
-            place = {"xycoords": distance.get_yaxis_transform(), "color": "0.4"}
+            text |= {"xycoords": distance.get_yaxis_transform(), "color": "0.4"}
             offset = {"xytext": (0, -2 if below else 2), "textcoords": "offset points"}
-            distance.annotate(name, (0.99, level), **text, **place, **offset)
+            distance.annotate(name, (0.99, level), **text, **offset)
         values = np.concatenate([line.get_ydata() for line in force.lines])
         if 0 < 10 * values.min() <= values.max():
             force.set_yscale("log")

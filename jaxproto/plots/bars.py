@@ -14,12 +14,12 @@ _BAR = 0.24  # height of a bar with its gap, inches
 
 
 class Bar(NamedTuple):
-    """The rounds and bytes of the seeds of a method that reached the accuracy."""
+    """Rounds and bytes that the seeds of a method need to reach an accuracy."""
 
     label: str
-    rounds: Sequence[float]
-    sent: Sequence[float]  # bytes, both ways
-    seeds: int  # all of them, with those that did not reach it
+    rounds: Sequence[float]  # of each seed that reached it
+    sent: Sequence[float]  # bytes of each seed that reached it, both ways
+    seeds: int  # number of all seeds
     best: float  # per cent, of the best evaluation of any seed
 
 
@@ -29,24 +29,25 @@ def rounds_to_target_bars(path: str | Path, bars: Sequence[Bar], title: str):
     Args:
       title: Title of the picture, such as the accuracy.
     """
-    most = max((max(b.sent, default=0) for b in bars), default=0)
-    unit, size = largest_unit(most, UNITS)
+    most_bytes = max((max(b.sent, default=0) for b in bars), default=0)
+    unit, size = largest_unit(most_bytes, UNITS)
     stacked = in_column()
-    lines = [textwrap.fill(b.label, 18) if stacked else b.label for b in bars]
-    high = _BAR * sum(1 + 0.6 * line.count("\n") for line in lines)
-    inches = (3.25, 1.7 + 2 * high) if stacked else (6.75, 1.1 + high)
+    labels = [textwrap.fill(b.label, 18) if stacked else b.label for b in bars]
+    height = _BAR * sum(1 + 0.6 * label.count("\n") for label in labels)
+    inches = (3.25, 1.7 + 2 * height) if stacked else (6.75, 1.1 + height)
     with new_figure(path, inches) as figure:
         figure.suptitle(title)
-        shape = {"nrows": 2} if stacked else {"ncols": 2}
-        left, right = figure.subplots(**shape, sharey=True)
-        _bars(left, bars, [np.array(b.rounds, float) for b in bars], _rounds)
+        grid = {"nrows": 2} if stacked else {"ncols": 2}
+        first, second = figure.subplots(**grid, sharey=True)
+        _bars(first, bars, [np.array(b.rounds, float) for b in bars], _rounds)
         sent = [np.array(b.sent, float) / size for b in bars]
-        _bars(right, bars, sent, lambda value: _bytes(value * size))
-        left.set_xlabel("rounds")
-        right.set_xlabel(f"sent until then, both ways ({unit})")
-        left.set_yticks(range(len(bars)), lines)
-        left.set_ylim(len(bars) - 0.5, -0.5)
-        left.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        _bars(second, bars, sent, lambda value: _bytes(value * size))
+        first.set_xlabel("rounds")
+        second.set_xlabel(f"sent until then, both ways ({unit})")
+        first.set_yticks(range(len(bars)), labels)
+        first.set_ylim(len(bars) - 0.5, -0.5)
+        if first.get_xscale() == "linear":
+            first.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
 def _rounds(value: float) -> str:
@@ -54,12 +55,18 @@ def _rounds(value: float) -> str:
 
 
 def _bytes(sent: float) -> str:
-    """Returns a number of bytes in a fitting unit."""
+    """Returns a number of bytes in the largest unit that it reaches."""
     unit, size = largest_unit(sent, UNITS)
     return f"{sent / size:.3g} {unit}"
 
 
 def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):
+    """Draws the mean of each bar's values, with its label and a line over the range.
+
+    Args:
+      values: Values of the seeds of each bar.
+      form: Function that makes the text of a value.
+    """
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     start = _scale(axes, [v for row in values for v in row])
@@ -70,9 +77,9 @@ def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):
             end = max(start, float(row.max()))
             if len(row) > 1:
                 axes.plot([row.min(), end], [i, i], color="black", lw=1)
-        text = {"va": "center", "fontsize": 6, "xytext": (3, 0)}
-        where = {"textcoords": "offset points", "clip_on": False}
-        label = axes.annotate(_bar_label(bar, row, form), (end, i), **text, **where)
+        style = {"va": "center", "fontsize": 6, "clip_on": False}
+        offset = {"xytext": (3, 0), "textcoords": "offset points"}
+        label = axes.annotate(_bar_label(bar, row, form), (end, i), **style, **offset)
         label.set_in_layout(False)
 
 
@@ -82,14 +89,14 @@ def _scale(axes, values: Sequence[float]) -> float:
     The scale is logarithmic if values are far apart. It leaves room for the label
     beside the longest bar.
     """
-    top = max(values, default=1.0) or 1.0
-    least = min((v for v in values if v > 0), default=top)
-    if top <= MIN_SPACING * least:
-        axes.set_xlim(0, 1.4 * top)
+    largest = max(values, default=1.0) or 1.0
+    least = min((v for v in values if v > 0), default=largest)
+    if largest <= MIN_SPACING * least:
+        axes.set_xlim(0, 1.4 * largest)
         return 0.0
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlim(least / 2, top * (2 * top / least) ** 0.45)
+    axes.set_xlim(least / 2, largest * (2 * largest / least) ** 0.45)
     return least / 2
 
 
@@ -99,5 +106,5 @@ def _bar_label(bar: Bar, values: np.ndarray, form: Callable[[float], str]) -> st
         return "has no such rule"
     if not len(values):
         return f"not reached (best {bar.best:.1f} %)"
-    short = f", {len(values)} of {bar.seeds} seeds" * (len(values) < bar.seeds)
-    return form(float(values.mean())) + short
+    reached = f", {len(values)} of {bar.seeds} seeds" * (len(values) < bar.seeds)
+    return form(float(values.mean())) + reached

@@ -8,7 +8,7 @@ import numpy as np
 from jaxproto.plots import layout, matrix_axes
 from jaxproto.plots.style import MARKERS, line_style, new_figure
 
-_SPAN = 10.0  # degrees of the scale at least, so that rounding shows no pattern
+_SPAN = 10.0  # least range of the scale in degrees; less would show rounding errors
 
 
 def prototype_angles(
@@ -43,8 +43,8 @@ def prototype_angles(
         below_CC = np.tril(np.ones((num - 1, num - 1), bool))
         value = angle_CC[1:, :-1]
         low, high = value[below_CC].min(), value[below_CC].max()
-        more = max(0.0, _SPAN - (high - low)) / 2
-        low, high = max(0.0, low - more), min(180.0, high + more)
+        margin = max(0.0, _SPAN - (high - low)) / 2
+        low, high = max(0.0, low - margin), min(180.0, high + margin)
         shown = np.ma.masked_where(~below_CC, value)
         image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, aspect="auto")
         figure.colorbar(image, label="angle (degrees)", pad=0.02)
@@ -53,7 +53,7 @@ def prototype_angles(
 
 
 def _title_lines(angle_CC, names, mean_CD) -> list[str]:
-    """Returns the mean, the largest possible equal angle, and the closest pair."""
+    """Returns lines of the mean, the largest equal angle, and the closest pair."""
     num = len(names)
     if num < 2:
         return ["fewer than two classes have a prototype"]
@@ -61,9 +61,9 @@ def _title_lines(angle_CC, names, mean_CD) -> list[str]:
     value = angle_CC[i, j]
     k = int(value.argmin())
     closest = f"classes {names[j[k]]} and {names[i[k]]}"
-    most = np.degrees(np.arccos(-1 / (num - 1)))  # of a regular simplex
+    equal = np.degrees(np.arccos(-1 / (num - 1)))  # in a regular simplex
     fits = num <= np.shape(mean_CD)[1] + 1
-    mean = f"mean {value.mean():.1f}°" + f" (all equal: {most:.1f}°)" * fits
+    mean = f"mean {value.mean():.1f}°" + f" (all equal: {equal:.1f}°)" * fits
     return [mean, f"smallest {value[k]:.1f}°: {closest}"]
 
 
@@ -86,6 +86,7 @@ def margins(path: str | Path, runs: Mapping[str, np.ndarray], classes: Sequence[
       runs: {name: [C] from 0 to 1, nan where a class has no prototype}.
       classes: Classes that are shown, in this order.
     """
+    # mean, least and largest are one value
     rows = {name: (margin_C,) * 3 for name, margin_C in runs.items()}
     axis = {"ylabel": "margin / largest margin", "ylim": (0, 1.05)}
     _by_class(path, rows, classes, **axis)
@@ -107,17 +108,23 @@ def cosine_by_class(
 
 
 def _by_class(path, runs, classes, **axis):
-    """Draws a sign per run and class, runs side by side, with bars over the range."""
+    """Draws a marker per run and class, runs side by side, with bars over the range.
+
+    Args:
+      runs: {name: mean, least and largest value, each [C]}.
+      classes: Classes that are shown, in this order.
+      **axis: Properties of the axes, such as the label.
+    """
     num, chosen, handles = len(classes), list(classes), []
     with new_figure(path, (min(3 + 0.14 * max(num, 16), 12), 2.8)) as figure:
         axes = layout.panels(figure, [""])[0]
         for index, rows in enumerate(runs.values()):
             mean, low, high = (np.asarray(row)[chosen] for row in rows)
-            at = np.arange(num) + 0.6 * ((index + 0.5) / len(runs) - 0.5)
+            x = np.arange(num) + 0.6 * ((index + 0.5) / len(runs) - 0.5)
             style = {"color": line_style(index)["color"], "ls": "none", "ms": 3.5}
             style |= {"marker": MARKERS[index % len(MARKERS)], "elinewidth": 0.9}
             bars = np.stack([mean - low, high - mean])
-            handles.append(axes.errorbar(at, mean, bars, **style))
+            handles.append(axes.errorbar(x, mean, bars, **style))
         step = -(-num // 25)
         axes.set_xticks(range(0, num, step), chosen[::step])
         axes.set(xlabel="class", **axis)

@@ -9,8 +9,8 @@ import numpy as np
 from jaxproto.plots import layout
 from jaxproto.plots.style import MARKERS, line_style, marker_style, new_figure
 
-_FAR_APART = 10  # factor between values from which a log scale is worth it
-_ABREAST = 24  # characters of names that fit side by side below a panel
+_FAR_APART = 10  # factor between values from which the scale may be logarithmic
+_SIDE_BY_SIDE = 24  # characters of names that fit side by side below a panel
 
 
 class Band(NamedTuple):
@@ -21,15 +21,15 @@ class Band(NamedTuple):
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    kind: str = "line"  # or "points" with error bars, or "across" without x
+    kind: str = "line"  # or "points" with error bars, or "across", which has no x
 
 
 def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> Band:
     """Returns the mean, least and largest over runs; nan counts as missing.
 
     Args:
-      x: N places on the x axis.
-      values_SN: A row for each run.
+      x: Positions on the x axis [N].
+      values_SN: Values of each run.
       kind: Kind of line, as in `Band`.
     """
     return Band(label, x, *around(values_SN), kind)
@@ -55,9 +55,9 @@ def bands(
     whole: bool = False,
     log: bool = False,
 ):
-    """Draws a panel for each title, with the same colour for the same label in all.
+    """Draws a panel for each title; a label has one colour in all panels.
 
-    The x axis is logarithmic where positive places differ by factors.
+    The x axis of points is logarithmic if that spaces positive positions more evenly.
 
     Args:
       shown: {title of a panel: its bands}.
@@ -72,8 +72,7 @@ def bands(
         for axes, rows in zip(drawn, shown.values(), strict=True):
             for b in rows:
                 handles[b.label] = _draw(axes, b, labels.index(b.label))
-        places = [b for rows in shown.values() for b in rows if len(b.x)]
-        _x_axis(drawn, places)
+        _x_axis(drawn, [b for rows in shown.values() for b in rows if len(b.x)])
         if log:
             drawn[0].set_xscale("log")
             drawn[0].xaxis.set_major_formatter("{x:g}")
@@ -86,55 +85,56 @@ def bands(
 
 
 def _draw(axes, b, index):
-    style, spread = line_style(index), np.any(b.high > b.low)
-    band = {"color": style["color"], "alpha": 0.18, "lw": 0}
+    """Draws a `Band` in the style of an index; returns the handle for the legend."""
+    style, has_range = line_style(index), np.any(b.high > b.low)
+    shade = {"color": style["color"], "alpha": 0.18, "lw": 0}
     if b.kind == "across":
-        if spread:
-            axes.axhspan(b.low[0], b.high[0], **band)
+        if has_range:
+            axes.axhspan(b.low[0], b.high[0], **shade)
         return axes.axhline(b.mean[0], color=style["color"], ls="--", label=b.label)
     if b.kind == "points":
         bars = np.stack([b.mean - b.low, b.high - b.mean])
         if any(isinstance(x, str) for x in b.x):  # without an order
             style["ls"] = "none"
-        sign = {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "capsize": 3}
-        return axes.errorbar(b.x, b.mean, bars, **sign, **style)
-    if spread:
-        axes.fill_between(b.x, b.low, b.high, **band)
+        marker = {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "capsize": 3}
+        return axes.errorbar(b.x, b.mean, bars, **marker, **style)
+    if has_range:
+        axes.fill_between(b.x, b.low, b.high, **shade)
     style |= {**marker_style(index, len(b.x)), "label": b.label}
     return axes.plot(b.x, b.mean, **style)[0]
 
 
-def _x_axis(drawn, places):
-    """Sets the scale and the ticks that all panels share."""
-    values, axes = [x for b in places for x in b.x], drawn[0]
+def _x_axis(drawn, rows):
+    """Sets the scale and the ticks that all panels share, for `Band`s that have x."""
+    values, axes = [x for b in rows for x in b.x], drawn[0]
     if not all(isinstance(x, int | float) for x in values):
         names = list(dict.fromkeys(values))
         axes.set_xlim(-0.5, len(names) - 0.5)
-        if len("".join(names)) > _ABREAST:
-            for each in drawn:
-                each.tick_params(axis="x", labelrotation=90)
+        if len("".join(names)) > _SIDE_BY_SIDE:
+            for panel in drawn:
+                panel.tick_params(axis="x", labelrotation=90)
         return
-    points = sorted({x for b in places if b.kind == "points" for x in b.x})
-    above = [x for x in points if x > 0]
-    if _by_factors(above) and points[0] >= 0:
-        # A point at 0 lies as far below the next one as that is wide.
+    points = sorted({x for b in rows if b.kind == "points" for x in b.x})
+    positive = [x for x in points if x > 0]
+    if _is_more_even_on_a_log_scale(positive) and points[0] >= 0:
+        # The axis is linear from 0 to the next point.
         scale = {} if points[0] else {"linthresh": points[1]}
         axes.set_xscale("log" if points[0] else "symlog", **scale)
     if points and len(points) <= 8:
         axes.set_xticks(points, [f"{x:g}" for x in points])
         axes.minorticks_off()
-    elif all(float(x).is_integer() for x in values):
+    elif axes.get_xscale() == "linear" and all(float(x).is_integer() for x in values):
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
-def _by_factors(points) -> bool:
-    """Returns whether positive places are far apart and more even on a log scale."""
+def _is_more_even_on_a_log_scale(points) -> bool:
+    """Returns whether positive positions are far apart and more even on a log scale."""
     if len(points) < 2 or points[-1] < _FAR_APART * points[0]:
         return False
-    return _closest(np.log(points)) > _closest(np.asarray(points, float))
+    return _smallest_gap(np.log(points)) > _smallest_gap(np.asarray(points, float))
 
 
-def _closest(points) -> float:
+def _smallest_gap(points) -> float:
     """Returns the smallest gap as a share of the range."""
     return float(np.diff(points).min() / (points[-1] - points[0]))
 
@@ -147,7 +147,7 @@ def communication_cost(
     """Draws the scalars of a round in panels with two logarithmic axes.
 
     Args:
-      parts: (title, name of the x axis, bands) of each panel.
+      parts: (title, label of the x axis, bands) of each panel.
       note: Line below the panels.
     """
     labels = [b.label for b in parts[0][2]]

@@ -14,14 +14,15 @@ from jaxproto.simulated_time import ELAPSED
 Runs = Mapping[str, Sequence[Sequence[Mapping]]]  # name -> records of each seed
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
 SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
-MIN_SPACING = 20  # factor between the bytes of runs from which the scale is logarithmic
+MIN_SPACING = 20  # factor between the last x of runs above which x is logarithmic
 
 
 def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str = ""):
-    """Draws the accuracy of each rule in a panel, over the pooled ones of all rules.
+    """Draws the accuracy of each rule in a panel, with those of other rules in grey.
 
     Args:
       records: Records of `metrics.jsonl`, at least one.
+      name: Title of the picture.
     """
     rules = list(records[-1]["rules"])
     with new_figure(path, layout.figure_size(len(rules), more=0.2)) as figure:
@@ -38,8 +39,8 @@ def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str
 def accuracy_against_bytes(path: str | Path, runs: Runs, rule: str | None = None):
     """Draws pooled accuracy against the bytes sent so far, up and down.
 
-    One run has a panel with a line per rule. Several have a panel per rule with a line
-    per run, on a log scale where one sends far more than another. A run that sends
+    One run has a panel with a line per rule. Several runs have a panel per rule with a
+    line per run, on a log scale if one sends far more than another. A run that sends
     nothing is a dashed line at its last accuracy. Lines are means over seeds, with a
     band from the least to the largest.
 
@@ -55,7 +56,11 @@ def accuracy_against_bytes(path: str | Path, runs: Runs, rule: str | None = None
 
 
 def accuracy_against_seconds(path: str | Path, runs: Runs, rule: str | None = None):
-    """Draws pooled accuracy against simulated time, as `accuracy_against_bytes`.
+    """Draws pooled accuracy against simulated time, in panels of runs or rules.
+
+    Args:
+      runs: {name: for each of its seeds, records of `metrics.jsonl`}.
+      rule: Rule to draw; None draws all.
 
     Raises:
       UserError: a run has no records, or none with simulated seconds.
@@ -69,7 +74,11 @@ def _accuracy_against(
     what: str,
     units: Mapping[str, float],
 ):
-    """Draws panels with x in the largest unit that the longest run reaches."""
+    """Draws panels with x in the largest unit that the longest run reaches.
+
+    Args:
+      what: Name of the x axis.
+    """
     ends = [b.x[-1] for rows in panels.values() for b in rows if len(b.x)]
     unit, size = largest_unit(max(ends, default=1), units)
     shown = {
@@ -81,7 +90,11 @@ def _accuracy_against(
 
 
 def largest_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
-    """Returns the largest unit that a value reaches, or the smallest, and its size."""
+    """Returns the largest unit that a value reaches, or the smallest, and its size.
+
+    Args:
+      units: {name: size}, largest first.
+    """
     reached = [unit for unit in units.items() if value >= unit[1]]
     return reached[0] if reached else list(units.items())[-1]
 
@@ -89,29 +102,32 @@ def largest_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
 def curves(
     runs: Runs, rule: str | None, so_far: Callable[[Mapping], float]
 ) -> dict[str, list[Band]]:
-    """Returns the panels of accuracy against a number of each record."""
+    """Returns the panels of pooled accuracy against a number of each record.
+
+    Args:
+      so_far: Function of a record that returns its x, such as the bytes sent so far.
+    """
     for name, seeds in runs.items():
         for records in seeds:
             evaluated(name, records)
-    last = {name: seeds[0][-1]["rules"] for name, seeds in runs.items()}
-    rules = list(dict.fromkeys(k for names in last.values() for k in names))
+    rules_of = {name: seeds[0][-1]["rules"] for name, seeds in runs.items()}
+    rules = list(dict.fromkeys(k for names in rules_of.values() for k in names))
     rules = rules if rule is None else [choose_from("rule", rule, rules)]
     panels: dict[str, list[Band]] = {}
     for name, seeds in runs.items():
         common = shared_rounds(seeds)
-        at = np.mean([[so_far(r) for r in rows] for rows in common], 0)
-        for kind in (k for k in rules if k in last[name]):
-            alone = len(runs) == 1
-            panel, label = (name, kind) if alone else (f"rule {kind}", name)
-            values = np.array([_series(rows, kind, "pooled") for rows in common])
-            line = band(label, at, values)
-            line = line if at[-1] > 0 else _silent(line)
+        x = np.mean([[so_far(r) for r in rows] for rows in common], 0)
+        for key in (k for k in rules if k in rules_of[name]):
+            panel, label = (name, key) if len(runs) == 1 else (f"rule {key}", name)
+            values = np.array([_series(rows, key, "pooled") for rows in common])
+            line = band(label, x, values)
+            line = line if x[-1] > 0 else _line_across(line)
             panels.setdefault(panel, []).append(line)
     return panels
 
 
-def _silent(line: Band) -> Band:
-    """Returns the last known accuracy as a line across."""
+def _line_across(line: Band) -> Band:
+    """Returns the last known accuracy of a run that sends nothing as a line across."""
     known = np.flatnonzero(np.isfinite(line.mean))
     last = [known[-1] if len(known) else -1]
     mean, low, high = line.mean[last], line.low[last], line.high[last]
@@ -134,6 +150,7 @@ def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
 
 
 def _elapsed(record) -> float:
+    """Returns the simulated seconds until the round of a record."""
     history = record.get("every_round", {}).get(ELAPSED)
     if not history:
         raise UserError(
@@ -164,21 +181,23 @@ def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
 
 
 def _series(records, rule, key):
+    """Returns an accuracy of a rule in each record, in per cent; nan where missing."""
     values = [r["rules"].get(rule, {}).get(key) for r in records]
     return 100 * np.array([np.nan if v is None else v for v in values], float)
 
 
 def _one_rule(panel, records, rules, rule):
+    """Draws the accuracies of a rule, and the pooled ones of other rules in grey."""
     rounds, colour = [r["round"] for r in records], COLOURS[0]
-    kind = {"color": colour, "mfc": "white", "marker": "o" if len(rounds) == 1 else ""}
+    style = {"color": colour, "mfc": "white", "marker": "o" if len(rounds) == 1 else ""}
     mean, spread = (_series(records, rule, f"client_{k}") for k in ("mean", "std"))
     low, high = np.clip([mean - spread, mean + spread], 0, 100)
     shade = {"color": colour, "alpha": 0.15, "lw": 0}
-    solid = {**kind, "mfc": colour, "label": "pooled over samples"}
+    solid = {**style, "mfc": colour, "label": "pooled over samples"}
     panel.plot(rounds, _series(records, rule, "pooled"), **solid)
-    panel.plot(rounds, mean, "--", label="mean over clients", **kind)
+    panel.plot(rounds, mean, "--", label="mean over clients", **style)
     panel.fill_between(rounds, low, high, label="its ± std over clients", **shade)
     for other in rules:
         label = "pooled, other rules" if other == rules[-1] != rule else None
-        row = {"color": "0.8", "lw": 0.8, "zorder": 1, "label": label}
-        panel.plot(rounds, _series(records, other, "pooled"), **row)
+        grey = {"color": "0.8", "lw": 0.8, "zorder": 1, "label": label}
+        panel.plot(rounds, _series(records, other, "pooled"), **grey)

@@ -1,8 +1,8 @@
 """Texts of a figure fitted to the size of its panels.
 
-Constrained layout makes room for ticks and labels. It ignores the width of titles and
-of numbers in cells, and ticks by name that overlap. A `Text` of matplotlib wraps at the
-edge of the figure alone, and never inside a word.
+matplotlib's constrained layout makes room for ticks and labels. It ignores the width of
+titles and of numbers in cells, and overlapping tick labels. A `Text` wraps only at the
+edge of the figure, and never inside a word.
 """
 
 import itertools
@@ -11,11 +11,11 @@ import textwrap
 CELL_TAG = "cell"  # label of a text that is the number of a cell
 _SMALLEST = 5.0  # points of the number of a cell
 _GAP = 1.0  # points between neighbours
-_SHORTEST = 6  # letters of a line
+_SHORTEST = 6  # letters of a line, at which breaking ends
 
 
 def fit_text(figure):
-    """Breaks long lines, thins ticks that touch, shrinks or drops numbers in cells."""
+    """Breaks long lines, thins touching ticks, shrinks or removes numbers in cells."""
     original = {text: text.get_text() for text, *_ in _rooms(figure)}
     for _ in range(2):  # more lines make panels flatter, which changes their ticks
         figure.draw_without_rendering()
@@ -25,7 +25,7 @@ def fit_text(figure):
     for axes in _panels(figure):
         for axis in (axes.xaxis, axes.yaxis):
             _thin(axis)
-        _numbers(axes)
+        _fit_cell_numbers(axes)
 
 
 def _panels(figure):
@@ -33,18 +33,19 @@ def _panels(figure):
 
 
 def _rooms(figure):
-    """Yields texts, the pixels they may fill, and whether they are upright.
+    """Yields each text, its room in pixels, and whether it is upright.
 
-    The room is the width of the panel, or that of the figure where it has one column.
+    The room is the width of the panel, or of the figure if that has one column. The
+    room of an upright text is the height of the figure. Text is centred on its panel.
     """
     edge = figure.bbox
     for axes in _panels(figure):
         box, spec = axes.get_window_extent(), axes.get_subplotspec()
         middle = (box.x0 + box.x1) / 2
-        alone = spec is None or spec.get_gridspec().ncols == 1
-        wide = 2 * min(middle - edge.x0, edge.x1 - middle) if alone else box.width
-        yield axes.title, wide, False
-        yield axes.xaxis.label, wide, False
+        one_column = spec is None or spec.get_gridspec().ncols == 1
+        width = 2 * min(middle - edge.x0, edge.x1 - middle) if one_column else box.width
+        yield axes.title, width, False
+        yield axes.xaxis.label, width, False
         middle = (box.y0 + box.y1) / 2
         yield axes.yaxis.label, 2 * min(middle - edge.y0, edge.y1 - middle), True
     for text in filter(None, (figure._suptitle, figure._supxlabel)):
@@ -54,14 +55,14 @@ def _rooms(figure):
 def _break(text, room: float, upright: bool):
     """Breaks a text into lines that fit into `room` pixels."""
     lines = text.get_text().split("\n")
-    most, length = max(map(len, lines)), "height" if upright else "width"
-    while most > _SHORTEST and getattr(text.get_window_extent(), length) > room:
-        most -= 1
-        text.set_text("\n".join(textwrap.fill(line, most) for line in lines))
+    letters, length = max(map(len, lines)), "height" if upright else "width"
+    while letters > _SHORTEST and getattr(text.get_window_extent(), length) > room:
+        letters -= 1
+        text.set_text("\n".join(textwrap.fill(line, letters) for line in lines))
 
 
 def _thin(axis):
-    """Turns words, or leaves out ticks, until no two touch."""
+    """Turns tick labels that are names, or leaves out ticks, so that no two touch."""
     from matplotlib.category import StrCategoryLocator
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
@@ -81,7 +82,12 @@ def _thin(axis):
 
 
 def _step(labels, across: bool, gap: float) -> int:
-    """Returns the smallest step between labels that leaves a gap between neighbours."""
+    """Returns the smallest step at which the labels left have gaps between them.
+
+    Args:
+      across: Whether the labels are those of an x axis.
+      gap: Least gap in pixels.
+    """
     boxes = [t.get_window_extent() for t in labels]
     spans = sorted((b.x0, b.x1) if across else (b.y0, b.y1) for b in boxes)
     for step in range(1, len(spans) + 1):
@@ -90,7 +96,7 @@ def _step(labels, across: bool, gap: float) -> int:
     return 1
 
 
-def _numbers(axes):
+def _fit_cell_numbers(axes):
     """Shrinks the numbers in cells until they fit, or removes them."""
     texts = [t for t in axes.texts if t.get_label() == CELL_TAG]
     if not texts:
@@ -98,8 +104,8 @@ def _numbers(axes):
     box, (x0, x1), (y0, y1) = axes.get_window_extent(), axes.get_xlim(), axes.get_ylim()
     room = box.width / abs(x1 - x0), box.height / abs(y1 - y0)
     boxes = [t.get_window_extent() for t in texts]
-    most = max(b.width for b in boxes), max(b.height for b in boxes)
-    share = min(0.92 * r / m for r, m in zip(room, most, strict=True))
+    largest = max(b.width for b in boxes), max(b.height for b in boxes)
+    share = min(0.92 * r / size for r, size in zip(room, largest, strict=True))
     points = texts[0].get_fontsize() * min(1.0, share)
     for text in texts:
         if points < _SMALLEST:

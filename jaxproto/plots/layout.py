@@ -5,36 +5,41 @@ from collections.abc import Sequence
 
 from jaxproto.plots import style
 
-_LETTER, _HANDLE = 0.052, 0.5  # inches in a legend: a letter; a sign with its gaps
+_LETTER, _HANDLE = 0.052, 0.5  # widths in a legend, inches: a letter, a handle
 _LINE = 0.16  # height of a line of the legend, inches
-_NARROW = 0.24  # share of the width that a legend beside the panels may take
+_NARROW = 0.24  # share of the figure's width that a legend beside panels may take
 
 
 def num_columns(count: int) -> int:
     """Returns how many of `count` panels are side by side."""
-    most = 2 if style.in_column() else 4
-    rows = -(-count // most)
+    limit = 2 if style.in_column() else 4
+    rows = -(-count // limit)
     return -(-count // rows)
 
 
 def figure_size(
-    count: int, each: tuple[float, float] = (2.3, 2.2), more: float = 0.0
+    count: int, panel: tuple[float, float] = (2.3, 2.2), more: float = 0.0
 ) -> tuple[float, float]:
     """Returns the width and height of a picture in inches.
 
     Args:
-      each: Width and height of one where the width is free.
+      count: Number of panels.
+      panel: Width and height of a panel, outside `paper_width`.
       more: Height besides the panels, such as that of a note.
     """
     columns = num_columns(count)
     rows = -(-count // columns)
-    wide, _ = style.figure_size((0.9 + each[0] * columns, 1.0))
-    high = min(each[1], max(1.25, 0.8 * wide / columns))
-    return wide, 0.45 + more + high * rows
+    width, _ = style.figure_size((0.9 + panel[0] * columns, 1.0))
+    height = min(panel[1], max(1.25, 0.8 * width / columns))
+    return width, 0.45 + more + height * rows
 
 
 def panels(figure, titles: Sequence[str], share: bool = True):
-    """Adds axes with common scales and a title each, as many abreast as fit."""
+    """Adds a panel for each title, as many side by side as fit; returns their axes.
+
+    Args:
+      share: Whether the panels share the scales of their axes.
+    """
     count, columns = len(titles), num_columns(len(titles))
     rows = -(-count // columns)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
@@ -61,18 +66,18 @@ def label_outer_axes(drawn, xlabel: str = "", ylabel: str = ""):
 def legend(figure, handles: Sequence, labels: Sequence[str]):
     """Adds the legend outside the panels: beside them if it is narrow, else below.
 
-    It is above them if the figure has a note below.
+    A wide legend is above the panels if the figure has a note below.
     """
     if not labels:
         return
-    wide = figure.get_figwidth()
-    need = _HANDLE + _LETTER * max(map(len, labels))
-    if not style.in_column() and need < _NARROW * wide:
+    width = figure.get_figwidth()
+    column = _HANDLE + _LETTER * max(map(len, labels))
+    if not style.in_column() and column < _NARROW * width:
         figure.legend(handles, labels, loc="outside right center")
         return
-    most = max(8, int((wide - _HANDLE) / _LETTER))
-    texts = [textwrap.fill(label, most) for label in labels]
-    columns = max(1, min(len(labels), int(wide / need)))
+    letters = max(8, int((width - _HANDLE) / _LETTER))
+    texts = [textwrap.fill(label, letters) for label in labels]
+    columns = max(1, min(len(labels), int(width / column)))
     lines = -(-len(labels) // columns) + sum(text.count("\n") for text in texts)
     figure.set_figheight(figure.get_figheight() + _LINE * lines)
     place = f"outside {'upper' if figure.get_supxlabel() else 'lower'} center"

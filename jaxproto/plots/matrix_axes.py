@@ -5,26 +5,35 @@ import numpy as np
 from jaxproto.plots.fit_text import CELL_TAG
 
 _READABLE = 400  # cells of a matrix that may carry their number
-_LARGEST = 16  # inches of a picture, in which 1,000 clients have three pixels each
+_LARGEST = 16  # inches of a picture, which give 1,000 clients three pixels each
 
 
 def figure_size(columns: int, rows: int, numbered: bool = True) -> tuple[float, float]:
-    """Returns inches, with room for numbers in cells if there are few."""
+    """Returns inches, with room for numbers if the matrix has few cells.
+
+    Args:
+      numbered: Whether cells carry numbers if they are few.
+    """
     numbered = numbered and columns * rows <= _READABLE
-    width, height = (0.38, 0.26) if numbered else (0.07, 0.07)
-    wide, high = max(4.2, 1.6 + width * columns), max(3.2, 1 + height * rows)
-    return min(wide, _LARGEST), min(high, _LARGEST)
+    cell = (0.38, 0.26) if numbered else (0.07, 0.07)
+    width, height = max(4.2, 1.6 + cell[0] * columns), max(3.2, 1 + cell[1] * rows)
+    return min(width, _LARGEST), min(height, _LARGEST)
 
 
 def ticks(axes, value, names=(None, None)):
-    """Sets a tick for every column and row where there is room, with their names."""
+    """Sets ticks at columns and rows, fewer where there is no room for all.
+
+    Args:
+      value: The matrix.
+      names: Names of the columns and of the rows; None is 0, 1, ...
+    """
     from matplotlib.ticker import MaxNLocator
 
     sizes = value.shape[1], value.shape[0]
-    for axis, num, named in zip((axes.xaxis, axes.yaxis), sizes, names, strict=True):
-        if named is not None and list(named) != list(range(num)):
+    for axis, num, own in zip((axes.xaxis, axes.yaxis), sizes, names, strict=True):
+        if own is not None and list(own) != list(range(num)):
             step = -(-num // 25)
-            axis.set_ticks(range(0, num, step), [str(n) for n in named][::step])
+            axis.set_ticks(range(0, num, step), [str(n) for n in own][::step])
         elif num <= 25:
             axis.set_ticks(range(num), [str(n) for n in range(num)])
         else:
@@ -32,15 +41,17 @@ def ticks(axes, value, names=(None, None)):
 
 
 def cells(axes, value, shown, light, form: str):
-    """Writes the number of each cell where there is room.
+    """Writes the number of each cell if the matrix has few cells.
 
     Args:
+      value: The matrix.
       shown: Mask of the cells that have a number.
       light: Mask of the dark cells, whose numbers are white.
+      form: Format of a number.
     """
     if value.size > _READABLE:
         return
     for i, j in zip(*np.nonzero(shown), strict=True):
         style = {"color": "white" if light[i, j] else "black", "fontsize": 6.5}
-        place = {"ha": "center", "va": "center", "label": CELL_TAG}
-        axes.text(j, i, form.format(value[i, j]), **style, **place)
+        style |= {"ha": "center", "va": "center", "label": CELL_TAG}
+        axes.text(j, i, form.format(value[i, j]), **style)

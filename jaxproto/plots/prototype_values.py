@@ -8,10 +8,10 @@ import numpy as np
 from jaxproto.plots import matrix_axes
 from jaxproto.plots.style import COLOURS, new_figure
 
-_ROW = 0.13  # height of a row where there are few, inches
-_FEW = 64  # dimensions; more than these are sorted, as their order says nothing
+_ROW = 0.13  # height of a row, inches, of up to 60 rows
+_FEW = 64  # dimensions; more are sorted, as their own order has no meaning
 _NUMBERED = 12  # dimensions up to which cells carry their values
-_AXIS = {  # name of the x axis where columns are sorted, by what a row is
+_AXIS = {  # kind of the rows -> label of the x axis if dimensions are sorted
     "class": "feature dimension, by the class in which it is largest",
     "": "feature dimension, largest mean first",
 }
@@ -30,17 +30,18 @@ def prototype_heatmap(
 ):
     """Draws prototypes by dimension (T Figure 2; S Figures 1 and 4 to 9).
 
-    White is 0, as at dead units. Rows of zeros, without a prototype, are left out. Many
-    dimensions are sorted, those that a mask keeps first. Colours end at the 99th
-    percentile of non-zero values. With a mask there are two panels on one scale: the
-    prototypes as computed, and as the mask leaves them.
+    White is 0, such as the value of a dead unit. Rows of zeros have no prototype and
+    are left out. More than 64 dimensions are sorted, those that a mask keeps first.
+    Colours end at the 99th percentile of non-zero values. With a mask there are two
+    panels on one scale: the prototypes before and after masking.
 
     Args:
       proto_KD: Prototypes [K, D]: local ones of a class, or global ones; zeros where
         there is none.
+      title: Title of the picture.
       mask_D: CPS mask [D] of the class; None without CPS.
       rows: Names of the rows; 0, 1, ... by default.
-      what: Name of what a row is.
+      what: Kind of the rows, "client" or "class".
       binary: Whether each panel has a second one that shows which values are above 0.
       in_order: Whether dimensions are never sorted.
     """
@@ -64,21 +65,26 @@ def prototype_heatmap(
 
 
 def dimension_order(proto_KD: np.ndarray, kept_D: np.ndarray, what: str) -> np.ndarray:
-    """Returns the order of the dimensions, those that are kept first.
+    """Returns the order of the dimensions for `prototype_heatmap`.
 
-    Then by the row in which they are largest, if rows are classes, and by the mean over
-    the rows, largest first.
+    Kept dimensions come first. Within kept and other ones the order is by the row in
+    which they are largest, if rows are classes, then by descending mean over the rows.
+
+    Args:
+      kept_D: Whether a mask keeps the dimension.
+      what: Kind of the rows.
     """
     group_D = proto_KD.argmax(0) if what == "class" else np.zeros(len(kept_D), int)
     return np.lexsort((-proto_KD.mean(0), group_D, ~kept_D))
 
 
 def _draw(path, shown, labels, names, title):
+    """Draws a panel for each title in `shown`, with the labels of the x and y axes."""
     first = next(iter(shown.values()))
     scale, num_D = _scale(first), first.shape[1]
-    high = len(shown) * max(1.4, 0.5 + _ROW * min(len(first), 60))
-    wide = float(np.clip(1.7 + 0.012 * num_D, 4.6, 12))
-    with new_figure(path, (wide, 1 + high)) as figure:
+    height = 1 + len(shown) * max(1.4, 0.5 + _ROW * min(len(first), 60))
+    width = float(np.clip(1.7 + 0.012 * num_D, 4.6, 12))
+    with new_figure(path, (width, height)) as figure:
         figure.suptitle(title)
         images, panels = [], figure.subplots(len(shown), sharex=True, squeeze=False)
         for axes, (name, value_KD) in zip(panels[:, 0], shown.items(), strict=True):
@@ -86,17 +92,17 @@ def _draw(path, shown, labels, names, title):
             axes.set_title(name)
             axes.set_ylabel(labels[1])
         panels[-1, 0].set_xlabel(labels[0])
-        ends = "both" if scale["vmin"] < 0 else "max"
-        figure.colorbar(images[0], ax=panels, pad=0.02, label="value", extend=ends)
+        extend = "both" if scale["vmin"] < 0 else "max"
+        figure.colorbar(images[0], ax=panels, pad=0.02, label="value", extend=extend)
 
 
 def _scale(value) -> dict:
     """Returns a scale that is white at 0 and that outliers do not stretch."""
     sizes = np.abs(value[value != 0])
-    most = float(np.percentile(sizes, 99)) if sizes.size else 1.0
+    limit = float(np.percentile(sizes, 99)) if sizes.size else 1.0
     if np.min(value) >= 0:
-        return {"cmap": "Blues", "vmin": 0.0, "vmax": most}
-    return {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
+        return {"cmap": "Blues", "vmin": 0.0, "vmax": limit}
+    return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
 
 
 def _draw_panel(axes, value_KD, scale, names):
@@ -105,8 +111,8 @@ def _draw_panel(axes, value_KD, scale, names):
     if value_KD.dtype == bool:
         from matplotlib.colors import ListedColormap
 
-        two = ListedColormap(["white", COLOURS[0]])
-        return axes.imshow(value_KD, two, vmin=0, vmax=1, **style)
+        colours = ListedColormap(["white", COLOURS[0]])
+        return axes.imshow(value_KD, colours, vmin=0, vmax=1, **style)
     if value_KD.shape[1] <= _NUMBERED:
         light = np.abs(value_KD) > 0.6 * scale["vmax"]
         matrix_axes.cells(axes, value_KD, value_KD != 0, light, "{:.2g}")

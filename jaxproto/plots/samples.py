@@ -9,10 +9,10 @@ from jaxproto.plots import layout
 from jaxproto.plots.style import new_figure
 from jaxproto.plots.two_dimensional import class_colours, class_legend
 
-_PIXELS = 64  # of the longer side of an image; larger ones lose rows and columns
+_PIXELS = 64  # of the longer side of an image; larger images are subsampled
 _HEAD = 0.3  # room for the class above an image, as a share of its height
 _GAP = 0.08  # gap between two images, as a share of their width
-_LETTERS = 12  # of the name of a class
+_LETTERS = 12  # of the name of a class, which is cut there
 
 
 def image_grid(
@@ -25,8 +25,9 @@ def image_grid(
     Args:
       rows: (name of the client, images [M, H, W, channels], classes [M]) of each row.
         Images are uint8, or floats, which are scaled to their smallest and largest
-        value. With one, three or four channels (the last one opacity) they have
-        colours; others are averaged.
+        value. One channel is grey, three are colours, and a fourth is opacity; other
+        numbers of channels are averaged.
+      title: Title of the picture.
     """
     shown = _scale_pixels([_shrink(images) for _, images, _ in rows])
     height, width = shown[0].shape[1:3]
@@ -39,9 +40,9 @@ def image_grid(
                 bottom = len(rows) - r - 1
                 box = (c, c + 1 - _GAP, bottom, bottom + 1 / (1 + _HEAD))
                 axes.imshow(image, extent=box, aspect="auto", interpolation="nearest")
-                place = c + (1 - _GAP) / 2, box[3] + 0.03
+                x, y = c + (1 - _GAP) / 2, box[3] + 0.03
                 text = name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
-                axes.text(*place, text, ha="center", va="bottom", fontsize=6)
+                axes.text(x, y, text, ha="center", va="bottom", fontsize=6)
         axes.set(xlim=(0, columns), ylim=(0, len(rows)), xticks=[])
         middle = np.arange(len(rows))[::-1] + 0.5 / (1 + _HEAD)
         axes.set_yticks(middle, [name for name, _, _ in rows], fontsize=7)
@@ -53,12 +54,12 @@ def _shrink(images):
     """Reduces images to _PIXELS a side, with one, three or four channels."""
     step = -(-max(images.shape[1:3]) // _PIXELS)
     images = images[:, ::step, ::step]
-    colour = images.shape[3] in (1, 3, 4)
-    return images if colour else images.mean(axis=3, keepdims=True)
+    drawable = images.shape[3] in (1, 3, 4)
+    return images if drawable else images.mean(axis=3, keepdims=True)
 
 
 def _scale_pixels(shown):
-    """Scales images to 0 to 1, in three or four channels."""
+    """Scales images to [0, 1], in three or four channels."""
     if shown[0].dtype == np.uint8:
         low, high = 0, 255
     else:
@@ -74,12 +75,13 @@ def scatter_grid(
     classes: Sequence[str],
     axis_names: tuple[str, str] = ("feature 1", "feature 2"),
 ):
-    """Draws points of each client, coloured by class, over those of all in grey.
+    """Draws points of each client, coloured by class, over grey ones of all clients.
 
     Args:
       panels: (name of the client, points [M, 2], classes [M]) of each panel.
       behind_N2: Points [N, 2] of all clients.
       classes: Names of all classes.
+      axis_names: Labels of the x axis and the y axis.
     """
     colours = np.array(list(class_colours(len(classes))))
     with new_figure(path, layout.figure_size(len(panels), (1.9, 1.9))) as figure:

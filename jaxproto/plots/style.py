@@ -1,8 +1,8 @@
 """The style of all pictures, and figures as PNG, PDF or SVG files.
 
-Figures are made without pyplot, so nothing is shown. Threads of a process share the
-style and the formula parser of matplotlib, and the cells of a sweep draw in threads of
-their own. So one figure is drawn at a time.
+Figures are made without pyplot, so no window opens. Threads of a process share the
+style and the formula parser of matplotlib, and each cell of a sweep draws in its own
+thread. Therefore a lock allows one figure at a time.
 """
 
 import contextlib
@@ -19,9 +19,10 @@ from jaxproto.io import atomic
 
 HINT = "pictures need matplotlib: pip install 'jaxproto[plots]'"
 FORMATS = (".png", ".pdf", ".svg")  # by the suffix of the file
-SIZES = {"column": 3.25, "text": 6.75}  # inches: widths of a paper's columns, one, two
+SIZES = {"column": 3.25, "text": 6.75}  # inches: widths of one and two columns
 _TALLEST = 9.0  # inches of a picture on a page
-# Okabe and Ito's palette, told apart with every kind of colour vision; then grey tones.
+# Okabe and Ito's palette without yellow, which every kind of colour vision can
+# distinguish, then three other colours.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#000000", "#B8A800", "#7F7F7F", "#882255"),
@@ -50,7 +51,7 @@ STYLE: dict[str, Any] = {
 }
 _NO_DATE = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
 _size: ContextVar[str] = ContextVar("size", default="")
-_drawing = threading.RLock()  # matplotlib's style and its parser are the process's
+_drawing = threading.RLock()  # threads share matplotlib's style and its parser
 
 
 def line_style(index: int) -> dict:
@@ -60,10 +61,10 @@ def line_style(index: int) -> dict:
 
 
 def marker_style(index: int, points: int) -> dict:
-    """Signs along line `index`, so that it is seen where another lies upon it.
+    """Returns markers along a line that distinguish it from lines it coincides with.
 
-    Every second line has hollow ones, through which others are seen, and each line
-    has them at other places, as far as it has points.
+    Every second line has hollow markers, through which others are seen. Lines have
+    their markers at different points, if they have enough points.
     """
     step = max(1, points // 6)
     hollow = {"mfc": "none", "ms": 5.5} if index % 2 else {"ms": 3.5}
@@ -96,12 +97,12 @@ def in_column() -> bool:
 
 
 def figure_size(natural: tuple[float, float]) -> tuple[float, float]:
-    """Returns inches: `natural`, or the width of the paper in the same proportions."""
-    wide, high = natural
+    """Returns inches: `natural`, or the width of the paper and a height that fits."""
     if not _size.get():
         return natural
-    width = SIZES[_size.get()]
-    return width, min(max(high * min(1.0, width / wide), 2.0), _TALLEST)
+    width, height = natural
+    paper = SIZES[_size.get()]
+    return paper, min(max(height * min(1.0, paper / width), 2.0), _TALLEST)
 
 
 def check(path: str | Path):

@@ -1,4 +1,4 @@
-"""Prototypes and features in a plane: of two dimensions, or embedded in two."""
+"""Prototypes and features of two dimensions, or embedded in two."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ class Plane(NamedTuple):
 
     title: str
     point_PD: np.ndarray
-    y_P: np.ndarray
+    y_P: np.ndarray  # classes of the points
     proto_CD: np.ndarray
     count_C: np.ndarray  # 0 where there is no prototype
 
@@ -24,10 +24,11 @@ class Plane(NamedTuple):
 def prototype_plane(
     title: str, global_CD: np.ndarray, local_KCD: np.ndarray, count_KC: np.ndarray
 ) -> Plane:
-    """Returns global prototypes, with local ones as points.
+    """Returns the plane of global prototypes, with local ones as points.
 
     Args:
-      global_CD: Global prototypes as clients compare with them.
+      global_CD: Global prototypes in the form that clients compare with.
+      local_KCD: Local prototypes of each client.
       count_KC: Examples; 0 where a client has no prototype.
     """
     k, c = np.nonzero(np.asarray(count_KC) > 0)
@@ -53,6 +54,7 @@ def features_grid(
     """Draws test features as points, prototypes as lines (N Figures 2 and 6).
 
     Args:
+      planes: Features and prototypes of each panel.
       classes: Classes that are shown; all by default.
     """
     dots = {"s": 9, "alpha": 0.35, "lw": 0}
@@ -60,7 +62,7 @@ def features_grid(
 
 
 def _draw_planes(path, planes, classes, size, line, dots):
-    """Draws a panel of `size` for each plane; the legend has the classes in any."""
+    """Draws a panel of `size` for each plane; the legend has all classes drawn."""
     num_C, present = len(planes[0].proto_CD), set()
     chosen, colours = range(num_C) if classes is None else classes, class_colours(num_C)
     with new_figure(path, layout.figure_size(len(planes), size)) as figure:
@@ -81,7 +83,7 @@ def _draw_planes(path, planes, classes, size, line, dots):
 
 
 def class_colours(num: int):
-    """Returns a colour for each class."""
+    """Returns a colour for each of `num` classes."""
     if num <= len(COLOURS):
         return COLOURS[:num]
     import matplotlib
@@ -97,18 +99,18 @@ def class_legend(
     names: Sequence[str] = (),
     marks: Mapping = types.MappingProxyType({}),
 ):
-    """Adds a sign for each class outside the panels, or a colour bar for many.
+    """Adds a legend of the classes outside the panels, or a colour bar for many.
 
     Args:
       drawn: Axes of the panels.
       num: Number of all classes.
       shown: Classes that are drawn.
       names: Names of all classes; "class 0" and so on by default.
-      marks: Further signs by their label.
+      marks: Further handles of the legend by their label.
     """
     from matplotlib.lines import Line2D
 
-    colours, signs = class_colours(num), dict(marks)
+    colours, handles = class_colours(num), dict(marks)
     dot: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5}
     if len(shown) > 20:
         from matplotlib.cm import ScalarMappable
@@ -119,28 +121,29 @@ def class_legend(
     else:
         labels = [names[c] if names else f"class {c}" for c in shown]
         dots = [Line2D([], [], color=colours[c], **dot) for c in shown]
-        signs = dict(zip(labels, dots, strict=True)) | signs
-    layout.legend(figure, list(signs.values()), list(signs))
+        handles = dict(zip(labels, dots, strict=True)) | handles
+    layout.legend(figure, list(handles.values()), list(handles))
 
 
 class Embedded(NamedTuple):
-    """Coordinates and classes of the points of one run."""
+    """Coordinates and classes of features and prototypes of one run."""
 
     title: str
     feature_N2: np.ndarray
-    y_N: np.ndarray
-    local_P2: np.ndarray
+    y_N: np.ndarray  # classes of the features
+    local_P2: np.ndarray  # local prototypes
     local_y_P: np.ndarray
-    global_C2: np.ndarray  # may be empty
+    global_C2: np.ndarray  # global prototypes; may be empty
     global_y_C: np.ndarray
 
 
 def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str):
-    """Draws features as dots and prototypes as signs, a panel per run (R Figure 2).
+    """Draws features as dots and prototypes as markers, a panel per run (R Figure 2).
 
     Args:
       runs: Points of each panel, at least one.
-      note: Line below, such as how the points were chosen and placed.
+      num_C: Number of classes.
+      note: Line below the panels, such as the choice of points and the embedding.
     """
     with new_figure(path, layout.figure_size(len(runs), (2.9, 2.9), 0.4)) as figure:
         from matplotlib.colors import to_rgba_array
@@ -169,7 +172,7 @@ def _draw_embedded(axes, run, colours):
 
 
 def _marks() -> dict:
-    """Returns grey signs of prototypes by their label, for the legend."""
+    """Returns grey markers of prototypes by their label, for the legend."""
     from matplotlib.lines import Line2D
 
     grey: dict[str, Any] = {"ls": "", "color": "0.75", "mec": "black", "mew": 0.7}

@@ -14,8 +14,8 @@ def interleave(a: Array, b: Array) -> Array:
 def interleave_by_product(a: Array, b: Array) -> Array:
     """Interleaves channels by two products with matrices of 0 and 1, for TPUs.
 
-    In full precision a number of a product is one channel and zeros added up, so that
-    values and gradients are the same; but what is infinite makes all channels NaN.
+    In full precision each output is one channel plus zeros, so values and gradients are
+    those of `interleave`. But an infinite channel makes other channels NaN.
     """
     n = a.shape[-1]
     row, column = jnp.arange(n)[:, None], jnp.arange(2 * n)

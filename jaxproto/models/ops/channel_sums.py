@@ -1,8 +1,8 @@
 """Sums per channel in the form that XLA vectorises on CPU.
 
-A sum over all axes but the last runs at a fraction of the memory's speed there. A short
-axis before the last one is summed at full speed, several arrays in one pass; what
-remains is small.
+A sum over all axes but the last runs at a fraction of the memory's speed there. A sum
+over a short axis before the last one runs at full speed, for several arrays in one
+pass; the remaining sum is small.
 """
 
 import functools
@@ -38,14 +38,14 @@ def column_sums(arrays: Sequence[Array], axis: int) -> Sequence[Array]:
 
 
 def rows_first(images: Sequence[Array]) -> Array:
-    """Sums [N, C] of N images [B, H, W, C], a few rows and TOGETHER images at a time.
+    """Returns the sums [N, C] of N arrays [B, H, W, C], TOGETHER of them in one pass.
 
-    More arrays in one pass than registers hold are slower than two passes.
+    One pass over more arrays than fit into registers is slower than two passes.
     """
     sums = []
-    for first in range(0, len(images), TOGETHER):
-        some = images[first : first + TOGETHER]
-        parts = (column_sums(rows, 1) for rows in blocks(some))
+    for start in range(0, len(images), TOGETHER):
+        group = images[start : start + TOGETHER]
+        parts = (column_sums(rows, 1) for rows in blocks(group))
         sums.append(sum(jnp.stack([jnp.sum(a, (0, 1)) for a in p]) for p in parts))
     return jnp.concatenate(sums)
 
@@ -58,7 +58,7 @@ def blocks(images: Sequence[Array]) -> Iterator[list[Array]]:
 
 
 def channel_sums(*arrays: Array) -> list[Array]:
-    """Sums [C] of arrays [..., C] over all axes but the last."""
+    """Returns the sums [C] of arrays [..., C] over all axes but the last."""
     return [jnp.sum(a, tuple(range(a.ndim - 1))) for a in arrays]
 
 

@@ -1,12 +1,12 @@
 """Convolutions of images [B, H, W, C] with kernels [kh, kw, C, C'], without bias.
 
-Every form of an operation has the same signature and numbers. The `lax` forms are XLA's
-own operations, for TPUs. Elsewhere a convolution is its shifted slices, concatenated,
-times one matrix, and a depthwise one a sum of shifted products. On CPUs, XLA brings the
-gradient of a convolution inside a loop to a slow path (3 to 8 GF/s on two cores; the
-matrix reaches 100 to 290). On GPUs, `vmap` over clients, whose kernels are their own,
-makes grouped convolutions of it, which take up to 20 times as long on an H100. Taps
-that read nothing but padding are left out.
+All forms of an operation have one signature and, up to rounding, one result. The `lax`
+forms are XLA's own operations, for TPUs. Elsewhere a convolution multiplies its shifted
+and concatenated slices by one matrix; a depthwise one is a sum of shifted products. On
+CPUs, XLA has only a slow path for the gradient of a convolution inside a loop (3 to 8
+GF/s on two cores; the matrix reaches 100 to 290). On GPUs, `vmap` over clients, each
+with its own kernels, turns XLA's operation into a grouped convolution, which takes up
+to 20 times as long on an H100. Taps that read only padding are left out.
 """
 
 import functools
@@ -28,18 +28,17 @@ def conv_lax(
     """Convolves by XLA's own operation.
 
     Args:
-      x: [B, H, W, C].
+      x: Images [B, H, W, C].
       kernel: [kh, kw, C / groups, C'].
-      stride: of both axes.
-      padding: zeros on every side.
-      groups: independent slices of the channels; C of them is a depthwise one.
+      stride: Stride of both axes.
+      padding: Zeros on every side.
+      groups: Independent slices of the channels; with C of them it is depthwise.
     """
-    around = ((padding, padding), (padding, padding))
     return lax.conv_general_dilated(
         x,
         kernel,
         (stride, stride),
-        around,
+        ((padding, padding), (padding, padding)),
         dimension_numbers=DIMS,
         feature_group_count=groups,
     )
@@ -51,10 +50,11 @@ def depthwise_lax(x: Array, kernel: Array, stride: int = 1, padding: int = 0) ->
 
 
 def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Convolution as shifted slices, concatenated, times one matrix.
+    """Convolves by shifted slices, concatenated, times one matrix.
 
-    On many channels a large kernel is one matrix per row, as the input would be copied
-    k * k times and the gradient spread as often; with stride 1 it is Winograd's.
+    With stride 1 and many channels it uses Winograd's filters, where they fit. A large
+    kernel on many channels is one matrix per row: with a single matrix the input would
+    be copied k * k times, and the gradient spread as often.
     """
     if winograd.fits(x, kernel, stride):
         return winograd.conv_winograd(x, kernel, padding)
@@ -66,10 +66,10 @@ def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 
 
 def conv_bfloat16(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Computes `conv_matmul` of operands rounded to bfloat16.
+    """Computes `conv_matmul` with operands rounded to bfloat16.
 
-    Products of few channels gain nothing from the format, and Winograd's filters of 5
-    rows would lose two of its eight bits: both multiply rounded operands in float32.
+    Products of few channels do not gain from the format, and Winograd's filters of 5
+    rows would lose two of its eight bits. Both multiply rounded operands in float32.
     """
     if winograd.fits(x, kernel, stride) and len(kernel) == 3:
         return winograd.conv_winograd(x, kernel, padding, "bfloat16")
@@ -86,13 +86,16 @@ def conv_by_tap(
     padding: int = 0,
     operands: str | None = None,
 ) -> Array:
-    """Concatenates all shifted slices at once; `operands` as in `product`."""
+    """Convolves by one product; `operands` as in `row_product.product`."""
     slices, live = patches(x, kernel, stride, padding)
     return times(jnp.concatenate(slices, -1), live, operands)
 
 
 def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Columns concatenated first: of few channels, a slice alone is copied slowly."""
+    """Convolves by one product of slices concatenated along columns, then rows.
+
+    Slices of few channels are copied slowly, so columns are concatenated first.
+    """
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     x = window_taps.pad(x, rows, cols)
     x = jnp.concatenate(window_taps.shifts(x, 2, cols), -1)
@@ -101,7 +104,7 @@ def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 
 
 def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Columns shifted and concatenated once; one matrix for each row of the kernel."""
+    """Convolves by a product for each row of the kernel; columns are copied once."""
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     x = window_taps.pad(x, rows, cols)
     wide = jnp.concatenate(window_taps.shifts(x, 2, cols), -1)
@@ -110,7 +113,7 @@ def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 
 
 def times(x: Array, kernel: Array, operands: str | None = None) -> Array:
-    """Multiplies x [B, H, W, N] by a kernel [..., C'] of N rows."""
+    """Multiplies x [B, H, W, N] by a kernel [..., C'] as a matrix [N, C']."""
     matrix = kernel.reshape(x.shape[-1], -1)
     rows = x.reshape(-1, x.shape[-1])
     return product(rows, matrix, operands).reshape(*x.shape[:3], -1)
@@ -150,15 +153,15 @@ def depthwise_shift(
     """Convolves depthwise by a sum of shifted products.
 
     Columns are shifted once and rows after each row's sum: k + k slices, not k * k.
-    XLA's own transpose of this is up to three times slower than the gradient below,
-    which is again such a sum (input), and one product per tap summed up (kernel).
+    XLA's own transpose is up to three times slower than the gradient below: for the
+    input such a sum again, for the kernel a product per tap, summed over positions.
     """
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     return row_sums(window_taps.pad(x, rows, cols), kernel, rows, cols)
 
 
 def row_sums(x, kernel, rows, cols):
-    """Sums padded and shifted x times kernel over the live taps (i, j)."""
+    """Sums shifted x times kernel over the live taps (i, j); x is padded."""
     by_col = [*zip(window_taps.shifts(x, 2, cols), cols.live, strict=True)]
 
     def row(i):
@@ -169,12 +172,12 @@ def row_sums(x, kernel, rows, cols):
 
 
 def depthwise_forward(x, kernel, stride, padding):
-    """Keeps the two inputs."""
+    """Returns the output, and the values for the gradient."""
     return depthwise_shift(x, kernel, stride, padding), (x, kernel)
 
 
 def depthwise_backward(stride, padding, kept, grad):
-    """Computes the gradients for input and kernel."""
+    """Computes the gradients of input and kernel."""
     x, kernel = kept
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     grad_x = depthwise_grad_input(kernel, grad, rows, cols)
@@ -182,37 +185,37 @@ def depthwise_backward(stride, padding, kept, grad):
 
 
 def depthwise_grad_input(kernel, grad, rows, cols):
-    """Sums the spread gradient with stride 1 over the reversed live taps."""
-    turned = jnp.flip(taps(kernel, rows, cols), (0, 1))
-    around = [spread_out(a) for a in (rows, cols)]
-    spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *around, (0, 0, 0)))
-    sizes = zip(spread.shape[1:3], turned.shape[:2], strict=True)
+    """Convolves the spread gradient with the reversed live taps, with stride 1."""
+    reverse = jnp.flip(taps(kernel, rows, cols), (0, 1))
+    zeros = [spread_out(a) for a in (rows, cols)]
+    spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *zeros, (0, 0, 0)))
+    sizes = zip(spread.shape[1:3], reverse.shape[:2], strict=True)
     return row_sums(
-        spread, turned, *(window_taps.WindowAxis(n, k, 1, 0) for n, k in sizes)
+        spread, reverse, *(window_taps.WindowAxis(n, k, 1, 0) for n, k in sizes)
     )
 
 
 def spread_out(along) -> tuple[int, int, int]:
-    """Returns the zeros before, after and between outputs."""
+    """Returns the numbers of zeros before, after and between outputs."""
     before = along.live.stop - 1 - along.padding
     reached = (along.out - 1) * along.stride + 1 + before
     return before, along.size + len(along.live) - 1 - reached, along.stride - 1
 
 
 def depthwise_grad_kernel(x, kernel, grad, rows, cols):
-    """Sums gradient times shifted input per live tap; other taps get none.
+    """Sums gradient times shifted input per live tap; that of other taps is 0.
 
-    One pass over a few rows gives all taps: up to seven times faster than a sum per
-    tap. The barrier keeps what made x from being computed once per tap.
+    One pass over a few rows computes all taps, up to seven times faster than a sum per
+    tap. Without the barrier XLA would recompute x once per tap.
     """
     x = window_taps.pad(x, rows, cols)
     if len(rows.live) * len(cols.live) > 1:
         x, grad = lax.optimization_barrier((x, grad))
-    products = [seen * grad for seen in window_taps.slices(x, rows, cols)]
-    taps = channel_sums.rows_first(products).astype(kernel.dtype)
-    taps = taps.reshape(len(rows.live), len(cols.live), *kernel.shape[2:])
+    products = [part * grad for part in window_taps.slices(x, rows, cols)]
+    live = channel_sums.rows_first(products).astype(kernel.dtype)
+    live = live.reshape(len(rows.live), len(cols.live), *kernel.shape[2:])
     missing = ((a.live.start, a.window - a.live.stop, 0) for a in (rows, cols))
-    return lax.pad(taps, jnp.zeros((), taps.dtype), (*missing, (0, 0, 0), (0, 0, 0)))
+    return lax.pad(live, jnp.zeros((), live.dtype), (*missing, (0, 0, 0), (0, 0, 0)))
 
 
 depthwise_shift.defvjp(depthwise_forward, depthwise_backward)

@@ -1,4 +1,4 @@
-"""Forms of operations, and those that a platform uses by `forms.json`.
+"""Forms of operations by name, and the choices of platforms in `forms.json`.
 
 `python -m benchmarks.accelerator --choose` writes the file on the accelerator itself.
 """

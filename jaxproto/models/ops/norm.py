@@ -24,16 +24,16 @@ def batch_norm(
 ) -> tuple[Array, Array, Array]:
     """Normalises x [..., C] with its own mean and biased variance.
 
-    The mean and variance that come back have no gradient of their own: they are for
-    `update_stats`. The gradient is written out because XLA's own needs twice the
-    passes over x.
+    No gradient passes through the returned mean and variance, which serve
+    `update_stats`. The gradient is written out because XLA's own needs twice the passes
+    over x.
 
     Args:
       x: [..., C].
       scale, bias: [C].
-      near: [C] or a number, for `moments`; it has no gradient.
-      sums: the platform's form.
-      eps: added to the variance.
+      near: Estimate of the mean, [C] or a number, for `moments`; it has no gradient.
+      sums: Form of the sums on the platform.
+      eps: Number added to the variance.
 
     Returns:
       Normalised x, and the batch's mean [C] and biased variance [C].
@@ -42,7 +42,7 @@ def batch_norm(
 
 
 def normalise(x, scale, bias, near, sums, eps):
-    """Computes `batch_norm`, and the values for its gradient."""
+    """Returns normalised x, mean, variance and reciprocal standard deviation."""
     mean, var = moments(x, near, sums)
     rsd = lax.rsqrt(var + eps)
     return (x - mean) * (rsd * scale) + bias, mean, var, rsd
@@ -53,31 +53,32 @@ def moments(
 ) -> tuple[Array, Array]:
     """Computes mean and biased variance of x [..., C] per channel.
 
-    In two passes the mean comes first. One pass sums x and its square while x is
-    computed. It loses as many digits as the mean's square has more than the variance,
-    so both sums are of x minus `near`, such as the running mean.
+    Two passes compute the mean first. One pass sums x and its square while x is
+    computed. It loses digits where the square of the mean is larger than the variance,
+    so it subtracts `near`, such as the running mean, from x.
 
     Args:
-      near: close to the mean; two passes need none.
+      near: Estimate of the mean, [C] or a number; two passes ignore it.
+      sums: Form of the sums, with the number of passes.
     """
     n = x.size // x.shape[-1]
     if sums.passes == 1:
         first, square = sums.channels(x - near, jnp.square(x - near))
         mean = near + first / n
         return mean, jnp.maximum(square / n - jnp.square(first / n), 0)
-    mean = sums.channels(x)[0] / n  # its rounding is made good below, in the same pass
+    mean = sums.channels(x)[0] / n  # the second pass corrects its rounding error
     rest, square = sums.channels(x - mean, jnp.square(x - mean))
     return mean, square / n - jnp.square(rest / n)
 
 
 def batch_norm_forward(x, scale, bias, near, sums, eps):
-    """Keeps the input and two vectors, not the normalised input."""
+    """Returns `batch_norm`; keeps x, not the normalised x, for its gradient."""
     out, mean, var, rsd = normalise(x, scale, bias, near, sums, eps)
     return (out, mean, var), (x, scale, mean, rsd)
 
 
 def batch_norm_backward(sums, eps, kept, grads):
-    """Computes the gradients for x, scale and bias; none for `near`."""
+    """Computes the gradients of x, scale and bias; `near` has none."""
     x, scale, mean, rsd = kept
     grad = grads[0]
     n, centred = x.size // x.shape[-1], x - mean
@@ -101,7 +102,7 @@ def with_batch(
     *,
     eps: float = EPS,
 ) -> tuple[Array, Array, Array]:
-    """Normalises x [..., C] by itself, and updates the running statistics."""
+    """Normalises x [..., C] by its own statistics; updates the running ones."""
     out, own_mean, own_var = batch_norm(x, scale, bias, mean, sums, eps)
     elements = x.size // x.shape[-1]
     return out, *update_stats(mean, var, own_mean, own_var, elements)
@@ -111,7 +112,7 @@ def with_batch(
 def with_stats(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, eps: float = EPS
 ) -> Array:
-    """Normalises x [..., C] with given statistics."""
+    """Normalises x [..., C] by the given mean and variance."""
     return (x - mean) * (lax.rsqrt(var + eps) * scale) + bias
 
 
@@ -120,8 +121,8 @@ def update_stats(
 ) -> tuple[Array, Array]:
     """Updates running statistics by a batch of n elements per channel.
 
-    The running variance takes the unbiased one, n / (n - 1) times the batch's; for
-    n = 1, which PyTorch refuses, the biased one (zero) as it is.
+    The running variance takes the unbiased one, n / (n - 1) times `var`. For n = 1,
+    which PyTorch refuses, it takes the biased one, which is zero.
     """
     unbiased = var * (n / max(n - 1, 1))
     new_mean = (1 - MOMENTUM) * old_mean + MOMENTUM * mean

@@ -30,7 +30,7 @@ class Ops(NamedTuple):
 
 
 def traced_once(f: Callable, *static: str) -> Callable:
-    """Traces `f` once for each shape instead of once for each layer."""
+    """Compiles `f` so that it is traced once for each shape, not for each layer."""
     return jax.jit(f, static_argnames=static)
 
 
@@ -73,8 +73,8 @@ PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 def ops_for(platform: str | None = None) -> Ops:
     """Returns the operations for a platform; by default the one of JAX.
 
-    Those of TPU are chosen by what XLA compiles for it (`benchmarks.tpu`), those of GPU
-    by `forms.json`.
+    Those of TPUs were chosen from programs that XLA compiles for them
+    (`benchmarks.tpu`); `forms.json` has those of GPUs.
     """
     return PLATFORMS.get(platform or jax.default_backend(), LAX)
 
@@ -82,7 +82,8 @@ def ops_for(platform: str | None = None) -> Ops:
 def ops_in(dtype: str, ops: Ops | None = None) -> tuple[Ops, str]:
     """Returns the operations of a body in a precision, and its arrays' number format.
 
-    On a CPU matrix products alone gain from bfloat16: conversions cost more elsewhere.
+    On a CPU only matrix products gain from bfloat16, so arrays stay float32 there:
+    elsewhere conversions cost more than they save.
     """
     ops = ops or ops_for()
     if dtype == "bfloat16" and ops == CPU:

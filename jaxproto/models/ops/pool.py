@@ -16,9 +16,9 @@ def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
 
     Of equal elements the first in row-major order gets the whole gradient, as in
     PyTorch and in `max_pool_lax` (`jnp.maximum` would split it), and NaN stays NaN.
-    On CPU this is 4 to 10 times faster than `reduce_window` with its gradient, and
-    one chain over all size * size slices is slower than either. Windows that do not
-    overlap have a form of their own.
+    On CPU this is 4 to 10 times faster than `reduce_window` with its gradient; one
+    chain over all size * size slices is slower than either. Windows that do not overlap
+    are pooled by `max_pool_disjoint`.
     """
     if size == stride and not padding:
         return max_pool_disjoint(x, size)
@@ -34,7 +34,7 @@ def first_max(a: Array, b: Array) -> Array:
 
 
 def exceeds(b: Array, a: Array) -> Array:
-    """Returns whether the maximum goes from `a` to `b`, which comes later."""
+    """Returns whether `b`, which comes later than `a`, replaces it as the maximum."""
     return (b > a) | jnp.isnan(b)
 
 
@@ -42,36 +42,37 @@ def exceeds(b: Array, a: Array) -> Array:
 def max_pool_disjoint(x: Array, size: int) -> Array:
     """Computes maxima over disjoint windows, with a shorter gradient.
 
-    Each element compares its place with that of its window's maximum; the chain's
-    transpose spreads and adds up one map per column and row of the window.
+    The gradient compares each element's tap with that of its window's maximum. The
+    transpose of the chain would spread and add up one map per column and row of the
+    window.
     """
     return disjoint_forward(x, size)[0]
 
 
 def disjoint_forward(x, size):
-    """Keeps the tap, in row-major order, that holds the maximum."""
+    """Returns the maxima, and the tap of each, counted in row-major order."""
     rows, cols = (n // size for n in x.shape[1:3])
     tiles = x[:, : rows * size, : cols * size]
     tiles = tiles.reshape(len(x), rows, size, cols, size, -1)
-    most = tiles[:, :, 0, :, 0]
-    tap = jnp.zeros(most.shape, jnp.int32)
+    best = tiles[:, :, 0, :, 0]
+    tap = jnp.zeros(best.shape, jnp.int32)
     for t in range(1, size * size):
         other = tiles[:, :, t // size, :, t % size]
-        later = exceeds(other, most)
-        most, tap = jnp.where(later, other, most), jnp.where(later, t, tap)
-    return most, (tap, x.shape)
+        larger = exceeds(other, best)
+        best, tap = jnp.where(larger, other, best), jnp.where(larger, t, tap)
+    return best, (tap, x.shape)
 
 
 def disjoint_backward(size, kept, grad):
-    """Gives the gradient of a window to its maximum, none to the others."""
+    """Returns the gradient of each window at its maximum, and zeros elsewhere."""
     tap, (_, height, width, _) = kept
-    here = jnp.arange(size * size).reshape(size, 1, size, 1)
+    own_tap = jnp.arange(size * size).reshape(size, 1, size, 1)
     tap, spread = (a[:, :, None, :, None] for a in (tap, grad))
-    whole = jnp.where(tap == here, spread, 0)
+    grad_x = jnp.where(tap == own_tap, spread, 0)
     rows, cols = (n * size for n in grad.shape[1:3])
-    whole = whole.reshape(len(grad), rows, cols, -1)
-    around = ((0, 0), (0, height - rows), (0, width - cols), (0, 0))
-    return (jnp.pad(whole, around),)
+    grad_x = grad_x.reshape(len(grad), rows, cols, -1)
+    padding = ((0, 0), (0, height - rows), (0, width - cols), (0, 0))
+    return (jnp.pad(grad_x, padding),)
 
 
 max_pool_disjoint.defvjp(disjoint_forward, disjoint_backward)
@@ -95,19 +96,19 @@ def channel_pool(feat: Array, dim: int) -> Array:
 
     Output i is the mean of inputs floor(i C / dim) to ceil((i + 1) C / dim) - 1; the
     windows overlap where dim does not divide C, and repeat channels where dim > C.
-    It and its gradient are a few gathers: no parameters, no C x dim constant in the
-    program, and no scatter, whose order is not fixed on a GPU.
+    It and its gradient are a few gathers, so the program has no C x dim constant, and
+    no scatter, whose order is not fixed on a GPU.
     """
     return weighted_gathers(feat, pool_matrix(feat.shape[-1], dim))
 
 
 def channel_pool_forward(feat, dim):
-    """Keeps the number of channels only."""
+    """Returns the features, and the number of channels for the gradient."""
     return channel_pool(feat, dim), feat.shape[-1]
 
 
 def channel_pool_backward(dim, channels, grad):
-    """Returns the transposed matrix, whose columns are short windows as well."""
+    """Multiplies by the transposed matrix, whose columns are short windows too."""
     return (weighted_gathers(grad, pool_matrix(channels, dim).T),)
 
 

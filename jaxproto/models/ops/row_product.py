@@ -1,8 +1,8 @@
 """Products of rows with a matrix, whose gradients are fast on CPUs too.
 
-XLA's libraries compute some of three products (rows times matrix, and its two
-gradients) faster with operands and result transposed. XLA would undo the transposition,
-so a barrier follows it (times: benchmarks/RESULTS.md).
+There are three products: rows times matrix, and its two gradients. XLA's libraries
+compute some of them faster with operands and result transposed. XLA would undo the
+transposition, so a barrier follows it (times: benchmarks/RESULTS.md).
 """
 
 import functools
@@ -17,8 +17,8 @@ from jaxproto.models.ops.channel_sums import total
 from jaxproto.types import Array
 
 BFLOAT16 = 8, 7  # bits of the exponent and of the fraction
-FEWEST, LARGE = 16, 2**17  # rows and elements of a matrix for `grad_of_few`
-FEW = 64  # rows below which a gradient is made from the matrix as first operand
+FEWEST, LARGE = 16, 2**17  # most rows, fewest elements of a matrix for `grad_of_few`
+FEW = 64  # rows below which `grad_rows` has the matrix as its first operand
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -26,21 +26,23 @@ def product(x: Array, matrix: Array, operands: str | None = None) -> Array:
     """Multiplies x [R, N] by a matrix [N, N'], with faster gradients.
 
     Args:
-      operands: number format to which both operands of each of the three products are
-        rounded; None leaves them. Sums are float32 or more precise.
+      x: Rows [R, N].
+      matrix: [N, N'].
+      operands: Number format to which the operands of the product and of its gradients
+        are rounded; None leaves them. Sums are float32 or more precise.
     """
     return forward(x, matrix, operands)[0]
 
 
 @jax.custom_vjp
 def round_value(x: Array) -> Array:
-    """Rounds x to bfloat16's values; its gradient passes as it is."""
+    """Rounds x to values of bfloat16, but not its gradient."""
     return lax.reduce_precision(x, *BFLOAT16)
 
 
 @jax.custom_vjp
 def round_gradient(x: Array) -> Array:
-    """Returns x, whose gradient is rounded to bfloat16's values."""
+    """Returns x; rounds its gradient to values of bfloat16."""
     return x
 
 
@@ -70,7 +72,7 @@ def summed(multiply: Callable[..., Array], a: Array, b: Array, *static) -> Array
 
 
 def forward(x, matrix, operands):
-    """Keeps both operands, rounded."""
+    """Returns the product, and the rounded operands for the gradient."""
     kept = rounded(x, operands), rounded(matrix, operands)
     return matmul(*kept).astype(x.dtype), kept
 
@@ -78,9 +80,9 @@ def forward(x, matrix, operands):
 def backward(operands, kept, grad):
     """Computes the gradients of the rows and of the matrix.
 
-    Of a few rows and a large matrix, the gradient of the matrix is written as a sum of
-    products of vectors: XLA makes it where it is added to the matrix, and never writes
-    it. It comes after that of the rows, which reads the matrix before it changes.
+    For few rows and a large matrix, the gradient of the matrix is a sum of products of
+    vectors: XLA fuses it into its addition to the matrix, and never writes it to
+    memory. The gradient of the rows is computed before, as it reads the old matrix.
     """
     (x, matrix), given = kept, grad.dtype
     grad = rounded(grad, operands)
@@ -102,8 +104,8 @@ product.defvjp(forward, backward)
 def grad_rows(grad: Array, matrix: Array) -> Array:
     """Multiplies grad [R, N'] by the transpose of a matrix [N, N'].
 
-    The second operand is copied before the product: for a few rows that takes longer
-    than the product.
+    XLA copies the second operand before the product. For few rows a copy of the matrix
+    would take longer than the product, so the matrix is the first operand.
     """
     if len(grad) < FEW:
         return lax.optimization_barrier(contract(matrix, grad, 1)).T
@@ -113,8 +115,8 @@ def grad_rows(grad: Array, matrix: Array) -> Array:
 def grad_matrix(x: Array, grad: Array) -> Array:
     """Multiplies the transpose of x [R, N] by grad [R, N'].
 
-    A sum over rows copies its first operand more slowly than its second, so the
-    narrower one comes first, unless the result is too large to be turned.
+    XLA copies the first operand of a sum over rows more slowly than the second, so the
+    narrower one is first, unless the result is too large to be transposed.
     """
     (rows, inputs), outputs = x.shape, grad.shape[1]
     if x.dtype == jnp.bfloat16:
@@ -128,7 +130,7 @@ def grad_matrix(x: Array, grad: Array) -> Array:
 def matmul_turned(a: Array, b: Array) -> Array:
     """Multiplies the transpose of a [..., R, N] by b [..., R, N'].
 
-    Of bfloat16 the transpose is copied: XLA's library has no such product with a
+    The transpose of bfloat16 is copied: XLA's library has no such product with a
     transposed first operand, and XLA would convert both to float32. Without the layout
     constraint XLA would not copy, but read the operand by columns.
     """

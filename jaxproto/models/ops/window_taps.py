@@ -2,7 +2,7 @@
 
 Along one axis a window of length k with stride s and padding p has k taps: tap t of
 output o reads input o * s + t - p. A tap is live if it reads a real element for some
-output; at small maps most taps of a large kernel only ever read padding.
+output. On small maps most taps of a large kernel read only padding.
 """
 
 from typing import NamedTuple
@@ -28,9 +28,9 @@ class WindowAxis(NamedTuple):
 
     @property
     def live(self) -> range:
-        """From the first to the last live tap."""
-        first = [o * self.stride - self.padding for o in range(self.out)]
-        taps = [t for t in range(self.window) for f in first if 0 <= f + t < self.size]
+        """Range from the first to the last live tap."""
+        starts = [o * self.stride - self.padding for o in range(self.out)]
+        taps = [t for t in range(self.window) for s in starts if 0 <= s + t < self.size]
         return range(min(taps), max(taps) + 1)
 
     @property
@@ -51,7 +51,7 @@ def axes(
 
 
 def pad(x: Array, rows: WindowAxis, cols: WindowAxis, value: float = 0.0) -> Array:
-    """Pads x [B, H, W, C] with `value` as far as live taps read."""
+    """Pads x [B, H, W, C] with `value`, only where live taps read."""
     if rows.around == cols.around == (0, 0):
         return x
     around = ((0, 0, 0), (*rows.around, 0), (*cols.around, 0), (0, 0, 0))
@@ -59,17 +59,17 @@ def pad(x: Array, rows: WindowAxis, cols: WindowAxis, value: float = 0.0) -> Arr
 
 
 def shift(x: Array, tap: int, axis: int, along: WindowAxis) -> Array:
-    """Slices what a live tap reads of padded x along an axis (1 height, 2 width)."""
+    """Returns the elements of padded x that a tap reads along axis 1 or 2."""
     start = tap - along.live.start
     stop = start + (along.out - 1) * along.stride + 1
     return lax.slice_in_dim(x, start, stop, along.stride, axis)
 
 
 def shifts(x: Array, axis: int, along: WindowAxis) -> list[Array]:
-    """Slices what each live tap reads of padded x along an axis."""
+    """Returns the elements of padded x that each live tap reads along an axis."""
     return [shift(x, tap, axis, along) for tap in along.live]
 
 
 def slices(x: Array, rows: WindowAxis, cols: WindowAxis) -> list[Array]:
-    """Slices what each live tap of a window reads of padded x, row by row."""
+    """Returns the elements of padded x that each live tap reads, row by row."""
     return [part for row in shifts(x, 1, rows) for part in shifts(row, 2, cols)]

@@ -1,19 +1,20 @@
 """Convolutions of stride 1 with fewer products: Winograd's minimal filters along rows.
 
-m rows of the output of a kernel g with k rows come from n = m + k - 1 rows d of the
-input. Products of whole rows, which are matrices here, are n instead of m k:
+m output rows Y of a kernel g with k rows depend on n = m + k - 1 input rows d. They
+need n products of whole rows, which are matrices here, instead of m k:
 
     Y = A [(G g) * (B d)],        A [m, n], G [n, k], B [n, n]
 
-A, G and B are Cook and Toom's for some points; with the few used here, numbers agree
-with a direct convolution to some 1e-6 of the largest. Sums of rows are products with
+A, G and B are Cook and Toom's for some points. With the few used here, results agree
+with a direct convolution to about 1e-6 of the largest. Sums of rows are products with
 constant matrices (XLA would compute a sum again for each of its uses); columns are
-shifted slices, concatenated. The gradients are the transpose of all that, written out:
-XLA's own take up to twice as long.
+shifted slices, concatenated. The gradients are the transposes of these steps, written
+out: XLA's own take up to twice as long.
 
 Winograd, Arithmetic Complexity of Computations, SIAM 1980. Lavin and Gray, "Fast
 Algorithms for Convolutional Neural Networks", CVPR 2016,
-https://arxiv.org/abs/1509.09308, in both dimensions; in one, less precision is lost.
+https://arxiv.org/abs/1509.09308, filter both dimensions. Filters in one dimension, as
+here, lose less precision.
 """
 
 import functools
@@ -29,7 +30,7 @@ from jaxproto.types import Array
 
 POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
 ROWS = {3: 2, 5: 4}  # kernel's rows -> output rows of a filter, the fastest measured
-CHANNELS = 32  # below, adding up rows takes as long as the products it saves
+CHANNELS = 32  # with fewer, the sums of rows take as long as the saved products
 
 
 class Filter(NamedTuple):
@@ -42,7 +43,7 @@ class Filter(NamedTuple):
 
 @functools.cache
 def minimal(m: int, k: int) -> Filter:
-    """Returns the filter for m outputs of a kernel of k."""
+    """Returns the filter of m output rows of a kernel with k rows."""
     point, n = np.array(POINTS[: m + k - 2], float), m + k - 1
     a, g, b = np.zeros((m, n)), np.zeros((n, k)), np.zeros((n, n))
     a[:, :-1] = point ** np.arange(m)[:, None]
@@ -108,17 +109,17 @@ def conv_winograd(
     """Convolves with stride 1, without bias.
 
     Args:
-      x: [B, H, W, C].
+      x: Images [B, H, W, C].
       kernel: [k, k, C, C'], k 3 or 5.
-      padding: zeros on every side.
-      operands: number format to which operands of products are rounded, as in
-        `row_product.product`: sums of rows are products of their own, in float32.
+      padding: Zeros on every side.
+      operands: Number format to which operands of products are rounded, as in
+        `row_product.product`; sums of rows are in float32.
     """
     return forward(x, kernel, padding, operands)[0]
 
 
 def forward(x, kernel, padding, operands):
-    """Returns the output, and what the gradients need."""
+    """Returns the output, and the values for the gradient."""
     p = plan(x, kernel, padding)
     wide = rounded(windows(x, p), operands)
     product = matmul(wide, rounded(transformed(kernel, p), operands))
@@ -128,7 +129,7 @@ def forward(x, kernel, padding, operands):
 
 
 def backward(padding, operands, kept, grad):
-    """Computes the gradients for input and kernel."""
+    """Computes the gradients of input and kernel."""
     x, kernel, wide = kept
     p, outputs = plan(x, kernel, padding), kernel.shape[3]
     grad = grad.swapaxes(0, 1).reshape(p.rows, -1)
@@ -154,7 +155,7 @@ def by_column(matrix: np.ndarray, x: Array) -> Array:
     """Multiplies a constant [N', N] by each [N, C] of x [B, W, N, C].
 
     One product per image and column leaves the channels an axis of their own, along
-    which XLA then vectorises whatever it computes in passing.
+    which XLA vectorises the operations that it fuses with the product.
     """
     return jnp.broadcast_to(matrix, (*x.shape[:2], *matrix.shape)) @ x
 
