@@ -17,7 +17,7 @@ Deviations (that library / here):
 - steps on the anchors: 1,000 of SGD with momentum 0.9, rate 0.1, decay 1e-4 / the same.
 - w_ij: known to the server / of the counts n_ij, which clients send.
 - p_ij of classes that client i does not hold: sent, weight 0 / not sent.
-- class that nobody reports: not a number / keeps p_j.
+- class that no client reports: not a number / keeps p_j.
 - prediction: nearest p_ij after training / that (`head`), nearest p_j (`received`).
 """
 
@@ -37,7 +37,7 @@ from jaxproto.methods.moon import cosine
 from jaxproto.types import Array, ArrayLike, LossAux, Protos, Spec
 
 
-@flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
+@flax.struct.dataclass(eq=False)  # compared by identity: it is part of a method
 class Anchors:
     """Message of the server with the anchors, sent once."""
 

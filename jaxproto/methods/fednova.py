@@ -11,7 +11,7 @@ Heterogeneous Federated Optimization, NeurIPS 2020, https://arxiv.org/abs/2007.0
     with proximal mu:    a <- (1 - lr mu) a + 1                 per step
     with both:           c <- rho c + 1 - lr mu a, a <- a + c   per step
 
-The last one holds for all: lr a is how far gradients of 1 move SGD on FedProx's loss.
+The last line holds for all: lr a is how far gradients of 1 move SGD on FedProx's loss.
 
 Deviations (paper / released code, https://github.com/JYWa/FedNova / here), besides
 those of FedAvg:
@@ -84,7 +84,7 @@ def local_descent(
       one_rate: whether the learning rate must be equal in all rounds.
 
     Raises:
-      UserError: one whose gradients do not add up as the formulas say.
+      UserError: the optimiser's gradients do not add up as the formulas say.
     """
     if optimizer.name != "sgd":
         raise UserError(
@@ -147,22 +147,22 @@ def fednova(
 
     def upload(net, before, after, data, down, sums):
         a = normalising_factor(after.steps, descent, mu)
-        some = jnp.where(a > 0, a, 1.0)
-        change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
+        divisor = jnp.where(a > 0, a, 1.0)
+        change = jax.tree.map(lambda w, w_i: (w - w_i) / divisor, down, after.params)
         return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
     def summand(up):
         return weighted_summand((up.change, up.length), up.size)
 
     def finish(net, server, total, key):
-        nothing = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
-        change, tau_eff = finish_weighted_mean(total, nothing)
+        zeros = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
+        change, tau_eff = finish_weighted_mean(total, zeros)
         anybody = total[1] > 0
 
-        def one(delta, old):
+        def next_step(delta, old):
             return jnp.where(anybody, server_momentum * old + tau_eff * delta, old)
 
-        step = jax.tree.map(one, change, server.step)
+        step = jax.tree.map(next_step, change, server.step)
         params = jax.tree.map(lambda w, s: w - anybody * s, server.params, step)
         return FedNovaState(params, step)
 
