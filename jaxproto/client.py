@@ -56,7 +56,7 @@ def batch_value_and_grad(loss: Callable) -> Callable:
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """Options of local training (defaults: N Section 5.1)."""
+    """Options of local training (defaults: ProtoNorm, Section 5.1)."""
 
     opt: optax.GradientTransformation
     epochs: int = 1

@@ -4,8 +4,8 @@ Networks use the default precision of the accelerator (matrix products of float3
 TF32 on a GPU, in bfloat16 on a TPU). Operations on prototypes and on the server are
 `float32_matmuls`, as lower precision would lose differences of close prototypes.
 
-Source: ProtoNorm (Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype
-Alignment and Upscaling), equation numbers beside the lines.
+Equation numbers are those of ProtoNorm (N: Lee, Shin, Choi: Heterogeneous Federated
+Learning with Prototype Alignment and Upscaling), or of T and S (docs/glossary.md).
 """
 
 import functools
@@ -247,6 +247,9 @@ def sq_distances_by_products(x_CD: Array) -> Array:
     return jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
 
 
+MAX_STEPS, PATIENCE = 500, 10  # of the alignment, as in the released code
+
+
 class Alignment(NamedTuple):
     """State of the alignment loop."""
 
@@ -261,43 +264,34 @@ def align(
     mean_CD: Array,
     present_C: Array,
     *,
-    max_steps: int = 500,
-    patience: int = 10,
-    opt: optax.GradientTransformation = ALIGNMENT,
+    max_steps: int = MAX_STEPS,
+    patience: int = PATIENCE,
 ) -> tuple[Array, Array]:
     """Aligns prototypes: spreads unit vectors by mutual repulsion (Algorithm 1).
 
     Args:
       mean_CD: prototypes, any length.
       present_C: bool; absent rows exert no force and are returned unchanged.
-      max_steps: iterations at most (released code: 500).
+      max_steps: iterations at most.
       patience: stop when the mean force, rounded to 4 decimals, has not changed for
         this many iterations in a row, from 10 on (docs/decisions.md#alignment).
-      opt: any optax optimiser of the energy; the default is the paper's.
 
     Returns:
       Unit prototypes [C, D] and the number of iterations done.
     """
-    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
+    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience)
     end = lax.while_loop(onwards, iterate, start)
     return jnp.where(present_C[:, None], end.point, mean_CD), end.step
 
 
-def align_trace(
-    mean_CD: Array,
-    present_C: Array,
-    *,
-    max_steps: int = 500,
-    patience: int = 10,
-    opt: optax.GradientTransformation = ALIGNMENT,
-) -> tuple[Array, Array, Spacing]:
+def align_trace(mean_CD: Array, present_C: Array) -> tuple[Array, Array, Spacing]:
     """Aligns as `align`, and returns the spacing at each iteration (Figure 4).
 
     Returns:
-      Results of `align`, bitwise equal, and the spacing [max_steps + 1] of the unit
+      Results of `align`, bitwise equal, and the spacing [MAX_STEPS + 1] of the unit
       vectors before the first iteration and after each; nan after the last.
     """
-    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
+    onwards, iterate, start = _loop(mean_CD, present_C, MAX_STEPS, PATIENCE)
 
     def note(trace, s):
         point_CD = lax.optimization_barrier(s.point)  # not fused with `iterate`
@@ -308,13 +302,13 @@ def align_trace(
         s = iterate(pair[0])
         return s, note(pair[1], s)
 
-    nothing = Spacing(*[jnp.full(max_steps + 1, jnp.nan)] * len(Spacing._fields))
+    nothing = Spacing(*[jnp.full(MAX_STEPS + 1, jnp.nan)] * len(Spacing._fields))
     first = start, note(nothing, start)
     end, trace = lax.while_loop(lambda pair: onwards(pair[0]), step, first)
     return jnp.where(present_C[:, None], end.point, mean_CD), end.step, trace
 
 
-def _loop(mean_CD, present_C, max_steps, patience, opt):
+def _loop(mean_CD, present_C, max_steps, patience):
     """Returns condition, body and first state of the alignment loop."""
     chex.assert_rank([mean_CD, present_C], [2, 1])
 
@@ -323,7 +317,7 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
 
     def iterate(s):
         force_CD = repulsion(s.point, present_C)  # minus the gradient of Eq. 10
-        move_CD, opt_state = opt.update(-force_CD, s.opt, s.point)
+        move_CD, opt_state = ALIGNMENT.update(-force_CD, s.opt, s.point)
         length_C = jnp.linalg.norm(force_CD, axis=-1)
         force = jnp.round(1e4 * jnp.mean(length_C - radial, where=present_C))
         repeat = (s.step > 10) & (force == s.force)
@@ -337,7 +331,7 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
     radial = (jnp.sum(present_C) - 1) / 2
     start_CD = normalise_rows(mean_CD)
     zero = jnp.zeros((), jnp.int32)
-    start = Alignment(zero, start_CD, opt.init(start_CD), jnp.float32(-1), zero)
+    start = Alignment(zero, start_CD, ALIGNMENT.init(start_CD), jnp.float32(-1), zero)
     return onwards, iterate, start
 
 

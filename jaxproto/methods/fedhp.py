@@ -45,11 +45,11 @@ class Anchors:
 
 
 @functools.cache
-def spread_anchors(spec: Spec, steps: int = 1000, seed: int = 0) -> np.ndarray:
+def spread_anchors(spec: Spec) -> np.ndarray:
     """Returns unit vectors [C, D] whose largest cosine to another one is small."""
-    draw = np.random.default_rng(seed).uniform(size=tuple(spec))
+    draw = np.random.default_rng(0).uniform(size=tuple(spec))
     point_CD, velocity_CD = draw, np.zeros_like(draw)
-    for _ in range(steps):
+    for _ in range(1000):
         point_CD = point_CD / np.linalg.norm(point_CD, axis=1, keepdims=True)
         nearest_C = np.argmax(point_CD @ point_CD.T - 2 * np.eye(len(draw)), 1)
         grad_CD = point_CD[nearest_C]

@@ -30,6 +30,8 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - the round number goes down with the mentee: not stated / the energy does / it.
 - cost: r times the dense one, r = 0.8932 in every table / - / what is sent; that figure
   is `nominal.factorized`.
+
+S is the paper of `cps_ppa_cpkd.py`.
 """
 
 import math

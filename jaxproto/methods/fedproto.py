@@ -23,9 +23,9 @@ Deviations (paper / released code / here):
   over all examples (released code: whole batches only).
 - prediction: own local prototypes / global ones of all classes / every rule at once.
 - first round: not stated / no pull / no pull.
-- initial networks: independent / independent in the code of T and N, equal for clients
-  of one architecture in HtFLlib, which moves FedProto by 5 points in the first rounds
-  on CIFAR-10 / `model.init` of a configuration, default independent.
+- initial networks: independent / independent in the code of N and TinyProto (T), equal
+  for clients of one architecture in HtFLlib, which moves FedProto by 5 points in the
+  first rounds on CIFAR-10 / `model.init` of a configuration, default independent.
 """
 
 from collections.abc import Callable

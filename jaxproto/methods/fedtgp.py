@@ -20,6 +20,8 @@ Deviations (paper / released code / here):
 - classes nobody uploaded: not stated / a prototype of TGP all the same / as code, from
   the first upload on; before it, none.
 - a round without uploads: not stated / - / nothing changes.
+
+N, S and T are the papers of `protonorm.py`, `cps_ppa_cpkd.py` and `tinyproto.py`.
 """
 
 import dataclasses

@@ -22,6 +22,8 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - mean: weighted by examples / plain / plain.
 - prediction: private network / the same / that (`head`), and the client's auxiliary
   network after training (`aux`).
+
+S is the paper of `cps_ppa_cpkd.py`.
 """
 
 from collections.abc import Callable

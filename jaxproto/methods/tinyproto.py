@@ -2,7 +2,8 @@
 
 Lee, Choi: Communication-Efficient Heterogeneous Federated Learning with Sparse
 Prototypes in Resource-Constrained Environments (TinyProto), AAAI 2026. Two parts on
-FedProto (-FP) or FedTGP (-FT), each of which can be left out:
+FedProto (-FP) or FedTGP (-FT), each of which can be left out (T: this paper, S: that of
+`cps_ppa_cpkd.py`):
 
 - CPS: of class j only the s coordinates of its mask m_j are sent, in both directions.
   Structured sparse prototype: c o m (Eq. 7). Compressed: the s entries (Eq. 8).
