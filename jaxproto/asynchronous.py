@@ -6,11 +6,11 @@ have arrived. The other uploads are still on their way, and count in the round i
 they arrive, although their clients trained with an older broadcast. A client whose
 upload was aggregated gets the new broadcast, and trains again.
 
-Deviations: a client begins with the aggregation that its upload is part of, not between
-two; a stale upload has its full weight, because methods weight their uploads
-themselves. A client is trained when it gets the broadcast, and the server holds its
-upload until it arrives, so that evaluation sees the trained client at once. An upload
-is 8 bytes longer: its seconds and the id of its client.
+Deviations: a client starts again after the aggregation that includes its upload, not
+between two aggregations; a stale upload has its full weight, because methods weight
+their uploads themselves. A client is trained when it gets the broadcast, and the server
+keeps its upload until it arrives, so that evaluation sees the trained client at once.
+An upload is 8 bytes longer: its seconds and the id of its client.
 """
 
 import dataclasses

@@ -302,8 +302,8 @@ def align_trace(mean_CD: Array, present_C: Array) -> tuple[Array, Array, Spacing
         s = iterate(pair[0])
         return s, note(pair[1], s)
 
-    nothing = Spacing(*[jnp.full(MAX_STEPS + 1, jnp.nan)] * len(Spacing._fields))
-    first = start, note(nothing, start)
+    empty = Spacing(*[jnp.full(MAX_STEPS + 1, jnp.nan)] * len(Spacing._fields))
+    first = start, note(empty, start)
     end, trace = lax.while_loop(lambda pair: onwards(pair[0]), step, first)
     return jnp.where(present_C[:, None], end.point, mean_CD), end.step, trace
 
@@ -325,9 +325,9 @@ def _loop(mean_CD, present_C, max_steps, patience):
         point_CD = normalise_rows(s.point + move_CD)  # Eq. 13, 14
         return Alignment(s.step + 1, point_CD, opt_state, force, same)
 
-    # The radial part of every force is (C - 1) / 2; without it float32 can tell
-    # neighbours at the fourth decimal apart. As 1e4 times it is a whole number,
-    # the rounding is that of the full length.
+    # The radial part of every force is (C - 1) / 2. Without it float32 resolves the
+    # fourth decimal. As 1e4 times the part is a whole number, the rest is rounded as
+    # the full length would be.
     radial = (jnp.sum(present_C) - 1) / 2
     start_CD = normalise_rows(mean_CD)
     zero = jnp.zeros((), jnp.int32)

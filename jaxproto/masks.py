@@ -109,7 +109,7 @@ def _move_apart(mask_CD, rng):
             continue
         x, y = rng.choice(only_a), rng.choice(only_b)
         gain_C = (mask_CD[:, y] - mask_CD[:, x]).astype(int)  # overlap with a
-        gain_C[[a, b]] = 0  # that of a and b with each other stays
+        gain_C[[a, b]] = 0  # the overlap of a with b stays
         fall = np.sum((overlap_CC[a] - overlap_CC[b] + gain_C) * gain_C)
         if fall < 0:
             overlap_CC[a] += gain_C

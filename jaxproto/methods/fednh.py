@@ -18,7 +18,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
   network's own head rests and is not sent.
 - confidence weights of prototypes: none / an option, off / none.
 - ProtoNorm's fork: not described / W from the default initialisation, scale 1 for every
-  network / W as the paper, scale 1 by default.
+  network / W as in the paper, scale 1 by default.
 - normalisation of ResNet-18: not stated / GroupNorm of two groups; the scripts for Tiny
   ImageNet leave it out of the blocks / that of the network; `resnet18_gn` has groups.
 - evaluation: global network / global and, per client, weighted by its labels / both

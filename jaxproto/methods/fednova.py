@@ -18,8 +18,8 @@ those of FedAvg:
 - momentum and proximal together: not stated / the term passes through momentum, as
   here, but a <- (1 - lr mu)(a + c) + 1 / what the steps add up to, as above. Where
   lr mu is so large that gradients come to count with both signs, |a_i|_1 is more.
-- tau_eff with a proximal term: - / sum_i (n_i / n) tau_i, a tenth or so of the clients'
-  mean way with momentum 0.9, however small mu is / that of a_i, as without.
+- tau_eff with a proximal term: - / sum_i (n_i / n) tau_i, with momentum 0.9 about a
+  tenth of the clients' mean a_i, however small mu is / of a_i, as without the term.
 - BatchNorm statistics: not stated / local; VHL's port normalises them, and integer
   counters, as if they were parameters / local, or their mean (`statistics`).
 - server momentum: none / `gmf`, 0, of the step over the clients' learning rate /

@@ -118,7 +118,7 @@ def heterofl(
         value_P = ravel_pytree(net)[0]
         return PerClient(Top(jnp.where(sent_LP, value_P, 0.0), sent_LP), level_N)
 
-    def whole(params, part):
+    def receive(params, part):
         return {**params, "net": ravel_pytree(params["net"])[1](part.value)}
 
     def upload(net, before, after, data, down, sums):
@@ -139,7 +139,7 @@ def heterofl(
             base.init_server(net, key), jnp.int32(0)
         ),
         broadcast=broadcast,
-        **received_as(whole),
+        **received_as(receive),
         upload=upload,
         update=update,
         title="FedRolex" if rolling else "HeteroFL",

@@ -2,7 +2,8 @@
 
 Scalars of all clients, both directions (docs/decisions.md#cost; N Table 7 and others).
 Each is a function of K_i, the classes in training and test data of every client, and of
-the sizes of a client's networks by name, among them `body` and `head` of `net`.
+the sizes of a client's networks by name, among them `body` and `head` of `net`. There
+are M clients, K classes and d features.
 """
 
 from jaxproto.method import Nominal

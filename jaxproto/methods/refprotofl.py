@@ -33,8 +33,8 @@ Deviations (paper / here; no code is released):
   first round.
 - prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
   anchor (`global`), all on the private backbone.
-- first message of a round: the adapter / the last anchors as well, which nobody uses;
-  they are not counted.
+- first message of a round: the adapter / the last anchors as well, which no client
+  uses; they are not counted.
 """
 
 import math

@@ -21,7 +21,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
   (x - 0.5) / 0.25 / as drawn; `stored` cuts and normalises, without JPEG's losses.
 - batches of virtual images: not stated / shuffled passes over the set / drawn anew.
 - virtual classes: as many as real ones or other numbers / 10, 100 / `virtual_classes`,
-  0 for as many as real ones; an image of each class is as likely.
+  0 for as many as real ones; all classes are equally likely.
 - alignment: throughout / while the local epoch is below 5 / throughout.
 - BatchNorm: not stated / real and virtual examples in one batch / as the code.
 - prediction: of real classes / over all C + V outputs / as the code.
