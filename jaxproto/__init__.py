@@ -44,8 +44,8 @@ def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, *inside = _HOMES[name]
-    found = importlib.import_module(f"{__name__}.{module}")
-    return getattr(found, inside[0]) if inside else found
+    imported = importlib.import_module(f"{__name__}.{module}")
+    return getattr(imported, inside[0]) if inside else imported
 
 
 def __dir__():

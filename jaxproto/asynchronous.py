@@ -6,11 +6,11 @@ have arrived. The other uploads are still on their way, and count in the round i
 they arrive, although their clients trained with an older broadcast. A client whose
 upload was aggregated gets the new broadcast, and trains again.
 
-Deviations: a client begins with the aggregation that its upload is part of, not between
-two; a stale upload has its full weight, because methods weight their uploads
-themselves. A client is trained when it gets the broadcast, and the server holds its
-upload until it arrives, so that evaluation sees the trained client at once. An upload
-is 8 bytes longer: its seconds and the id of its client.
+Deviations: a client starts again after the aggregation that includes its upload, not
+between two aggregations; a stale upload has its full weight, because methods weight
+their uploads themselves. A client is trained when it gets the broadcast, and the server
+keeps its upload until it arrives, so that evaluation sees the trained client at once.
+An upload is 8 bytes longer: its seconds and the id of its client.
 """
 
 import dataclasses
@@ -64,13 +64,12 @@ def asynchronous(
         held = jax.tree.map(
             lambda a: jnp.zeros((num_clients, *a.shape), a.dtype), upload_shape(net)
         )
-        idle_K, none_K = jnp.full(num_clients, jnp.inf), jnp.zeros(num_clients, int)
-        start, server = jnp.zeros(()), method.init_server(net, key)
+        start = jnp.zeros(())
         return BufferedServer(
-            server=server,
+            server=method.init_server(net, key),
             held=held,
-            wait=idle_K,
-            begun=none_K,
+            wait=jnp.full(num_clients, jnp.inf),
+            begun=jnp.zeros(num_clients, int),
             r=jnp.int32(0),
             now=start,
             scalars=diagnostics(start, start),
@@ -105,8 +104,8 @@ def asynchronous(
         wait_K, begun_K = put(state.wait, seconds_R), put(state.begun, state.r)
         here_K = participation.top_k_mask(-wait_K, size) & jnp.isfinite(wait_K)
         passed = jnp.max(wait_K, where=here_K, initial=0.0)
-        nothing = jax.tree.map(jnp.zeros_like, held)
-        arrived = gather.where_rows(here_K, held, nothing)
+        zeros = jax.tree.map(jnp.zeros_like, held)
+        arrived = gather.where_rows(here_K, held, zeros)
         age = jnp.sum(state.r - begun_K, where=here_K) / jnp.maximum(jnp.sum(here_K), 1)
         now = state.now + passed
         return BufferedServer(

@@ -64,16 +64,16 @@ def whole_batches_only(size: Array, batch_size: int) -> Array:
     return size // batch_size
 
 
-def at_most(most: int, batches_per_epoch: Callable) -> Callable:
+def at_most(max_batches: int, batches_per_epoch: Callable) -> Callable:
     """Limits the batches per epoch; 0 is no limit.
 
     Args:
       batches_per_epoch: `at_least_one_batch` or `whole_batches_only`.
     """
-    if not most:
+    if not max_batches:
         return batches_per_epoch
     return lambda size, batch_size: jnp.minimum(
-        batches_per_epoch(size, batch_size), most
+        batches_per_epoch(size, batch_size), max_batches
     )
 
 
@@ -81,15 +81,21 @@ def gather_examples(
     data: Data, pos_B: Array, mask_B: Array, key: Array | None = None
 ) -> Batch:
     """Gathers the examples at positions `pos_B` of one client."""
-    every, row_B = data.examples, data.shard.index[pos_B]
-    x = every.x[row_B]
-    if every.shape is not None:
-        x = x.reshape(*row_B.shape, *every.shape)
-    return Batch(normalise_inputs(x), every.y[row_B], mask_B, key)
+    examples, row_B = data.examples, data.shard.index[pos_B]
+    x = examples.x[row_B]
+    if examples.shape is not None:
+        x = x.reshape(*row_B.shape, *examples.shape)
+    return Batch(normalise_inputs(x), examples.y[row_B], mask_B, key)
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:
-    """Returns batch `i` of an epoch in an order [M]; repeats too few examples."""
+    """Returns batch `i` of an epoch.
+
+    A client with fewer examples than a batch repeats them with mask 0.
+
+    Args:
+      order_M: Positions among the client's examples, in the order of the epoch.
+    """
     at_B = i * size + jnp.arange(size)
     real = jnp.maximum(data.shard.size, 1)
     mask_B = (at_B < data.shard.size).astype(jnp.float32)
@@ -107,16 +113,16 @@ def zeros_for(f: Callable[[], Tree]) -> Tree:
     return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
 
-def sum_over_batches(f, data: Data, at_most: int = EVAL_BATCH_SIZE) -> Tree:
+def sum_over_batches(f, data: Data, max_size: int = EVAL_BATCH_SIZE) -> Tree:
     """Sums `f(batch)` over all examples of one client; not differentiable.
 
     Args:
       f: batch -> tree of sums. Rows with mask 0 must not count.
       data: of the client.
-      at_most: largest number of examples in a batch; batches have equal sizes.
+      max_size: largest number of examples in a batch; batches have equal sizes.
     """
     longest = max(len(data.shard.index), 1)
-    batch_size = -(-longest // -(-longest // at_most))
+    batch_size = -(-longest // -(-longest // max_size))
 
     def batch(i):
         at_B = i * batch_size + jnp.arange(batch_size)

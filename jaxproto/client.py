@@ -30,7 +30,7 @@ def keep_opt_state(
 
 
 def constant_schedule(r: Array) -> float:
-    """Returns a factor of 1 of the learning rate in every round."""
+    """Returns 1, the factor of the learning rate in every round."""
     return 1.0
 
 
@@ -40,7 +40,7 @@ def all_steps(id: Array, steps: Array) -> Array:
 
 
 def per_client_init_key(key: Array, id: Array) -> Array:
-    """Returns a key per client for its initial network, as in the papers T and N."""
+    """Returns a key per client for its initial network (TinyProto, ProtoNorm)."""
     return jax.random.fold_in(key, id)
 
 
@@ -56,7 +56,7 @@ def batch_value_and_grad(loss: Callable) -> Callable:
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """Options of local training (defaults: N Section 5.1)."""
+    """Options of local training (defaults: ProtoNorm, Section 5.1)."""
 
     opt: optax.GradientTransformation
     epochs: int = 1
@@ -113,7 +113,7 @@ class LocalTask(NamedTuple):
 
 
 def receive(method: Method, client: Client, down: Tree) -> tuple[Client, Tree]:
-    """Returns a client after it received a broadcast, and its own message of it."""
+    """Returns a client after it received a broadcast, and its part of the broadcast."""
     down = wire.for_client(down, client.id)
     params = method.receive(client.params, down)
     norm = method.receive_stats(client.norm, down)
@@ -155,12 +155,12 @@ def local_step(
     down = wire.for_client(task.down, now.before.id)
     batch = _batch(task, now, shard, s)
     (value, aux), grads = loss(now.params, now.norm, batch, down, now.before)
-    part = partial(trained_part, task.method.trainable, s, now.before.steps)
-    grads = part(task.method.transform_grads(grads))
+    trained = partial(trained_part, task.method.trainable, s, now.before.steps)
+    grads = trained(task.method.transform_grads(grads))
     updates, opt = task.local.opt.update(grads, now.opt, now.params)
     # last, as optax applies its learning rate
     updates = optax.tree.scale(task.local.factor, updates)
-    updates = part(task.method.transform_updates(updates))
+    updates = trained(task.method.transform_updates(updates))
     return now._replace(
         params=optax.apply_updates(now.params, updates),
         norm=aux.norm,
@@ -171,7 +171,7 @@ def local_step(
 
 
 def trained_part(trainable: Callable | None, step, steps, tree: Tree) -> Tree:
-    """Returns gradients or updates with zeros for the parts that a step fixes."""
+    """Returns gradients or updates with zeros for the parts that a step keeps fixed."""
     if trainable is None:
         return tree
 
@@ -244,7 +244,7 @@ def evaluate_client(
     data: Data,
     spec: EvaluationSpec,
 ):
-    """Returns the sums of one client: {rule: {metric: tree}}."""
+    """Returns the metrics' sums over a client's examples: {rule: {metric: tree}}."""
     down = wire.for_client(down, client.id)
 
     def f(batch):

@@ -27,8 +27,8 @@ class UserError(ValueError):
 def first_unprintable(text: str) -> str:
     """Returns the first unprintable character, escaped, or "" without one.
 
-    Unprintable are control characters, line ends, changes of the writing direction, and
-    surrogates, which no encoding can write.
+    Control characters, line ends, changes of the writing direction and surrogates,
+    which no encoding can write, are unprintable.
     """
     bad = (c for c in text if unicodedata.category(c) in HIDDEN or c in DIRECTION)
     return next((ascii(c)[1:-1] for c in bad), "")
@@ -90,7 +90,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def failing_line(error: BaseException) -> str:
-    """Returns the last line of a user's code that an exception passed; "" if none."""
+    """Returns the last line of a user's code that an exception crossed; "" if none."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f)]
     return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
 

@@ -44,14 +44,14 @@ def evaluate_cohort(
     spec = EvaluationSpec(metrics, rules)
 
     def one(client, shard):
-        def on(part):
+        def of_part(part):
             data = Data(examples, part)
             return evaluate_client(method, cohort.net, down, client, data, spec)
 
-        return lax.map(on, shard) if shard.size.ndim else on(shard)
+        return lax.map(of_part, shard) if shard.size.ndim else of_part(shard)
 
-    begin = cohort.kept_state.restore(method, cohort.net, clients)
-    return cohort.mode.each(one)(begin, shards)
+    restored = cohort.kept_state.restore(method, cohort.net, clients)
+    return cohort.mode.each(one)(restored, shards)
 
 
 def evaluate_shared(
@@ -90,14 +90,14 @@ def evaluate_examples(
     method, cohort, _, down, examples, rules = inputs
     client = _any_client(inputs, clients)
 
-    def batch(index_B):
+    def hits_of_batch(index_B):
         data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
-        inputs = batches.gather_examples(data, jnp.arange(len(index_B)), ones)
-        hits = correct_predictions(method, cohort.net, down, client, inputs)
+        batch = batches.gather_examples(data, jnp.arange(len(index_B)), ones)
+        hits = correct_predictions(method, cohort.net, down, client, batch)
         return {rule: {ACCURACY: hits[rule]} for rule in rules}
 
-    return lax.map(batch, jnp.asarray(batches_TB.index))
+    return lax.map(hits_of_batch, jnp.asarray(batches_TB.index))
 
 
 def _any_client(inputs: EvaluationInputs, clients: Client) -> Client:
@@ -122,7 +122,7 @@ class Scoring(NamedTuple):
 
 
 def tables_of_parts(parts: Parts) -> Shard:
-    """Returns the index tables of clients [K, M], of several parts [K, P, M]."""
+    """Returns the index tables of clients: [K, M], or [K, P, M] of several parts."""
     shard = batches.tables(joined(parts))
     if len(parts) == 1:
         return shard
@@ -139,7 +139,7 @@ def joined(parts: Parts) -> Rows:
 
 
 def distinct(rows: Rows) -> tuple[list[np.ndarray], list[int]]:
-    """Returns the distinct sets of examples, and the set that each client has."""
+    """Returns the distinct sets of examples, and the number of each client's set."""
     sets = {row.tobytes(): row for row in map(np.asarray, rows)}
     place = {key: i for i, key in enumerate(sets)}
     return [*sets.values()], [place[np.asarray(row).tobytes()] for row in rows]
@@ -147,9 +147,9 @@ def distinct(rows: Rows) -> tuple[list[np.ndarray], list[int]]:
 
 def in_batches(rows: Rows) -> Shard:
     """Returns the examples of all clients once, one batch per row."""
-    every = np.asarray(rows[0] if same_rows(rows) else all_examples(rows))
-    size = min(len(every), batches.EVAL_BATCH_SIZE)
-    return batches.tables([every[i : i + size] for i in range(0, len(every), size)])
+    index = np.asarray(rows[0] if same_rows(rows) else all_examples(rows))
+    size = min(len(index), batches.EVAL_BATCH_SIZE)
+    return batches.tables([index[i : i + size] for i in range(0, len(index), size)])
 
 
 def hits_of(rows: Rows, hit_T: np.ndarray) -> np.ndarray:
@@ -161,9 +161,9 @@ def hits_of(rows: Rows, hit_T: np.ndarray) -> np.ndarray:
     """
     if same_rows(rows):
         return np.full(len(rows), hit_T[: len(rows[0])].sum())
-    every = all_examples(rows)
-    right = np.zeros(every[-1] + 1, np.int64)
-    right[every] = hit_T[: len(every)]
+    index = all_examples(rows)
+    right = np.zeros(index[-1] + 1, np.int64)
+    right[index] = hit_T[: len(index)]
     return np.array([right[row].sum() for row in rows])
 
 
@@ -174,7 +174,7 @@ def all_examples(rows: Rows) -> np.ndarray:
 
 
 def same_rows(rows: Rows) -> bool:
-    """Returns whether all clients have the same examples, as an official test split."""
+    """Returns whether all clients have the same examples (an official test split)."""
     return all(row is rows[0] or np.array_equal(row, rows[0]) for row in rows[1:])
 
 
@@ -192,8 +192,11 @@ def _sums_of_distinct(parts: Parts, sums: dict) -> dict:
 def _sums_of_hits(parts: Parts, hits: dict) -> dict:
     rows = joined(parts)
     size_K = np.array([len(row) for row in rows])
-    right = {rule: hits_of(rows, of[ACCURACY].reshape(-1)) for rule, of in hits.items()}
-    return {rule: {ACCURACY: (right_K, size_K)} for rule, right_K in right.items()}
+
+    def sums(hit_TB):
+        return hits_of(rows, hit_TB.reshape(-1)), size_K
+
+    return {rule: {ACCURACY: sums(hit[ACCURACY])} for rule, hit in hits.items()}
 
 
 BY_CLIENT = Scoring(tables_of_parts, evaluate_cohort, _sums_of_parts)

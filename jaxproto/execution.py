@@ -1,4 +1,4 @@
-"""Maps over the clients of a cohort: one by one, in chunks, or all in step.
+"""Maps over the clients of a cohort: one by one, in chunks, or all at once.
 
 Where the server needs a sum of uploads only, the clients' summands are added here.
 
@@ -30,7 +30,7 @@ class ClientStages(NamedTuple):
     start: Callable  # *client -> session
     num_steps: Callable  # session -> local steps of the client
     step: Callable  # *client, number of the step, session -> session
-    end: Callable  # session, *client -> result, what is summed over the clients
+    end: Callable  # session, *client -> result, addend of the sum over clients
 
 
 ClientMap = Callable[[Callable], Callable]  # f of one client -> f of all
@@ -39,9 +39,7 @@ ClientMap = Callable[[Callable], Callable]  # f of one client -> f of all
 class ExecutionMode(NamedTuple):
     """Map of functions of one client over the leading axis of clients."""
 
-    map_and_sum: (
-        ClientMap  # f -> (result, addend): results [K, ...], and the sum of addends
-    )
+    map_and_sum: ClientMap  # f returns (result, addend): maps to [K, ...] and a sum
     train: Callable[[ClientStages], Callable]  # stages of one client -> training of all
     steps: Callable[[Steps], int]  # steps of each client -> steps run, with padding
 
@@ -70,7 +68,7 @@ def map_in_batches(size: int) -> ClientMap:
             result, addend = f(*args)
             return _add(total, addend), result
 
-        def all(*args):
+        def mapped(*args):
             count = len(jax.tree.leaves(args)[0])
             first = jax.tree.map(lambda a: a[0], args)
             addend = jax.eval_shape(lambda: f(*first)[1])
@@ -87,7 +85,7 @@ def map_in_batches(size: int) -> ClientMap:
             total, last = batch(total, rest)
             return jax.tree.map(lambda *a: jnp.concatenate(a), results, last), total
 
-        return all
+        return mapped
 
     return summing
 
@@ -109,19 +107,19 @@ def _add(a: Tree, b: Tree) -> Tree:
 def map_all(f: Callable) -> Callable:
     """Maps over all clients at once."""
 
-    def all(*args):
+    def mapped(*args):
         result, addend = jax.vmap(f)(*args)
         return result, _sum(addend)
 
-    return all
+    return mapped
 
 
 def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
     """Returns a mode that trains each client from start to end under one map.
 
     Args:
-      summing: of the mode.
-      size: number of clients in step at a time; None is all.
+      summing: `map_and_sum` of the mode.
+      size: number of clients at a time; None is all.
     """
 
     def train(stages):
@@ -169,7 +167,7 @@ def all_at_once() -> ExecutionMode:
 
 
 def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
-    """Returns the mode of all clients in step, with little padding (accelerators).
+    """Returns the mode of all clients at once, with little padding (accelerators).
 
     Args:
       segments: from `plan_segments`.
@@ -186,8 +184,8 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
             session = jax.vmap(stages.start)(*clients)
             for first, last, k in segments:
                 head = _head((session, *clients), k)
-                moved = jax.vmap(partial(steps, first, last))(*head)
-                session = _put(moved, session, k)
+                stepped = jax.vmap(partial(steps, first, last))(*head)
+                session = _put(stepped, session, k)
             return summing(stages.end)(session, *clients)
 
         return whole
@@ -212,7 +210,7 @@ def plan_segments(steps_K: Steps, max_segments: int = 4) -> tuple[Segment, ...]:
     """
     own_K = np.asarray(steps_K)
     ends = np.unique(own_K[own_K > 0])  # ascending; a segment ends at one of them
-    runs = np.array([np.sum(own_K > e) for e in [0, *ends[:-1]]])  # rows beyond
+    runs = np.array([np.sum(own_K > e) for e in [0, *ends[:-1]]])  # with more steps
     n = len(ends)
     edge = np.concatenate([[0], ends])
     # cost[i]: least work up to edge[i]; a segment from a to b runs runs[a] rows

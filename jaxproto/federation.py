@@ -82,7 +82,7 @@ class Parts(NamedTuple):
 class Federation(NamedTuple):
     """Parts of a federation that are equal for all rounds, seeds and floats."""
 
-    parts: Callable[[Mapping], Parts]  # dotted path -> value of every traced float
+    parts: Callable[[Mapping], Parts]  # {dotted path: traced float} -> parts
     cohorts: tuple[Cohort, ...]
     formats: Wire  # of values on the wire
     examples: Examples
@@ -101,8 +101,8 @@ class Broadcast(NamedTuple):
     """Message of the server to every participant, with its size."""
 
     message: Tree  # after the wire, with the rows of all clients
-    scalars: Array  # [] that a client gets, or each [N]
-    bytes: Array  # of these on the wire
+    scalars: Array  # [] for any client, or [N] for each
+    bytes: Array  # [] or [N], on the wire
 
 
 class RoundInputs(NamedTuple):
@@ -129,8 +129,8 @@ def init_model(federation: Federation, floats: Mapping, keys: Array) -> Model:
     parts, (clients_key, server_key) = federation.parts(floats), keys
     server = parts.method.init_server(federation.cohorts[0].net, server_key)
     init = partial(init_cohort, parts.method, parts.local)
-    counts = zip(federation.cohorts, federation.counts, strict=True)
-    return Model(server, tuple(init(c, clients_key, count) for c, count in counts))
+    pairs = zip(federation.cohorts, federation.counts, strict=True)
+    return Model(server, tuple(init(c, clients_key, count) for c, count in pairs))
 
 
 def one_round(
@@ -241,9 +241,9 @@ def train_cohort(
 
     start, step = partial(begin_local_training, task), partial(local_step, task)
     run = cohort.mode.train(ClientStages(start, num_steps, step, end))
-    begin = cohort.kept_state.restore(method, cohort.net, clients)
+    restored = cohort.kept_state.restore(method, cohort.net, clients)
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
-    (after, up, report), total = run(begin, shards)
+    (after, up, report), total = run(restored, shards)
     after = gather.where_rows(trains_R, after, clients)
     return after, Uploads(clients.id, up, total), report
 
@@ -258,7 +258,7 @@ def pre_upload_cohort(
     """Computes the messages that clients send before they train."""
     method = inputs.method
     trains_R = gather.participation_flags(inputs.participants, clients.id).trains
-    begin = cohort.kept_state.restore(method, cohort.net, clients)
+    restored = cohort.kept_state.restore(method, cohort.net, clients)
 
     def one(client, shard, trains):
         client, down = receive(method, client, inputs.down)
@@ -267,7 +267,7 @@ def pre_upload_cohort(
         size = wire.scalars(message), wire.message_bytes(packed)
         return mask_upload(trains, packed), *size
 
-    up, scalars_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
+    up, scalars_R, bytes_R = cohort.mode.each(one)(restored, shards, trains_R)
     report = PreReport(clients.id, scalars_R * trains_R, bytes_R * trains_R)
     return Uploads(clients.id, up, ()), report
 

@@ -2,10 +2,10 @@
 
 Networks use the default precision of the accelerator (matrix products of float32 in
 TF32 on a GPU, in bfloat16 on a TPU). Operations on prototypes and on the server are
-`float32_matmuls`, as differences of near prototypes would be lost.
+`float32_matmuls`, as lower precision would lose differences of close prototypes.
 
-Source: ProtoNorm (Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype
-Alignment and Upscaling), equation numbers beside the lines.
+Equation numbers are those of ProtoNorm (N: Lee, Shin, Choi: Heterogeneous Federated
+Learning with Prototype Alignment and Upscaling), or of T and S (docs/glossary.md).
 """
 
 import functools
@@ -33,7 +33,7 @@ def float32_matmuls(f: Callable) -> Callable:
 
 
 def class_sum(feat_BD: Array, y_B: Array, mask_B: Array, num_classes: int):
-    """Sums of features [C, D] and counts [C] per class, as a segment sum."""
+    """Returns sums of features [C, D] and counts [C] per class."""
     chex.assert_rank([feat_BD, y_B, mask_B], [2, 1, 1])
     sum_CD = jax.ops.segment_sum(feat_BD * mask_B[:, None], y_B, num_classes)
     return sum_CD, jax.ops.segment_sum(mask_B, y_B, num_classes)
@@ -96,9 +96,9 @@ def are_present(up: Tree) -> Array:
 def nearest(feat_BD: Array, protos: Protos) -> Array:
     """Scores classes [B, C] by nearness of prototypes; -inf where absent (Eq. 6).
 
-    A score is minus the mean squared distance up to a constant per example. That
-    constant would drown the differences between prototypes that are close together,
-    and so would their common part: they are centred first, as in `repulsion`.
+    A score is minus the mean squared distance up to a constant per example. In float32
+    that constant would hide differences between close prototypes, and so would their
+    common part: prototypes are centred first, as in `repulsion`.
     """
     chex.assert_rank([feat_BD, protos.mean], 2)
     on_C = (protos.count > 0).astype(feat_BD.dtype)
@@ -140,8 +140,8 @@ def repulsion(point_CD: Array, present_C: Array) -> Array:
     chex.assert_rank([point_CD, present_C], [2, 1])
     on_C = present_C.astype(point_CD.dtype)
     pair_CC = on_C[:, None] * on_C * (1.0 - jnp.eye(len(on_C)))
-    by = by_differences if point_CD.size * len(on_C) <= FEW else by_products
-    return by(centred(point_CD, on_C), pair_CC)
+    force = by_differences if point_CD.size * len(on_C) <= FEW else by_products
+    return force(centred(point_CD, on_C), pair_CC)
 
 
 def by_differences(x_CD: Array, pair_CC: Array) -> Array:
@@ -196,7 +196,7 @@ def spacing(point_CD: Array, present_C: Array) -> Spacing:
     square_CC = pairwise_sq_distances(point_CD, present_C)
     away_CC, pair_CC = jnp.sqrt(square_CC), distinct_pairs(present_C)
     angle_CC = jnp.degrees(2 * jnp.arcsin(jnp.minimum(away_CC / 2, 1.0)))
-    log_CC = jnp.where(pair_CC, jnp.log(square_CC + 1e-10), 0.0)  # as the force has it
+    log_CC = jnp.where(pair_CC, jnp.log(square_CC + 1e-10), 0.0)  # as in `repulsion`
     force_C = jnp.linalg.norm(repulsion(point_CD, present_C), axis=-1)
     return Spacing(
         energy=-jnp.sum(log_CC) / 4,  # of squares, and of every pair twice
@@ -212,7 +212,7 @@ def spacing(point_CD: Array, present_C: Array) -> Spacing:
 def centroid(point_CD: Array, here_C: Array) -> Array:
     """Averages the points with 1 in `here_C`, not 0, to [D]; 0 if there is none.
 
-    It multiplies by a reciprocal, as XLA does so for a division in some programs only.
+    It multiplies by a reciprocal: XLA replaces a division so in some programs only.
     """
     return here_C @ point_CD * (1 / jnp.maximum(jnp.sum(here_C), 1.0))
 
@@ -229,12 +229,12 @@ def distinct_pairs(present_C: Array) -> Array:
 
 def min_over_pairs(value_CC: Array, pair_CC: Array) -> Array:
     """Returns the smallest value of the pairs; nan if there is none."""
-    found = jnp.min(jnp.where(pair_CC, value_CC, jnp.inf))
-    return jnp.where(jnp.any(pair_CC), found, jnp.nan)
+    smallest = jnp.min(jnp.where(pair_CC, value_CC, jnp.inf))
+    return jnp.where(jnp.any(pair_CC), smallest, jnp.nan)
 
 
 def pairwise_sq_distances(point_CD: Array, present_C: Array) -> Array:
-    """Returns squared distances [C, C], by differences if small as `repulsion`."""
+    """Returns squared distances [C, C], by differences if few, as `repulsion`."""
     x_CD = centred(point_CD, present_C.astype(point_CD.dtype))
     if x_CD.size * len(x_CD) <= FEW:
         return jnp.sum((x_CD[:, None] - x_CD) ** 2, -1)
@@ -245,6 +245,9 @@ def sq_distances_by_products(x_CD: Array) -> Array:
     """Returns squared distances [C, C] of centred points, by a matrix product."""
     own_C = jnp.sum(x_CD**2, -1)
     return jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
+
+
+MAX_STEPS, PATIENCE = 500, 10  # of the alignment, as in the released code
 
 
 class Alignment(NamedTuple):
@@ -261,46 +264,37 @@ def align(
     mean_CD: Array,
     present_C: Array,
     *,
-    max_steps: int = 500,
-    patience: int = 10,
-    opt: optax.GradientTransformation = ALIGNMENT,
+    max_steps: int = MAX_STEPS,
+    patience: int = PATIENCE,
 ) -> tuple[Array, Array]:
     """Aligns prototypes: spreads unit vectors by mutual repulsion (Algorithm 1).
 
     Args:
       mean_CD: prototypes, any length.
       present_C: bool; absent rows exert no force and are returned unchanged.
-      max_steps: iterations at most (released code: 500).
+      max_steps: iterations at most.
       patience: stop when the mean force, rounded to 4 decimals, has not changed for
         this many iterations in a row, from 10 on (docs/decisions.md#alignment).
-      opt: any optax optimiser of the energy; the default is the paper's.
 
     Returns:
       Unit prototypes [C, D] and the number of iterations done.
     """
-    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
+    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience)
     end = lax.while_loop(onwards, iterate, start)
     return jnp.where(present_C[:, None], end.point, mean_CD), end.step
 
 
-def align_trace(
-    mean_CD: Array,
-    present_C: Array,
-    *,
-    max_steps: int = 500,
-    patience: int = 10,
-    opt: optax.GradientTransformation = ALIGNMENT,
-) -> tuple[Array, Array, Spacing]:
+def align_trace(mean_CD: Array, present_C: Array) -> tuple[Array, Array, Spacing]:
     """Aligns as `align`, and returns the spacing at each iteration (Figure 4).
 
     Returns:
-      Results of `align`, bitwise equal, and the spacing [max_steps + 1] of the unit
+      Results of `align`, bitwise equal, and the spacing [MAX_STEPS + 1] of the unit
       vectors before the first iteration and after each; nan after the last.
     """
-    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
+    onwards, iterate, start = _loop(mean_CD, present_C, MAX_STEPS, PATIENCE)
 
     def note(trace, s):
-        point_CD = lax.optimization_barrier(s.point)  # apart from what computes it
+        point_CD = lax.optimization_barrier(s.point)  # not fused with `iterate`
         now = spacing(point_CD, present_C)
         return jax.tree.map(lambda a, value: a.at[s.step].set(value), trace, now)
 
@@ -308,13 +302,13 @@ def align_trace(
         s = iterate(pair[0])
         return s, note(pair[1], s)
 
-    nothing = Spacing(*[jnp.full(max_steps + 1, jnp.nan)] * len(Spacing._fields))
-    first = start, note(nothing, start)
+    empty = Spacing(*[jnp.full(MAX_STEPS + 1, jnp.nan)] * len(Spacing._fields))
+    first = start, note(empty, start)
     end, trace = lax.while_loop(lambda pair: onwards(pair[0]), step, first)
     return jnp.where(present_C[:, None], end.point, mean_CD), end.step, trace
 
 
-def _loop(mean_CD, present_C, max_steps, patience, opt):
+def _loop(mean_CD, present_C, max_steps, patience):
     """Returns condition, body and first state of the alignment loop."""
     chex.assert_rank([mean_CD, present_C], [2, 1])
 
@@ -323,7 +317,7 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
 
     def iterate(s):
         force_CD = repulsion(s.point, present_C)  # minus the gradient of Eq. 10
-        move_CD, opt_state = opt.update(-force_CD, s.opt, s.point)
+        move_CD, opt_state = ALIGNMENT.update(-force_CD, s.opt, s.point)
         length_C = jnp.linalg.norm(force_CD, axis=-1)
         force = jnp.round(1e4 * jnp.mean(length_C - radial, where=present_C))
         repeat = (s.step > 10) & (force == s.force)
@@ -331,31 +325,32 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
         point_CD = normalise_rows(s.point + move_CD)  # Eq. 13, 14
         return Alignment(s.step + 1, point_CD, opt_state, force, same)
 
-    # The radial part of every force is (C - 1) / 2; without it float32 can tell
-    # neighbours at the fourth decimal apart. As 1e4 times it is a whole number,
-    # the rounding is that of the full length.
+    # The radial part of every force is (C - 1) / 2. Without it float32 resolves the
+    # fourth decimal. As 1e4 times the part is a whole number, the rest is rounded as
+    # the full length would be.
     radial = (jnp.sum(present_C) - 1) / 2
     start_CD = normalise_rows(mean_CD)
     zero = jnp.zeros((), jnp.int32)
-    start = Alignment(zero, start_CD, opt.init(start_CD), jnp.float32(-1), zero)
+    start = Alignment(zero, start_CD, ALIGNMENT.init(start_CD), jnp.float32(-1), zero)
     return onwards, iterate, start
 
 
 def smallest_angle(protos: Protos) -> Array:
-    """Returns the smallest angle (degrees) of present prototypes; nan if under 2."""
+    """Returns the smallest angle (degrees) of present prototypes; nan below two."""
     return min_over_pairs(angles(protos.mean), distinct_pairs(protos.count > 0))
 
 
 def mean_angle(protos: Protos) -> Array:
-    """Returns the mean angle (degrees) of present prototypes; nan if under 2."""
+    """Returns the mean angle (degrees) of present prototypes; nan below two."""
     return jnp.mean(angles(protos.mean), where=distinct_pairs(protos.count > 0))
 
 
 @float32_matmuls
 def max_nearest_distance(protos: Protos) -> Array:
-    """Returns the largest distance of a class to its nearest; inf if alone.
+    """Returns the largest distance of a present class to the nearest other one.
 
-    Both classes must be present. The prototypes are centred first, as in `repulsion`.
+    It is inf for a single class, and 0 without any. The prototypes are centred first,
+    as in `repulsion`.
     """
     present_C = protos.count > 0
     x_CD = centred(protos.mean, present_C.astype(protos.mean.dtype))

@@ -1,9 +1,10 @@
 """Losses of a batch: cross-entropy and pulls of features towards prototypes.
 
-The prototype terms are one function per reading (docs/decisions.md#pull). Each
+There is one function per reading of the prototype term (docs/decisions.md#pull). Each
 is `(protos, feat_BD, y_B, weight_B, emphasis_C) -> scalar`; weight 0 leaves an example
-out of the sum, classes without a prototype contribute 0 but still count in the mean
+out of the mean, classes without a prototype contribute 0 but still count in the mean
 (as released), and the emphasis multiplies a class's term (CPKD; 1 for all by default).
+N is the paper ProtoNorm.
 """
 
 from typing import Any

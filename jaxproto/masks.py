@@ -6,8 +6,9 @@ Prototype-Based Federated Learning with Structured Sparse Prototypes, Section 4.
 
 A mask is one row of an index table [C, S] (int32, ascending), made once before training
 by a function `(num_classes, feat_dim, s, seed) -> table`:
-- `free`: exactly s coordinates of every class (T 4.1).
-- `block`: whole blocks of neighbouring coordinates, s of them or fewer (released code).
+- `random_masks`: exactly s coordinates of every class (T 4.1).
+- `block_masks`: whole blocks of neighbouring coordinates, s coordinates or fewer
+  (released code).
 - `exact_block_masks`: blocks, and a part of one more block, s coordinates in all (S
   4.1).
 - `full_masks`: all coordinates, no sparsification.
@@ -31,7 +32,7 @@ def mask_indices(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
     """Makes the index table [C, S] of a federation.
 
     Args:
-      masks: `free`, `block`, `exact_block_masks` or `full_masks`.
+      masks: `random_masks`, `block_masks`, `exact_block_masks` or `full_masks`.
       spec: numbers of classes and coordinates.
       s: coordinates per class; 0 is a tenth of all, T's default compression rate of 90%
         (T 5.1: 50 of 500).
@@ -67,27 +68,28 @@ def random_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarr
     balance the distances, which raises the smallest.
     """
     rng = np.random.default_rng(seed)
-    mask_CD = _deal(num_classes, feat_dim, s, rng)
+    mask_CD = _draw_balanced(num_classes, feat_dim, s, rng)
     if num_classes * s > feat_dim and s < feat_dim:
         _move_apart(mask_CD, rng)
     return _indices(mask_CD)
 
 
-def _deal(num_classes, feat_dim, s, rng):
-    """Deals s coordinates to each class, from one shuffled deck after another.
+def _draw_balanced(num_classes, feat_dim, s, rng):
+    """Draws s coordinates for each class, from one random permutation after another.
 
-    A class that is dealt from two decks completes its mask from the second.
+    A class for which a permutation has too few left completes its mask from the next.
     """
     mask_CD = np.zeros((num_classes, feat_dim), bool)
-    deck = np.empty(0, np.int64)
+    left = np.empty(0, np.int64)  # coordinates of the permutation
     for row_D in mask_CD:
-        hand, deck = deck[:s], deck[s:]
-        row_D[hand] = True
-        if len(hand) < s:
+        first, left = left[:s], left[s:]
+        row_D[first] = True
+        lacking = s - len(first)
+        if lacking:
             fresh = rng.permutation(feat_dim)
-            fresh = fresh[np.argsort(row_D[fresh], kind="stable")]  # lacking first
-            more, deck = fresh[: s - len(hand)], rng.permutation(fresh[s - len(hand) :])
-            row_D[more] = True
+            fresh = fresh[np.argsort(row_D[fresh], kind="stable")]  # unused ones first
+            row_D[fresh[:lacking]] = True
+            left = rng.permutation(fresh[lacking:])
     return mask_CD
 
 
@@ -107,7 +109,7 @@ def _move_apart(mask_CD, rng):
             continue
         x, y = rng.choice(only_a), rng.choice(only_b)
         gain_C = (mask_CD[:, y] - mask_CD[:, x]).astype(int)  # overlap with a
-        gain_C[[a, b]] = 0  # that of a and b with each other stays
+        gain_C[[a, b]] = 0  # the overlap of a with b stays
         fall = np.sum((overlap_CC[a] - overlap_CC[b] + gain_C) * gain_C)
         if fall < 0:
             overlap_CC[a] += gain_C
@@ -121,10 +123,10 @@ def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarra
     """Makes masks of whole blocks (S 4.1; docs/decisions.md#masks).
 
     There are C blocks of floor(D / C) coordinates; the others are never used. Every
-    class has floor(C s / D) blocks, so that `mask_indices.shape[1]` can be below s. The
-    first class has the last blocks, each further class the least used ones, which
-    maximise the sum of its distances to the classes before. (The released code takes
-    the best of 10,000 random choices.) No choice is repeated while there is another.
+    class has floor(C s / D) blocks, which can be fewer than s coordinates. The first
+    class has the last blocks, each further class the least used ones, which maximise
+    the sum of its distances to the classes before. (The released code takes the best of
+    10,000 random choices.) No choice is repeated while there is another.
 
     Raises:
       UserError: a class would have no block.
@@ -132,12 +134,12 @@ def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarra
     length, blocks = feat_dim // num_classes, num_classes * s // feat_dim
     if not length * blocks:
         least = -(-feat_dim // num_classes)
-        way = f"take s of at least {least} or " * (least <= feat_dim and length > 0)
+        larger = f"take s of at least {least} or " * (least <= feat_dim and length > 0)
         raise UserError(
             f"block masks of s = {s} coordinates out of {feat_dim} leave {num_classes} "
-            f"classes with {blocks} blocks of {length} coordinates each; {way}use free "
-            "masks (method.masks=free) or parts of blocks (method.masks=block_exact), "
-            "which take any s."
+            f"classes with {blocks} blocks of {length} coordinates each; {larger}use "
+            "free masks (method.masks=free) or parts of blocks "
+            "(method.masks=block_exact), which take any s."
         )
     rng = np.random.default_rng(seed)
     use_C = np.zeros(num_classes, int)
@@ -154,10 +156,10 @@ def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarra
 def exact_block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     """Makes masks of exactly s coordinates in blocks (S 4.1 has K s / D whole blocks).
 
-    If s fills whole blocks, masks are those of `block`. Otherwise a class takes one
-    block more, and keeps only the least used coordinates of its most used block. Blocks
-    have one coordinate if D < C, and s may be from 1 to D: coordinates outside of
-    blocks are taken last.
+    If s fills whole blocks, masks are those of `block_masks`. Otherwise a class takes
+    one block more, and keeps only the least used coordinates of its most used block.
+    Blocks have one coordinate if D < C, and s may be from 1 to D: coordinates outside
+    of blocks are taken last.
     """
     length, blocks = max(feat_dim // num_classes, 1), min(num_classes, feat_dim)
     inside = min(s, blocks * length)
@@ -181,7 +183,10 @@ def exact_block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.
 
 
 def _least_used(use_C, blocks, taken, rng):
-    """Chooses the blocks of a class; ties at random, ever more so if it is taken."""
+    """Chooses the least used blocks for a class; ties are broken at random.
+
+    If another class has the same blocks, it tries again with more randomness.
+    """
     for attempt in range(TRIES):
         chance_C = rng.random(len(use_C)) * max(1, attempt / 10)
         row_C = np.zeros(len(use_C), bool)
@@ -210,7 +215,7 @@ def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:
     return mask_CD
 
 
-class SentMasks(flax.struct.PyTreeNode, eq=False):  # compared as one thing
+class SentMasks(flax.struct.PyTreeNode, eq=False):  # compared by identity
     """Masks as they are sent once; part of a method."""
 
     masks: ArrayLike  # [C, D] bool, or the index table [C, S] in its smallest integers

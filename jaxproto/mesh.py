@@ -102,7 +102,7 @@ def available_devices() -> list[jax.Device]:
     """Returns the devices of JAX.
 
     Raises:
-      UserError: JAX_PLATFORMS names a platform that is not here.
+      UserError: JAX_PLATFORMS names a platform that JAX does not find.
     """
     try:
         return jax.devices()
@@ -128,8 +128,8 @@ def parse_devices(which: str) -> OneDevice:
     devices = available_devices()
     count = len(devices)
     if not which:
-        one = devices[0].platform == "cpu" and jax.process_count() == 1
-        which = "1" if one else "all"
+        cpu = devices[0].platform == "cpu" and jax.process_count() == 1
+        which = "1" if cpu else "all"
     if which != "all" and jax.process_count() > 1:
         raise UserError(
             f"--devices={which}, but a run by several processes has all devices of "
@@ -196,7 +196,7 @@ def to_host(tree: Tree) -> Tree:
     return jax.tree.map(np.asarray, multihost_utils.process_allgather(tree, tiled=True))
 
 
-# Inside of a program that runs on every device
+# Functions for use inside of a program that runs on every device
 
 
 def all_gather_rows(tree: Tree) -> Tree:

@@ -32,7 +32,7 @@ def no_pre_upload(net: Net, client: Client, data, down: Tree):
 
 
 def every_client(id_K: ArrayLike) -> ArrayLike:
-    """Returns that the results of every client count."""
+    """Returns True for each client: the results of all clients count."""
     return np.ones(len(id_K), bool)
 
 
@@ -148,11 +148,11 @@ class Method:
     adjust_sampler: Callable = lambda sampler, server: sampler
     """`sampler, server -> sampler`: sampler of this round."""
     check_input: Callable = lambda x: None
-    """`x -> None`: raises UserError, by the shape of inputs that cannot be used."""
+    """`x -> None`: raises UserError if inputs of this shape and type cannot be used."""
     features: Callable = own_features
-    """`net, client, x -> [B, D]`: features of which prototypes are means."""
+    """`net, client, x -> [B, D]`: features whose class means are prototypes."""
     scored: Callable = every_client
-    """`client ids [K] -> [K]`: whether results have a client; hostile ones are out."""
+    """`client ids [K] -> [K]`: clients that count in results; not hostile ones."""
     client_view: Callable = lambda down: down
     """`down -> down`: prototypes as clients use them, for pictures."""
     title: str = ""

@@ -27,7 +27,10 @@ from jaxproto.types import Array
 
 
 class Participation(NamedTuple):
-    """Bools by client id; a client that trains without reporting keeps its progress."""
+    """Flags by client id: whether a client trains, and whether its upload arrives.
+
+    A client that trains without reporting keeps its progress.
+    """
 
     trains: Array  # [K]
     reports: Array  # [K], a subset of `trains`
@@ -41,7 +44,7 @@ class BoundedSampler:
     """Sampler with the maximum number of clients, which sizes the arrays of a round."""
 
     draw: Draw
-    most: Callable[[int], int]  # num_clients -> clients; floats must be known
+    most: Callable[[int], int]  # num_clients -> maximum; no traced floats
 
     def __call__(self, key: Array, num_clients: int, r: Array | int) -> Participation:
         """Draws the participants of round `r`."""
@@ -87,7 +90,7 @@ def count_of_fraction(fraction: float | Array, num_clients: int) -> Array:
 
 
 def max_of_fraction(fraction: float | Array) -> Callable[[int], int]:
-    """Returns `count_of_fraction` on the host, for `BoundedSampler.most`."""
+    """Returns a function for `BoundedSampler.most`: `count_of_fraction` on the host."""
     return lambda num_clients: max(
         int(np.round(np.float32(fraction) * np.float32(num_clients))), 1
     )
@@ -96,8 +99,8 @@ def max_of_fraction(fraction: float | Array) -> Callable[[int], int]:
 def top_k_mask(score_K: Array, count: Array) -> Array:
     """Returns a mask of the `count` largest scores; of equal scores, the first."""
     count = jnp.asarray(count, jnp.int32)
-    least = jnp.sort(score_K)[len(score_K) - count]
-    above_K, equal_K = score_K > least, score_K == least
+    threshold = jnp.sort(score_K)[len(score_K) - count]
+    above_K, equal_K = score_K > threshold, score_K == threshold
     return above_K | equal_K & (jnp.cumsum(equal_K) <= count - jnp.sum(above_K))
 
 
@@ -150,7 +153,7 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
 
 
 def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
-    """Returns a sampler of client ids by a Beta distribution; low ids come most."""
+    """Returns a sampler of client ids by a Beta distribution, by default mostly low."""
     return sequential_draw(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
 
 
@@ -237,8 +240,8 @@ def mixture(first: Sampler, other: Sampler, probability: float | Array) -> Sampl
     samplers = first, other
 
     def sampler(key, num_clients, r):
-        heads = jax.random.bernoulli(jax.random.fold_in(key, MIXTURE), probability)
+        use_first = jax.random.bernoulli(jax.random.fold_in(key, MIXTURE), probability)
         draws = (f(key, num_clients, r) for f in samplers)
-        return Participation(*map(partial(jnp.where, heads), *draws))
+        return Participation(*map(partial(jnp.where, use_first), *draws))
 
     return BoundedSampler(sampler, lambda n: max(max_clients(f, n) for f in samplers))

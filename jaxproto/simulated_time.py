@@ -20,8 +20,8 @@ ELAPSED = "simulated_seconds"  # name in records: seconds since the start of the
 class Timing(NamedTuple):
     """Seconds per unit of work of every client, by id, and the deadline of a round."""
 
-    step_K: ArrayLike  # seconds of a local step
-    byte_K: ArrayLike  # seconds of a byte in either direction
+    step_K: ArrayLike  # seconds per local step
+    byte_K: ArrayLike  # seconds per byte, in either direction
     deadline: Real  # seconds after which an upload does not count; inf: none
     down: str  # number format of the broadcast
 
@@ -42,10 +42,10 @@ def arrival(
     """
     if timing is None:
         return jnp.zeros(()), jnp.asarray(True)
-    own = wire.for_client(down, client.id)
-    moved = bytes_up + wire.message_bytes(wire.pack(own, timing.down))
+    received = wire.for_client(down, client.id)
+    num_bytes = bytes_up + wire.message_bytes(wire.pack(received, timing.down))
     step, byte = (jnp.asarray(a_K)[client.id] for a_K in (timing.step_K, timing.byte_K))
-    seconds = client.steps * step + moved * byte
+    seconds = client.steps * step + num_bytes * byte
     return jnp.minimum(seconds, timing.deadline), seconds <= timing.deadline
 
 

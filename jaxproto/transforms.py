@@ -17,7 +17,7 @@ from jaxproto.types import Array, Protos, Tree
 class Transform(NamedTuple):
     """Map of prototypes with a state, as optax's gradient transformations."""
 
-    init: Callable[[Protos], Tree]  # by the shapes of the prototypes
+    init: Callable[[Protos], Tree]  # prototypes (shapes suffice) -> state
     update: Callable[[Protos, Tree], tuple[Protos, Tree]]
 
 
@@ -25,7 +25,7 @@ class Diagnostics(NamedTuple):
     """Scalars of the last round, as part of the server's or a transform's state.
 
     Records have them for every round. No result depends on them, and a checkpoint may
-    lack them (`checkpoint.py`).
+    lack them (`storage/checkpoint.py`).
     """
 
     watched: dict[str, Array]  # name -> scalar
@@ -57,11 +57,11 @@ def chain(*transforms: Transform) -> Transform:
         return tuple(states)
 
     def update(protos, state):
-        new = []
+        new_states = []
         for t, s in zip(transforms, state, strict=True):
             protos, s = t.update(protos, s)
-            new.append(s)
-        return protos, tuple(new)
+            new_states.append(s)
+        return protos, tuple(new_states)
 
     return Transform(init, update)
 
@@ -80,7 +80,7 @@ def scale(factor: float | Array) -> Transform:
 
 
 def hide_count() -> Transform:
-    """Replaces counts by presence: the server learns which classes, not how many."""
+    """Replaces counts by presence: the server learns which classes a client has."""
     return stateless(lambda p: p.replace(count=jnp.sign(p.count)))
 
 
@@ -141,7 +141,7 @@ def _carried(p: Protos, kept: Protos) -> tuple[Protos, Protos]:
     return kept, kept
 
 
-# Keeps the last prototype of a class that nobody uploaded this round
+# Keeps the last prototype of a class that no client uploaded this round
 CARRY_OVER = Transform(
     lambda protos: kernels.no_prototypes(*protos.mean.shape), _carried
 )

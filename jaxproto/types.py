@@ -68,10 +68,10 @@ class Statistics(flax.struct.PyTreeNode):
 
 
 class PerClient(flax.struct.PyTreeNode):
-    """Rows in a broadcast, of which every client receives one: arrays or `Top`."""
+    """Rows in a broadcast; every client receives one row: arrays or `Top`."""
 
     value: Tree  # [L, ...]
-    row: ArrayLike | None = None  # [N] by client id; None: its id
+    row: ArrayLike | None = None  # [N] row of each client; None: its id
 
 
 class Client(flax.struct.PyTreeNode):
@@ -89,7 +89,7 @@ class Client(flax.struct.PyTreeNode):
 class Examples(flax.struct.PyTreeNode):
     """All examples of the federation, once on the device.
 
-    A run has each example in a row, [N, F]: a TPU would copy and pad [N, H, W, C].
+    A run stores examples as rows [N, F], as a TPU would copy and pad [N, H, W, C].
     """
 
     x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
@@ -139,7 +139,7 @@ class Net(NamedTuple):
     """
 
     init: Callable[[Array], tuple[Tree, Tree]]  # key -> params, norm
-    apply: Callable[..., NetOutput]  # params, norm, x_B, train, key=None -> Out
+    apply: Callable[..., NetOutput]  # params, norm, x_B, train, key=None -> NetOutput
     head: Callable[[Tree, Array], Array]  # params["head"], feat_BD -> logits_BC
 
 

@@ -15,8 +15,8 @@ class Uploads(NamedTuple):
     """Uploads of a cohort as the server receives them; rows are clients."""
 
     id: Array  # [R] client ids; unused rows have ids beyond the last client
-    up: Tree  # [R, ...] packed, zeros where the client did not report; or () and
-    total: Tree  # the sum over the clients, where the aggregation has a summand
+    up: Tree  # [R, ...] packed, zeros where the client did not report; () with sums
+    total: Tree  # sum over the clients if the aggregation has a summand, else ()
 
 
 class Report(NamedTuple):
@@ -64,12 +64,12 @@ def mask_upload(reports: Array, up: Tree) -> Tree:
 def upload_and_summand(
     aggregation: Aggregation, reports: Array, packed: Tree
 ) -> tuple[Tree, Tree]:
-    """Returns the packed upload and the summand that the server gets of a client.
+    """Returns the packed upload and the summand that the server gets from a client.
 
-    One of the two is (): the upload, if the aggregation has a summand.
+    The upload is () if the aggregation has a summand; else the summand is ().
 
     Args:
-      reports: Whether the upload arrives; else it is zeros.
+      reports: Whether the upload arrives; if not, zeros take its place.
     """
     packed = mask_upload(reports, packed)
     if aggregation.summand is None:

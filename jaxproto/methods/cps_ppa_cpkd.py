@@ -79,10 +79,10 @@ def cps_ppa_cpkd(
 
     Args:
       base: `on_fedproto` or `on_fedtgp`.
-      sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.full_masks` is
-        without.
-      scaling: PPA, `SUM`; `UNSCALED` is without, `MEAN` divides by |N_j| (T Eq. 10),
-        `SUM_OF_PARTICIPANTS` has the participants' n.
+      sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.full_masks`
+        turns it off.
+      scaling: PPA, `SUM`; `UNSCALED` turns it off, `MEAN` divides by |N_j| (T Eq. 10),
+        `SUM_OF_PARTICIPANTS` uses the participants' n.
       num_examples: n, training examples of all clients; 0 leaves sums unscaled. From a
         configuration it is filled in.
       distill: `cpkd`, or `fedproto.no_class_weights` for none, in place of

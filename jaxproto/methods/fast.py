@@ -1,17 +1,17 @@
-"""FAST: FedAvg under any participation, with rounds of uniform sampling now and then.
+"""FAST: FedAvg under any participation, with occasional rounds of uniform sampling.
 
 Li, Nabavirazavi, Ying, Iyengar, Yang: FAST: A Lightweight Mechanism Unleashing
 Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652.
 Code: https://github.com/RogerRogerUSC/FAST.
 
-    with probability q a snapshot: a share of the clients, uniformly; else whoever the
-    configured sampler brings                                              (Algorithm 1)
+    with probability q a snapshot: a share of the clients, uniformly; else participants
+    of the configured sampler                                              (Algorithm 1)
     w = mean of w_i over the participants
     adaptive: q <- clip(q + gamma (previous accuracy - accuracy), 0, 1)
 
-What happens between snapshots is `participation.law`, whose share of the clients is
+Other rounds sample by `participation.law`, whose share of the clients is
 `participation.fraction`, not `fraction`. With q = 1 FAST is FedAvg with equal weights
-and uniform sampling. Clients that a sampler rarely brings have old BatchNorm
+and uniform sampling. Clients that a sampler rarely draws have old BatchNorm
 statistics, by which `received` is judged as well; the 4-layer CNN has none.
 
 Deviations (paper / released code / here), besides those of FedAvg:
@@ -101,15 +101,15 @@ def fast(
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
-      UserError: a probability or share that is none.
+      UserError: `q` or `fraction` is out of its range.
     """
     check_argument("q", q, Share)
     check_argument("fraction", fraction, PositiveShare)
     base = fedavg(spec)
 
     def init_server(net, key):
-        start = jnp.asarray(q, jnp.float32), jnp.zeros(())
-        return FastState(base.init_server(net, key), *start)
+        params = base.init_server(net, key)
+        return FastState(params, jnp.asarray(q, jnp.float32), jnp.zeros(()))
 
     def adjust_sampler(sampler, server):
         return participation.mixture(participation.uniform(fraction), sampler, server.q)
@@ -127,8 +127,8 @@ def fast(
         return weighted_summand(up.params, up.here), up.seen
 
     def finish(net, server, total, key):
-        now = pace.step(server.q, server.accuracy, total[1], gamma)
-        return FastState(finish_weighted_mean(total[0], server.params), *now)
+        schedule = pace.step(server.q, server.accuracy, total[1], gamma)
+        return FastState(finish_weighted_mean(total[0], server.params), *schedule)
 
     method = dataclasses.replace(
         base,

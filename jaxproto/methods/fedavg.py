@@ -6,15 +6,16 @@ Deep Networks from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.
     w_i = w after local steps of SGD on the client's cross-entropy    (Algorithm 1)
     w   = sum_i (n_i / n) w_i over the clients that report            (Algorithm 1)
 
-Every method of this frame is evaluated twice: `received` is the global network, `head`
+Every method built on it is evaluated twice: `received` is the global network, `head`
 the client's own after its local training.
 
 Deviations (paper / released code, PFLlib / here):
 - BatchNorm statistics: not stated / local, the server keeps the first uploader's; the
-  code of VHL and FedUV averages them / local. Who never took part has those of an
-  untrained network, so `received` means little for it. With `statistics=averaged`, in
-  every method of this frame, they leave the client, the server averages them with the
-  method's own weights, clients begin with that, and `received` uses it.
+  code of VHL and FedUV averages them / local. A client that never took part has those
+  of an untrained network, so `received` means little for it. With
+  `statistics=averaged`, in every method built on this one, clients send them, the
+  server averages them with the method's own weights, clients start from the mean, and
+  `received` uses it.
 - evaluation: one test set, global network / the clients' test data, global network /
   the clients' test data (all have the official one with `data.pool=False`), both.
 - a round in which nobody reports: not stated / cannot be / the network stays.
@@ -66,26 +67,26 @@ def weighted_summand(tree: Tree, weight: Array) -> tuple[Tree, Array]:
 
 
 def finish_weighted_mean(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
-    """Returns the mean of summed `weighted_summand`; `otherwise` if weights are 0."""
+    """Returns the mean from the sum of `weighted_summand`; `otherwise` at weight 0."""
     tree, weight = total
-    some = jnp.where(weight > 0, weight, 1.0)
+    divisor = jnp.where(weight > 0, weight, 1.0)
     return jax.tree.map(
-        lambda a, old: jnp.where(weight > 0, a / some, old), tree, otherwise
+        lambda a, old: jnp.where(weight > 0, a / divisor, old), tree, otherwise
     )
 
 
 def weighted_average_update(
-    what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]
+    part: Callable[[Tree], Tree], weight: Callable[[Tree], Array]
 ):
     """Returns the aggregation to a weighted mean; the state stays if none arrived.
 
     Args:
-      what: an upload -> tree to average.
+      part: an upload -> tree to average.
       weight: an upload -> its weight, 0 for a lost upload.
     """
     return Aggregation(
         finish=lambda net, server, total, key: finish_weighted_mean(total, server),
-        summand=lambda up: weighted_summand(what(up), weight(up)),
+        summand=lambda up: weighted_summand(part(up), weight(up)),
     )
 
 
@@ -94,16 +95,18 @@ def size_weights(up: Tree) -> Array:
     return up.size
 
 
-def averaged_part(part: Callable[[Tree], Tree], made: Callable = FedAvgUpload) -> dict:
+def averaged_part(
+    part: Callable[[Tree], Tree], upload_type: Callable = FedAvgUpload
+) -> dict:
     """Returns the fields of a method whose clients share a part of their parameters.
 
     Args:
       part: parameters of a client -> what the server averages, weighted by n_i.
-      made: type of uploads, of the part and n_i.
+      upload_type: type of uploads, of the part and n_i.
     """
 
     def upload(net, before, after, data, down, sums):
-        return made(part(after.params), data.shard.size), after.memory
+        return upload_type(part(after.params), data.shard.size), after.memory
 
     update = weighted_average_update(lambda up: up[0], size_weights)
     return {"upload": upload, "update": update}
@@ -176,13 +179,13 @@ def averaged_statistics(
         own = method.update(net, server.own, up.own, key)
         return WithStatistics(own, weighted_mean(up.norm, weight(up.own), server.norm))
 
-    sums = method.aggregation.summand is not None
+    summed = method.aggregation.summand is not None
 
     def predict(net, client, x, down):
-        own = method.predict(net, client, x, down.own)
+        rules = method.predict(net, client, x, down.own)
         with_mean = client.replace(norm=down.norm.value)
-        sent = method.predict(net, with_mean, x, down.own)
-        return {**own, "received": sent["received"]}
+        rules_with_mean = method.predict(net, with_mean, x, down.own)
+        return {**rules, "received": rules_with_mean["received"]}
 
     return dataclasses.replace(
         method,
@@ -192,7 +195,7 @@ def averaged_statistics(
         receive_stats=lambda norm, down: down.norm.value,
         loss=loss,
         upload=upload,
-        update=Aggregation(of_sums, summand) if sums else Aggregation(of_uploads),
+        update=Aggregation(of_sums, summand) if summed else Aggregation(of_uploads),
         predict=predict,
         adjust_sampler=lambda sampler, server: method.adjust_sampler(
             sampler, server.own
@@ -209,7 +212,7 @@ def fedavg(
     statistics: Statistical = local_statistics,
     privacy: Annotated[Privacy, UPDATES] = NONE,
 ) -> Method:
-    """FedAvg. The server keeps, and broadcasts, the parameters of a client.
+    """FedAvg; the server keeps and broadcasts one network's parameters.
 
     Args:
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.

@@ -11,7 +11,7 @@ on batches d of public examples without labels (Algorithm 1):
 Deviations (paper / released code,
 https://github.com/epfml/federated-learning-public-code / here), besides FedAvg's:
 - architectures: one student for each / the same / one, as in FedAvg.
-- steps: until the validation loss rests, 10,000 at most / the same / `server_epochs`.
+- steps: until the validation loss settles, 10,000 at most / the same / `server_epochs`.
 - optimiser: Adam, 0.001, with a cosine schedule / the same / the same, `server_rate`.
 - BatchNorm on the server: not stated / statistics of the networks / of the batch.
 """
@@ -56,7 +56,7 @@ def feddf(
     method = dataclasses.replace(fedavg(spec), title="FedDF")
     if public is None:
         return statistics(method)
-    known, steps = jnp.asarray(public), training.server_epochs
+    public_x, steps = jnp.asarray(public), training.server_epochs
     schedule = optax.cosine_decay_schedule(training.server_rate, max(steps, 1))
     adam = optax.adam(schedule)
 
@@ -76,8 +76,8 @@ def feddf(
             return kl * spec.num_classes
 
         def step(now, key):
-            row_B = jax.random.randint(key, (training.server_batch,), 0, len(known))
-            x = normalise_inputs(known[row_B])
+            row_B = jax.random.randint(key, (training.server_batch,), 0, len(public_x))
+            x = normalise_inputs(public_x[row_B])
             return descend(adam, distance, now, x)[0], ()
 
         first = start, adam.init(start)

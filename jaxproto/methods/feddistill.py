@@ -15,6 +15,8 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - z_j for client i: without its own z_ij / with / as code.
 - classes without z_j: not stated / the example's own logits as a constant / as code.
 - first round: not stated / cross-entropy alone / as code.
+
+S is the paper of `cps_ppa_cpkd.py`.
 """
 
 from collections.abc import Callable

@@ -88,14 +88,14 @@ def feddyn(
         return FedDynUpload(change, jnp.float32(after.steps > 0)), memory
 
     def finish(net, server, total, key):
-        count, some = jnp.maximum(total.trained, 1.0), total.trained > 0
+        count, anybody = jnp.maximum(total.trained, 1.0), total.trained > 0
         n = num_clients or count
         correction = jax.tree.map(
             lambda s, d: s + d / n, server.correction, total.change
         )
 
         def step(w, d, s):
-            return jnp.where(some, w + d / count + s, w)
+            return jnp.where(anybody, w + d / count + s, w)
 
         params = jax.tree.map(step, server.params, total.change, correction)
         return FedDynState(params, correction)

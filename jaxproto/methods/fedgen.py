@@ -2,8 +2,8 @@
 
 Zhu, Hong, Zhou: Data-Free Knowledge Distillation for Heterogeneous Federated Learning,
 ICML 2021, https://arxiv.org/abs/2105.10056. Client i has a body theta_i of its own and
-starts every round from the head phi. With labels y drawn as often as the clients have
-them and noise e, the server trains the generator G through the heads of all clients:
+starts every round from the head phi. With labels y drawn in proportion to the clients'
+counts and noise e, the server trains the generator G through the heads of all clients:
 
     loss of G = CE(sum_i (n_i / n) phi_i(G(e, y)), y)
     loss      = CE(phi_i(theta_i(x)), y) + weight CE(phi_i(G(e, y)), y)
@@ -95,7 +95,7 @@ def generate(generator: Tree, y_B: Array, classes: int, key: Array) -> Array:
 
 
 def draw_labels(count_C: Array, batch_size: int, key: Array) -> Array:
-    """Draws labels [B] as often as they are counted."""
+    """Draws labels [B] in proportion to their counts."""
     return jax.random.categorical(key, jnp.log(count_C), shape=(batch_size,))
 
 
@@ -141,10 +141,10 @@ def fedgen(
 
     def update(net, server, up, key):
         size_K = jnp.sum(up.counts, 1)
-        share_K, some = normalise_weights(size_K), jnp.any(size_K > 0)
+        share_K, anybody = normalise_weights(size_K), jnp.any(size_K > 0)
         count_C = jnp.sum(up.counts, 0)
 
-        def of_batch(generator, key):
+        def batch_loss(generator, key):
             label_key, noise_key = jax.random.split(key)
             y_B = draw_labels(count_C, training.server_batch, label_key)
             feat_BD = generate(generator, y_B, spec.num_classes, noise_key)
@@ -154,12 +154,12 @@ def fedgen(
 
         start = server.sent.generator, server.opt
         keys = jax.random.split(key, training.server_epochs)
-        end, loss_E = lax.scan(partial(descend, adam, of_batch), start, keys)
-        generator, opt = jax.tree.map(partial(jnp.where, some), end, start)
+        end, loss_E = lax.scan(partial(descend, adam, batch_loss), start, keys)
+        generator, opt = jax.tree.map(partial(jnp.where, anybody), end, start)
         head = weighted_mean(up.head, size_K, server.sent.head)
-        count_C = jnp.where(some, count_C, server.sent.counts)
+        count_C = jnp.where(anybody, count_C, server.sent.counts)
         sent = FedGenBroadcast(head, generator, count_C)
-        return FedGenState(sent, opt, server_loss(loss_E[-1], some))
+        return FedGenState(sent, opt, server_loss(loss_E[-1], anybody))
 
     return dataclasses.replace(
         local(spec),

@@ -17,7 +17,7 @@ Deviations (that library / here):
 - steps on the anchors: 1,000 of SGD with momentum 0.9, rate 0.1, decay 1e-4 / the same.
 - w_ij: known to the server / of the counts n_ij, which clients send.
 - p_ij of classes that client i does not hold: sent, weight 0 / not sent.
-- class that nobody reports: not a number / keeps p_j.
+- class that no client reports: not a number / keeps p_j.
 - prediction: nearest p_ij after training / that (`head`), nearest p_j (`received`).
 """
 
@@ -37,7 +37,7 @@ from jaxproto.methods.moon import cosine
 from jaxproto.types import Array, ArrayLike, LossAux, Protos, Spec
 
 
-@flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
+@flax.struct.dataclass(eq=False)  # compared by identity: it is part of a method
 class Anchors:
     """Message of the server with the anchors, sent once."""
 
@@ -45,11 +45,11 @@ class Anchors:
 
 
 @functools.cache
-def spread_anchors(spec: Spec, steps: int = 1000, seed: int = 0) -> np.ndarray:
+def spread_anchors(spec: Spec) -> np.ndarray:
     """Returns unit vectors [C, D] whose largest cosine to another one is small."""
-    draw = np.random.default_rng(seed).uniform(size=tuple(spec))
+    draw = np.random.default_rng(0).uniform(size=tuple(spec))
     point_CD, velocity_CD = draw, np.zeros_like(draw)
-    for _ in range(steps):
+    for _ in range(1000):
         point_CD = point_CD / np.linalg.norm(point_CD, axis=1, keepdims=True)
         nearest_C = np.argmax(point_CD @ point_CD.T - 2 * np.eye(len(draw)), 1)
         grad_CD = point_CD[nearest_C]

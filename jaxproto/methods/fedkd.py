@@ -9,8 +9,8 @@ CE_g, f_g those of the client's copy of the mentee, W a matrix of the client:
     L_g = CE_g + (KL(p | q) + MSE(f_l, W f_g)) / (CE_l + CE_g)
     T   = T_start + (1 + r) / R * (T_end - T_start)      in round r of R, from 0
 
-Of each matrix of the mentee go the fewest singular values, k, whose squares sum to more
-than the share T (energy), in both directions; the server averages what arrives.
+For each matrix of the mentee, both directions send the fewest singular values, k, whose
+squares sum to more than the share T (energy). The server averages what arrives.
 
 Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - what is sent: gradients / parameters / parameters.
@@ -30,6 +30,8 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - the round number goes down with the mentee: not stated / the energy does / it.
 - cost: r times the dense one, r = 0.8932 in every table / - / what is sent; that figure
   is `nominal.factorized`.
+
+S is the paper of `cps_ppa_cpkd.py`.
 """
 
 import math
@@ -47,7 +49,7 @@ from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.methods.fml import clip_each, detached, init_both, predict_both
 from jaxproto.types import Array, LossAux, Net, Spec, Top, Tree
 
-SMALLEST = 1e-12  # of what is divided by
+SMALLEST = 1e-12  # divisor
 
 
 class FedKDState(NamedTuple):
@@ -112,11 +114,11 @@ def compress(params: Tree, energy: float | Array) -> Tree:
         left, right, square_L = factors(matrices(x))
         k, length = rank(square_L, energy), len(square_L)
         row_LF = jnp.concatenate([a.reshape(length, -1) for a in (left, right)], 1)
-        less = k * row_LF.shape[1] < x.size
+        smaller = k * row_LF.shape[1] < x.size  # than the matrix itself
         row = x.reshape(-1, x.shape[-1])
         return FactorizedMatrix(
-            mask_rows(row, jnp.full(len(row), ~less)),
-            mask_rows(row_LF, less & (jnp.arange(length) < k)),
+            mask_rows(row, jnp.full(len(row), ~smaller)),
+            mask_rows(row_LF, smaller & (jnp.arange(length) < k)),
         )
 
     return jax.tree.map(one, params)
@@ -190,12 +192,12 @@ def fedkd(
         ce_l = losses.cross_entropy(own.logits, batch.y, batch.mask)
         other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
         ce_g = losses.cross_entropy(other.logits, batch.y, batch.mask)
-        like_BD = other.feat @ params["project"]
+        projected_BD = other.feat @ params["project"]
         total_l, total_g = ce_l + target(ce_g), target(ce_l) + ce_g
         term_l = losses.kl_mean(target(other.logits), own.logits, batch.mask)
-        term_l += losses.mse(own.feat, target(like_BD), batch.mask)
+        term_l += losses.mse(own.feat, target(projected_BD), batch.mask)
         term_g = losses.kl_mean(target(own.logits), other.logits, batch.mask)
-        term_g += losses.mse(target(own.feat), like_BD, batch.mask)
+        term_g += losses.mse(target(own.feat), projected_BD, batch.mask)
         value = ce_l + ce_g
         value += term_l / jnp.maximum(total_l, SMALLEST)
         value += term_g / jnp.maximum(total_g, SMALLEST)
@@ -205,8 +207,8 @@ def fedkd(
         return compress(after.params["aux"], energy(down.round)), after.memory
 
     def update(net, server, up, key):
-        each = jax.vmap(lambda sent: decompress(sent, shapes))(up)
-        mean = weighted_mean(each, kernels.are_present(up), server.aux)
+        params = jax.vmap(lambda sent: decompress(sent, shapes))(up)
+        mean = weighted_mean(params, kernels.are_present(up), server.aux)
         return FedKDState(mean, server.round + 1)
 
     return Method(

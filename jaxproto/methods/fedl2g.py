@@ -20,7 +20,7 @@ The equations are those of HtFLlib's code; the paper's text was not read.
 Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here):
 - quiz: the first batch of the client's examples / `quiz` examples evenly spread, every
   second one of a small client.
-- study batch: random / from round to round the next examples, but those of the quiz.
+- study batch: random / in each round the next examples, except those of the quiz.
 - rows sent: of the study batch's classes / of all classes that the client holds.
 - order of batches: that of the data / as other methods.
 - first vectors: N(0, 1) / the same.
@@ -108,25 +108,25 @@ def fedl2g(
         return jnp.where(trains, value, 0.0), LossAux({"net": norm})
 
     def upload(net, before, after, data, down, sums):
-        size, own = data.shard.size, (after.params["net"], after.norm["net"])
-        some, held = jnp.maximum(size, 1), quiz_rows(size, quiz)
-        next_row = (down.round * study + jnp.arange(study)) % some
+        params, norm, size = after.params["net"], after.norm["net"], data.shard.size
+        num_rows, held = jnp.maximum(size, 1), quiz_rows(size, quiz)
+        next_row = (down.round * study + jnp.arange(study)) % num_rows
         studied = ~jnp.isin(next_row, held) & (jnp.arange(study) < size)
 
         def batch(row_B, mask_B):
-            return gather_examples(data, row_B % some, mask_B.astype(jnp.float32))
+            return gather_examples(data, row_B % num_rows, mask_B.astype(jnp.float32))
 
-        exam, lesson = batch(held, held < size), batch(next_row, studied)
+        quiz_batch, study_batch = batch(held, held < size), batch(next_row, studied)
 
         def quiz_loss(vector_CD):
-            def of_study(params):
-                args = params, own[1], lesson, vector_CD, lesson.mask
+            def study_loss(params):
+                args = params, norm, study_batch, vector_CD, study_batch.mask
                 return guided(net, *args)[0]
 
-            grads = jax.grad(of_study)(own[0])
-            moved = jax.tree.map(lambda w, g: w - rate * g, own[0], grads)
-            out = net.apply(moved, own[1], exam.x, True)
-            return losses.cross_entropy(out.logits, exam.y, exam.mask)
+            grads = jax.grad(study_loss)(params)
+            stepped = jax.tree.map(lambda w, g: w - rate * g, params, grads)
+            out = net.apply(stepped, norm, quiz_batch.x, True)
+            return losses.cross_entropy(out.logits, quiz_batch.y, quiz_batch.mask)
 
         return Top(jax.grad(quiz_loss)(down.vectors), after.count > 0), after.memory
 

@@ -45,7 +45,7 @@ def fedmd(
     """
     if public is None:
         return dataclasses.replace(local(spec), title="FedMD", nominal=None)
-    known, size = jnp.asarray(public), len(public)
+    public_x, size = jnp.asarray(public), len(public)
 
     def scores(net, client, data, down):  # communicate
 
@@ -53,7 +53,7 @@ def fedmd(
             x = normalise_inputs(x)[None]
             return net.apply(client.params["net"], client.norm["net"], x, False).logits
 
-        return lax.map(one, known, batch_size=EVAL_BATCH_SIZE)[:, 0]
+        return lax.map(one, public_x, batch_size=EVAL_BATCH_SIZE)[:, 0]
 
     def aggregate(server, ups, key):
         there_K = kernels.are_present(ups)
@@ -64,7 +64,7 @@ def fedmd(
         digests = batch.step < jnp.round(digest_share * client.steps)
         key = jax.random.fold_in(batch.key, 1)
         row_B = jax.random.randint(key, batch.y.shape, 0, size)
-        x = jnp.where(digests, normalise_inputs(known[row_B]), batch.x)
+        x = jnp.where(digests, normalise_inputs(public_x[row_B]), batch.x)
         out = net.apply(params["net"], norm["net"], x, True, batch.key)
         away = jnp.mean(jnp.abs(out.logits - down[row_B]))  # digest
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)  # revisit

@@ -42,17 +42,18 @@ def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:
       aux: the shared network.
       aux_dim: d', features of the shared network.
     """
-    small = min(aux_dim, spec.feat_dim)
+    shared_dim = min(aux_dim, spec.feat_dim)
 
     def init_client(net, key):
         params, norm, memory = init_both(aux, net, key)
-        layer = linear(jax.random.fold_in(key, 2), small + spec.feat_dim, spec.feat_dim)
+        width = shared_dim + spec.feat_dim
+        layer = linear(jax.random.fold_in(key, 2), width, spec.feat_dim)
         return {**params, "projector": layer}, norm, memory
 
     def both_logits(net, params, own_feat, aux_feat):
         layer, feat = params["projector"], jnp.concatenate([aux_feat, own_feat], 1)
         fused = feat @ layer["kernel"] + layer["bias"]
-        shared = aux.head(params["aux"]["head"], fused[:, :small])
+        shared = aux.head(params["aux"]["head"], fused[:, :shared_dim])
         return net.head(params["net"]["head"], fused), shared
 
     def loss(net, params, norm, batch, down, client):

@@ -6,24 +6,24 @@ Class Prototypes, AAAI 2023, https://arxiv.org/abs/2212.02758.
     z_k  = s <p / |p|, W_k>, W fixed while clients train, |W_k| = 1; CE on z
     c_ik = normalised mean over class k of p / |p|, after training, sent with n_ik
     W_k <- normalise(rho W_k + (1 - rho) normalise(sum_i n_ik c_ik / sum_i n_ik))
-    w   <- w + server_rate (mean_i w_i - w), of body and scale s, every client alike
+    w   <- w + server_rate (mean_i w_i - w), of body and scale s, equal weights
 
 W starts orthogonal; in two dimensions its rows are equally spaced on the circle. With
 more classes than dimensions its rows are normalised after the orthogonal draw.
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - scale: trained / trained, from 1 (CNN) or 20 (ResNet) / trained, from `scale`.
-- what crosses: networks and prototypes / the whole state, W and scaled prototypes
+- what is sent: networks and prototypes / the whole state, W and scaled prototypes
   among it / body, scale, and rows of prototypes that are there with their counts. The
   network's own head rests and is not sent.
 - confidence weights of prototypes: none / an option, off / none.
 - ProtoNorm's fork: not described / W from the default initialisation, scale 1 for every
-  network / W as the paper, scale 1 by default.
+  network / W as in the paper, scale 1 by default.
 - normalisation of ResNet-18: not stated / GroupNorm of two groups; the scripts for Tiny
   ImageNet leave it out of the blocks / that of the network; `resnet18_gn` has groups.
 - evaluation: global network / global and, per client, weighted by its labels / both
-  networks, `head` with the W that it was trained with: whoever never took part
-  has none, and says the first class.
+  networks, `head` with the W that it was trained with: a client that never took part
+  has none, and predicts the first class.
 """
 
 import dataclasses
@@ -107,7 +107,7 @@ def fednh(
     def init_client(net, key):
         params, norm, _ = own_network(net, key)
         params = {**params, "scale": jnp.asarray(scale, jnp.float32)}
-        return params, norm, jnp.zeros(tuple(spec))  # remembers its last W
+        return params, norm, jnp.zeros(tuple(spec))  # memory: its last W
 
     def init_server(net, key):
         params = init_client(net, key)[0]

@@ -11,15 +11,15 @@ Heterogeneous Federated Optimization, NeurIPS 2020, https://arxiv.org/abs/2007.0
     with proximal mu:    a <- (1 - lr mu) a + 1                 per step
     with both:           c <- rho c + 1 - lr mu a, a <- a + c   per step
 
-The last one holds for all: lr a is how far gradients of 1 move SGD on FedProx's loss.
+The last line holds for all: lr a is how far gradients of 1 move SGD on FedProx's loss.
 
 Deviations (paper / released code, https://github.com/JYWa/FedNova / here), besides
 those of FedAvg:
 - momentum and proximal together: not stated / the term passes through momentum, as
   here, but a <- (1 - lr mu)(a + c) + 1 / what the steps add up to, as above. Where
   lr mu is so large that gradients come to count with both signs, |a_i|_1 is more.
-- tau_eff with a proximal term: - / sum_i (n_i / n) tau_i, a tenth or so of the clients'
-  mean way with momentum 0.9, however small mu is / that of a_i, as without.
+- tau_eff with a proximal term: - / sum_i (n_i / n) tau_i, with momentum 0.9 about a
+  tenth of the clients' mean a_i, however small mu is / of a_i, as without the term.
 - BatchNorm statistics: not stated / local; VHL's port normalises them, and integer
   counters, as if they were parameters / local, or their mean (`statistics`).
 - server momentum: none / `gmf`, 0, of the step over the clients' learning rate /
@@ -84,7 +84,7 @@ def local_descent(
       one_rate: whether the learning rate must be equal in all rounds.
 
     Raises:
-      UserError: one whose gradients do not add up as the formulas say.
+      UserError: the optimiser's gradients do not add up as the formulas say.
     """
     if optimizer.name != "sgd":
         raise UserError(
@@ -147,22 +147,22 @@ def fednova(
 
     def upload(net, before, after, data, down, sums):
         a = normalising_factor(after.steps, descent, mu)
-        some = jnp.where(a > 0, a, 1.0)
-        change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
+        divisor = jnp.where(a > 0, a, 1.0)
+        change = jax.tree.map(lambda w, w_i: (w - w_i) / divisor, down, after.params)
         return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
     def summand(up):
         return weighted_summand((up.change, up.length), up.size)
 
     def finish(net, server, total, key):
-        nothing = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
-        change, tau_eff = finish_weighted_mean(total, nothing)
+        zeros = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
+        change, tau_eff = finish_weighted_mean(total, zeros)
         anybody = total[1] > 0
 
-        def one(delta, old):
+        def next_step(delta, old):
             return jnp.where(anybody, server_momentum * old + tau_eff * delta, old)
 
-        step = jax.tree.map(one, change, server.step)
+        step = jax.tree.map(next_step, change, server.step)
         params = jax.tree.map(lambda w, s: w - anybody * s, server.params, step)
         return FedNovaState(params, step)
 

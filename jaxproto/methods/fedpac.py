@@ -116,11 +116,11 @@ def fedpac(
       head_share: of the local steps train the head, the others the body.
       num_clients: N; None is 1. From a configuration it is filled in.
     """
-    most = num_clients or 1
+    num_heads = num_clients or 1
 
     def init_server(net, key):
         params = net.init(key)[0]
-        heads = jax.tree.map(lambda a: jnp.stack([a] * most), params["head"])
+        heads = jax.tree.map(lambda a: jnp.stack([a] * num_heads), params["head"])
         protos = kernels.no_prototypes(*spec)
         return FedPACState(params["body"], PerClient(heads), protos)
 
@@ -131,7 +131,6 @@ def fedpac(
         return ce + lam * pull, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
-
         def square(b):
             feat_BD = own_features(net, before, b.x)
             return jnp.sum(b.mask * jnp.sum(feat_BD**2, -1))
@@ -164,7 +163,7 @@ def fedpac(
             a_K = combination(up.spread, h_KD, i, there_K)
             return jax.tree.map(lambda w: jnp.tensordot(a_K, w, 1), up.head)
 
-        place_K = jnp.where(there_K, up.id, most)
+        place_K = jnp.where(there_K, up.id, num_heads)
         heads = jax.tree.map(
             lambda old, new: old.at[place_K].set(new, mode="drop"),
             server.heads.value,

@@ -59,14 +59,14 @@ def fedpcl(
       temperature: t.
       num_clients: N; None leaves L_p out. From a configuration it is filled in.
     """
-    classes, most = spec.num_classes, num_clients or 0
+    classes, clients = spec.num_classes, num_clients or 0
 
     def init_client(net, key):
         params, norm, _ = own_network(net, key)
         return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
-        each = kernels.no_prototypes(most * classes, spec.feat_dim)
+        each = kernels.no_prototypes(clients * classes, spec.feat_dim)
         return FedPCLState(kernels.no_prototypes(*spec), each)
 
     def loss(net, params, norm, batch, down, client):
@@ -85,7 +85,7 @@ def fedpcl(
         each = several_prototypes.by_class(down.each, classes)
         here_K = jnp.any(each.count > 0, 1).astype(jnp.float32)
         value = near(down.protos)
-        if most:
+        if clients:
             value += losses.mean_over(jax.vmap(of_client)(each), here_K)
         return value, LossAux({"net": out.norm})
 
@@ -94,7 +94,7 @@ def fedpcl(
         return apply(hide_count(), own), own
 
     def update(net, server, up, key):
-        each = several_prototypes.in_rows(several_prototypes.resized(up, most))
+        each = several_prototypes.in_rows(several_prototypes.resized(up, clients))
         return FedPCLState(kernels.mean_over_clients(up), each)
 
     def predict(net, client, x, down):

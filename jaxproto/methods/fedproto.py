@@ -23,9 +23,9 @@ Deviations (paper / released code / here):
   over all examples (released code: whole batches only).
 - prediction: own local prototypes / global ones of all classes / every rule at once.
 - first round: not stated / no pull / no pull.
-- initial networks: independent / independent in the code of T and N, equal for clients
-  of one architecture in HtFLlib, which moves FedProto by 5 points in the first rounds
-  on CIFAR-10 / `model.init` of a configuration, default independent.
+- initial networks: independent / independent in the code of N and TinyProto (T), equal
+  for clients of one architecture in HtFLlib, which moves FedProto by 5 points in the
+  first rounds on CIFAR-10 / `model.init` of a configuration, default independent.
 """
 
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class FedProtoState(NamedTuple):
 
 
 def prototype_scores(feat_BD, client, down: Protos) -> dict:
-    """Returns the prototype rules (docs/decisions.md#rules)."""
+    """Returns the scores [B, C] of the prototype rules (docs/decisions.md#rules)."""
     own = Protos(down.mean, down.count * (client.count > 0))
     return {
         "local": kernels.nearest(feat_BD, client.memory),
@@ -104,7 +104,7 @@ def prototype_scores(feat_BD, client, down: Protos) -> dict:
 
 
 def no_class_weights(client):
-    """Weighs all classes equally in the pull."""
+    """Returns None, which weighs all classes equally in the pull."""
 
 
 def no_arrival_transform(up: Protos) -> Protos:
@@ -123,9 +123,7 @@ class Pull(NamedTuple):
     lam: NonNegative = losses.LAM  # weight (N 5.1: 1; code: 10)
     reg: Callable = losses.PULL  # one of `losses`
     collect: PrototypeSource = after_training  # source of local prototypes
-    class_weight: Callable = (
-        no_class_weights  # client -> weight of every class [C]; None: 1
-    )
+    class_weight: Callable = no_class_weights  # client -> weights [C]; None: all 1
     feature_map: Callable = all_features  # feat_BD, y_B -> what is compared
 
 
@@ -147,7 +145,7 @@ def fedproto(
     Args:
       pull: towards global prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
-        `kernels.COUNTED` only, otherwise no more than which classes are there.
+        `kernels.COUNTED` only; otherwise the server learns which classes are there.
       upscale: factor of global prototypes on the client, in the pull and in the rules
         (gamma of N Eq. 15 and Table 5).
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
@@ -167,8 +165,8 @@ def fedproto(
 
     def init_server(net, key):
         whole = kernels.no_prototypes(*spec)  # as the server sees them
-        nothing = apply(on_upload, whole).replace(disclosed=False)
-        return FedProtoState(nothing, on_server.init(whole))
+        sent = apply(on_upload, whole).replace(disclosed=False)
+        return FedProtoState(sent, on_server.init(whole))
 
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
@@ -180,8 +178,8 @@ def fedproto(
         return ce + pull.lam * term, LossAux({"net": out.norm}, sums)  # N Eq. 4
 
     def upload(net, before, after, data, down, sums):
-        given = net, before, after, data, sums, spec.num_classes
-        own = pull.collect.at_end(*given)  # N Eq. 2
+        classes = spec.num_classes
+        own = pull.collect.at_end(net, before, after, data, sums, classes)  # N Eq. 2
         held_C = after.count * (own.count > 0)
         return apply(on_upload, own.replace(count=held_C)), own
 

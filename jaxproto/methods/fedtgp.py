@@ -20,6 +20,8 @@ Deviations (paper / released code / here):
 - classes nobody uploaded: not stated / a prototype of TGP all the same / as code, from
   the first upload on; before it, none.
 - a round without uploads: not stated / - / nothing changes.
+
+N, S and T are the papers of `protonorm.py`, `cps_ppa_cpkd.py` and `tinyproto.py`.
 """
 
 import dataclasses
@@ -121,9 +123,14 @@ def batch_orders(here_N: Array, epochs: int, key: Array) -> Array:
     return lax.map(order, jax.random.split(key, epochs))
 
 
-def descend(opt, loss: Callable, now: tuple[Tree, Tree], *given):
-    """Takes a step of an optimiser from parameters and its state; returns the loss."""
-    value, grads = jax.value_and_grad(loss)(now[0], *given)
+def descend(opt, loss: Callable, now: tuple[Tree, Tree], *args):
+    """Takes a step of an optimiser, and returns its result and the loss.
+
+    Args:
+      now: parameters, state of the optimiser.
+      *args: further arguments of the loss.
+    """
+    value, grads = jax.value_and_grad(loss)(now[0], *args)
     updates, state = opt.update(grads, now[1], now[0])
     return (optax.apply_updates(now[0], updates), state), value
 
@@ -164,10 +171,10 @@ def train(
 
 
 def server_loss(
-    value: ArrayLike | float = jnp.nan, some: ArrayLike | bool = True
+    value: ArrayLike | float = jnp.nan, uploaded: ArrayLike | bool = True
 ) -> Diagnostics:
     """Returns the loss of a server's step for the records; nan without uploads."""
-    loss = jnp.float32(jnp.where(some, value, jnp.nan))  # not weakly typed
+    loss = jnp.float32(jnp.where(uploaded, value, jnp.nan))  # not weakly typed
     return Diagnostics({"server_loss": loss})
 
 
@@ -190,7 +197,7 @@ def fedtgp(
         0.1, the code 10).
       tau: largest margin (S 5.1, code: 100).
       training: of the generator.
-      on_server: transform, without memory, of generated prototypes before they leave.
+      on_server: transform, without state, of generated prototypes before they are sent.
       on_arrival: uploads -> what the generator learns [K, C, D].
     """
     base = fedproto(
@@ -198,8 +205,8 @@ def fedtgp(
     )
 
     def init_server(net, key):
-        nothing = apply(on_server, kernels.no_prototypes(*spec))
-        return FedTGPState(init_network(spec, key), nothing, server_loss())
+        protos = apply(on_server, kernels.no_prototypes(*spec))
+        return FedTGPState(init_network(spec, key), protos, server_loss())
 
     def update(net, server, up, key):
         up = on_arrival(up)
@@ -208,9 +215,10 @@ def fedtgp(
         network, loss_E = train(training, server.network, data, order_EN, loss)
         every_C = jnp.ones(spec.num_classes)
         protos = apply(on_server, Protos(generate(network), every_C))
-        some = jnp.any(data.here)
-        now = jax.tree.map(partial(jnp.where, some), (network, protos), server[:2])
-        return FedTGPState(*now, server_loss(loss_E[-1], some))
+        uploaded = jnp.any(data.here)
+        choose = partial(jnp.where, uploaded)
+        now = jax.tree.map(choose, (network, protos), server[:2])
+        return FedTGPState(*now, server_loss(loss_E[-1], uploaded))
 
     return dataclasses.replace(
         base, init_server=init_server, update=update, title="FedTGP"

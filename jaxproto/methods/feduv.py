@@ -17,7 +17,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - repeats in the batch of a client below one batch: cannot be / not seen by V and U.
 - learning rate: 0.01 / cosine over rounds / constant; variant `code` of its
   configuration has the cosine.
-- evaluation in ProtoNorm's Table 3: not stated / global / both.
+- evaluation in ProtoNorm's (N) Table 3: not stated / global / both.
 """
 
 import dataclasses

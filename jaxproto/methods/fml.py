@@ -22,6 +22,8 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - mean: weighted by examples / plain / plain.
 - prediction: private network / the same / that (`head`), and the client's auxiliary
   network after training (`aux`).
+
+S is the paper of `cps_ppa_cpkd.py`.
 """
 
 from collections.abc import Callable
@@ -53,8 +55,8 @@ def clip_each(limit: float | Array) -> Callable[[Tree], Tree]:
 def init_both(aux: Net, net: Net, key: Array):
     """Initialises the private and the auxiliary network."""
     params, norm, memory = own_network(net, key)
-    more, its_norm = aux.init(jax.random.fold_in(key, 1))
-    return {**params, "aux": more}, {**norm, "aux": its_norm}, memory
+    aux_params, aux_norm = aux.init(jax.random.fold_in(key, 1))
+    return {**params, "aux": aux_params}, {**norm, "aux": aux_norm}, memory
 
 
 def predict_both(aux: Net, net: Net, client: Client, x: Array) -> dict[str, Array]:

@@ -24,8 +24,8 @@ Deviations (paper / MarsFL, the authors' benchmark / here), besides those of Fed
 - prediction: global network / global network / that (`received`), the client's own
   (`head`), and the nearest prototype of all clusters (`global`).
 
-Sarfraz, Sharma, Stiefelhagen: Efficient Parameter-free Clustering Using First Neighbor
-Relations, CVPR 2019, has FINCH.
+FINCH: Sarfraz, Sharma, Stiefelhagen: Efficient Parameter-free Clustering Using First
+Neighbor Relations, CVPR 2019.
 """
 
 import dataclasses
@@ -70,11 +70,11 @@ def connected(point_KD: Array, here_K: Array) -> Array:
     return jnp.argmax(reach_KK, 1)
 
 
-def clusters(point_KD: Array, here_K: Array, most: int) -> Protos:
-    """Returns the means of the coarsest clusters of FINCH but one, and their sizes.
+def clusters(point_KD: Array, here_K: Array, max_clusters: int) -> Protos:
+    """Returns means and sizes of the clusters at FINCH's last level with several.
 
     Args:
-      most: Clusters that are returned, at most.
+      max_clusters: Clusters that are returned, at most.
     """
     index_K = jnp.arange(len(here_K))
 
@@ -84,14 +84,15 @@ def clusters(point_KD: Array, here_K: Array, most: int) -> Protos:
         return kernels.mean_of((in_KK.astype(jnp.float32) @ point_KD, size_K))
 
     def merge(level, label_K):
-        now = means(label_K)
-        merged_K = connected(now.mean, now.count > 0)[label_K]
+        current = means(label_K)
+        merged_K = connected(current.mean, current.count > 0)[label_K]
         several = jnp.sum(means(merged_K).count > 0) > 1
         return jnp.where(several | (level == 0), merged_K, label_K)
 
-    found = means(lax.fori_loop(0, _levels(len(here_K)) + 1, merge, index_K))
-    order_K = jnp.argsort(found.count == 0)
-    return several_prototypes.resized(jax.tree.map(lambda a: a[order_K], found), most)
+    protos = means(lax.fori_loop(0, _levels(len(here_K)) + 1, merge, index_K))
+    order_K = jnp.argsort(protos.count == 0)
+    protos = jax.tree.map(lambda a: a[order_K], protos)
+    return several_prototypes.resized(protos, max_clusters)
 
 
 def _levels(k: int) -> int:
@@ -114,10 +115,10 @@ def fpl(
         a configuration it is filled in.
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
-    base, most = fedproc(spec), max((num_clients or 1) // 2, 1)
+    base, max_clusters = fedproc(spec), max((num_clients or 1) // 2, 1)
 
     def init_server(net, key):
-        rows = kernels.no_prototypes(most * spec.num_classes, spec.feat_dim)
+        rows = kernels.no_prototypes(max_clusters * spec.num_classes, spec.feat_dim)
         return FPLState(base.init_server(net, key).params, rows)
 
     def loss(net, params, norm, batch, down, client):
@@ -131,8 +132,11 @@ def fpl(
 
     def update(net, server, up, key):
         params = weighted_mean(up.own.params, up.own.size, server.params)
-        of_class = jax.vmap(lambda mean, n: clusters(mean, n > 0, most), 1, 1)
-        several = of_class(up.protos.mean, up.protos.count)
+
+        def of_class(mean_KD, count_K):
+            return clusters(mean_KD, count_K > 0, max_clusters)
+
+        several = jax.vmap(of_class, 1, 1)(up.protos.mean, up.protos.count)
         return FPLState(params, several_prototypes.in_rows(several))
 
     def predict(net, client, x, down):

@@ -18,7 +18,7 @@ Deviations (papers / here):
 - shares: 1, 1/2, 1/4 and so on, fixed or drawn anew / 1/2^l for level l, which is the
   client's id modulo `levels`.
 - network of a client: the part / the whole, whose other entries are 0 and get no
-  gradient, with the layers' order that of their names.
+  gradient. Layers are in the order of their names.
 - activations in training: divided by the share (HeteroFL) / as they are.
 - BatchNorm: statistics of all data after training (HeteroFL) / each client's own.
 - loss: over the client's classes (HeteroFL) / over all classes.
@@ -63,18 +63,18 @@ def has_unit(size: int, share: float, first: Array | int) -> Array:
 def part_of(params: Tree, share: float, first: Array | int) -> Tree:
     """Returns which entries of a network's parameters are in a part.
 
-    The inputs of a layer are the units of a layer with as many, or those of the last
-    layer before it whose number divides theirs, as behind a flattened image. Inputs of
-    the first layer and outputs of the head are never cut.
+    The inputs of a layer are cut as the units of a layer of equal width, or else of the
+    last layer before it whose width divides the number of inputs, as behind a flattened
+    image. Inputs of the first layer and outputs of the head are never cut.
     """
     kernels = [a.shape for a in jax.tree.leaves(params["body"]) if a.ndim > 1]
     widths = [shape[-1] for shape in kernels]
-    seen: list[int] = []
+    earlier: list[int] = []  # widths of the layers before
 
     def rows(size):
-        divides = (n for n in reversed(seen) if size % n == 0)
+        divides = (n for n in reversed(earlier) if size % n == 0)
         width = size if size in widths else next(divides, 0)
-        if not seen or not width:
+        if not earlier or not width:
             return jnp.ones(size, bool)
         return jnp.tile(has_unit(width, share, first), size // width)
 
@@ -85,7 +85,7 @@ def part_of(params: Tree, share: float, first: Array | int) -> Tree:
 
     def of_body(a):
         mask = entries(a, has_unit(a.shape[-1], share, first))
-        seen.extend(a.shape[-1:] if a.ndim > 1 else ())
+        earlier.extend(a.shape[-1:] if a.ndim > 1 else ())
         return mask
 
     body = jax.tree.map(of_body, params["body"])
@@ -113,11 +113,12 @@ def heterofl(
 
     def broadcast(server):
         first, net = server.round if rolling else 0, server.params["net"]
-        sent = [ravel_pytree(part_of(net, 0.5**n, first))[0] for n in range(levels)]
-        sent_LP, value_P = jnp.stack(sent), ravel_pytree(net)[0]
+        parts = [part_of(net, 0.5**level, first) for level in range(levels)]
+        sent_LP = jnp.stack([ravel_pytree(part)[0] for part in parts])
+        value_P = ravel_pytree(net)[0]
         return PerClient(Top(jnp.where(sent_LP, value_P, 0.0), sent_LP), level_N)
 
-    def whole(params, part):
+    def receive(params, part):
         return {**params, "net": ravel_pytree(params["net"])[1](part.value)}
 
     def upload(net, before, after, data, down, sums):
@@ -138,7 +139,7 @@ def heterofl(
             base.init_server(net, key), jnp.int32(0)
         ),
         broadcast=broadcast,
-        **received_as(whole),
+        **received_as(receive),
         upload=upload,
         update=update,
         title="FedRolex" if rolling else "HeteroFL",

@@ -4,6 +4,6 @@ FIRST_KEYS = {  # method -> its first fields, where they are not in a factory's 
     "protonorm": ("name", "lam", "alignment", "upscale"),
     "fedgh": ("name", "server_rate"),
 }
-OLD_DEFAULTS = {  # method -> fields that did not exist, with what it did then
+OLD_DEFAULTS = {  # method -> later fields, with the value that older versions implied
     "cps_ppa_cpkd": {"method.compare": "sparse"}
 }

@@ -10,9 +10,9 @@ the head phi:
 
 Deviations (paper / released code / here; code: HtFLlib):
 - first head: not stated / that of client 0 / one that the server draws.
-- prediction: of the client's own data its trained network, of other data the mean of
-  all / own body with the received head / that (`received`), and the own head after
-  training (`head`).
+- prediction: the trained network for the client's own data, the mean of all networks
+  for other data / own body with the received head / that (`received`), and the own head
+  after training (`head`).
 - heads of the EfficientNet with dropout: - / in some forks / `model.group`.
 - cost: - / the head without its bias, both directions / what is sent: the bias and n_i
   as well.

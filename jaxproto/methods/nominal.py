@@ -2,7 +2,8 @@
 
 Scalars of all clients, both directions (docs/decisions.md#cost; N Table 7 and others).
 Each is a function of K_i, the classes in training and test data of every client, and of
-the sizes of a client's networks by name, among them `body` and `head` of `net`.
+the sizes of a client's networks by name, among them `body` and `head` of `net`. There
+are M clients, K classes and d features.
 """
 
 from jaxproto.method import Nominal
@@ -38,7 +39,7 @@ def networks(*names: str) -> Nominal:
 def factorized(name: str) -> Nominal:
     """Returns 2 M |w| r of a network, with the r that FedKD's tables imply.
 
-    No measurement stands behind it: what is sent depends on the parameters.
+    It is no measurement: the size of a message depends on the parameters.
     """
     whole = networks(name)
     return lambda classes_K, sizes: round(FEDKD_RATIO * whole(classes_K, sizes))
@@ -57,14 +58,14 @@ def prototypes_and_headers(spec: Spec) -> Nominal:
 def adapters(spec: Spec, width: int, budget, anchors: bool) -> Nominal:
     """Returns the cost of RefProtoFL: adapter and anchors down; prototypes, budget up.
 
-    As if no class had public examples: of one that has, every client sends a
-    prototype, whether it holds the class or not.
+    It assumes that no class has public examples. Of a class that has, every client
+    sends a prototype, whether it holds the class or not.
     """
     adapter = (spec.feat_dim + 1) * width + (width + 1) * spec.num_classes
     protos = class_rows(spec, width * anchors)
 
     def scalars(classes_K, parameters):
-        each = adapter + max(1, round(budget * adapter)) + 1
-        return len(classes_K) * each + protos(classes_K, parameters)
+        per_client = adapter + max(1, round(budget * adapter)) + 1
+        return len(classes_K) * per_client + protos(classes_K, parameters)
 
     return scalars

@@ -85,9 +85,8 @@ GROUPED_ARGUMENTS = (  # arguments whose fields are fields of a configuration
     fedtgp.ServerTraining,
     tinyproto.Sparsity,
 )
-INHERITED_FIELDS = {
-    "server_batch": "local.batch_size"
-}  # argument -> whose value 0 takes
+# argument -> field whose value replaces 0
+INHERITED_FIELDS = {"server_batch": "local.batch_size"}
 DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
     "num_clients": lambda run, fields: run.data.clients,

@@ -33,8 +33,8 @@ Deviations (paper / here; no code is released):
   first round.
 - prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
   anchor (`global`), all on the private backbone.
-- first message of a round: the adapter / the last anchors as well, which nobody uses;
-  they are not counted.
+- first message of a round: the adapter / the last anchors as well, which no client
+  uses; they are not counted.
 """
 
 import math
@@ -81,9 +81,9 @@ class RefProtoFLUpload(NamedTuple):
 
 def linear(key: Array, inputs: int, outputs: int) -> dict[str, Array]:
     """Draws PyTorch's default kernel and bias: U(-1, 1) / sqrt(inputs)."""
-    both = jax.random.uniform(key, (inputs + 1, outputs), minval=-1)
-    both /= math.sqrt(inputs)
-    return {"kernel": both[:-1], "bias": both[-1]}
+    draw = jax.random.uniform(key, (inputs + 1, outputs), minval=-1)
+    draw /= math.sqrt(inputs)
+    return {"kernel": draw[:-1], "bias": draw[-1]}
 
 
 def embed(adapter: Tree, feat_BD: Array) -> Array:
@@ -119,11 +119,10 @@ class Anchors(NamedTuple):
 def anchor_class_means(net, client, data, down) -> AnchorUpload:
     """Computes the client's part of ERPA before training (Algorithm 3)."""
     classes, row_P = len(down.anchors.count), data.examples.public
-
     public = jax.tree.map(jnp.zeros_like, down.anchors)
     if row_P is not None:
-        known = Data(data.examples, Shard(row_P, jnp.int32(len(row_P))))
-        public = class_means(net, client, known, classes, features)  # Eq. 10
+        public_data = Data(data.examples, Shard(row_P, jnp.int32(len(row_P))))
+        public = class_means(net, client, public_data, classes, features)  # Eq. 10
     own = class_means(net, client, data, classes, features)  # Eq. 11
     own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
     public = public.replace(count=jnp.sign(public.count))
@@ -131,11 +130,11 @@ def anchor_class_means(net, client, data, down) -> AnchorUpload:
 
 
 def aggregate_anchors(
-    server: RefProtoFLState, seen: AnchorUpload, key
+    server: RefProtoFLState, ups: AnchorUpload, key
 ) -> RefProtoFLState:
     """Computes the server's part of ERPA (Algorithm 4)."""
-    public = kernels.mean_over_clients(seen.public)  # Eq. 14
-    own = kernels.mean_over_examples(seen.own)  # Eq. 15
+    public = kernels.mean_over_clients(ups.public)  # Eq. 14
+    own = kernels.mean_over_examples(ups.own)  # Eq. 15
     mean_Cm = jnp.where(public.count[:, None] > 0, public.mean, own.mean)  # Eq. 16
     count_C = jnp.sign(public.count + own.count)
     return server._replace(anchors=Protos(mean_Cm, count_C))
@@ -146,7 +145,7 @@ EXTERNAL = Anchors(
     aggregate_anchors,
     lambda z, a: {"global": kernels.nearest(z, a)},
 )
-NONE = Anchors(no_pre_upload, lambda server, seen, key: server, lambda z, a: {})
+NONE = Anchors(no_pre_upload, lambda server, ups, key: server, lambda z, a: {})
 
 
 class Backbone(NamedTuple):
@@ -213,7 +212,7 @@ def refprotofl(
       backbone: TRAINED (Algorithm 5), or FROZEN (Section 5.2.2).
 
     Raises:
-      UserError: a width or a budget that cannot be.
+      UserError: `adapter_dim` or `budget` is out of its range.
     """
     check_argument("adapter_dim", adapter_dim, UpToMillion)
     check_argument("budget", budget, PositiveShare)

@@ -91,12 +91,12 @@ def scaffold(
 
     def upload(net, before, after, data, down, sums):
         length = sgd.learning_rate * normalising_factor(after.steps, sgd)
-        some = jnp.where(length > 0, length, 1.0)
+        divisor = jnp.where(length > 0, length, 1.0)
         change = optax.tree.sub(after.params, down.params)
-        moved = jax.tree.map(lambda c, y: -c - y / some, down.control, change)
-        moved = jax.tree.map(lambda d: jnp.where(length > 0, d, 0.0), moved)
-        up = ScaffoldUpload(change, moved, jnp.float32(length > 0))
-        return up, optax.tree.add(before.memory, moved)
+        control = jax.tree.map(lambda c, y: -c - y / divisor, down.control, change)
+        control = jax.tree.map(lambda d: jnp.where(length > 0, d, 0.0), control)
+        up = ScaffoldUpload(change, control, jnp.float32(length > 0))
+        return up, optax.tree.add(before.memory, control)
 
     def finish(net, server, total, key):
         count = jnp.maximum(total.trained, 1.0)

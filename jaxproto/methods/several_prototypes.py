@@ -24,7 +24,7 @@ def by_class(rows: Protos, num_classes: int) -> Protos:
 
 
 def resized(protos: Protos, count: int) -> Protos:
-    """Returns the first entries of the leading axis, and absent ones beyond."""
+    """Cuts the leading axis to `count` entries, or pads it with absent prototypes."""
     more = max(count - len(protos.count), 0)
 
     def one(a):

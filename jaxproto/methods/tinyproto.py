@@ -2,7 +2,8 @@
 
 Lee, Choi: Communication-Efficient Heterogeneous Federated Learning with Sparse
 Prototypes in Resource-Constrained Environments (TinyProto), AAAI 2026. Two parts on
-FedProto (-FP) or FedTGP (-FT), each of which can be left out:
+FedProto (-FP) or FedTGP (-FT), each of which can be left out (T: this paper, S: that of
+`cps_ppa_cpkd.py`):
 
 - CPS: of class j only the s coordinates of its mask m_j are sent, in both directions.
   Structured sparse prototype: c o m (Eq. 7). Compressed: the s entries (Eq. 8).
@@ -88,7 +89,7 @@ class SizedUpload(NamedTuple):
 
 
 def scaled_to_participants(method: Method, num_examples: int) -> Method:
-    """Returns a method that multiplies sums by n over the n_i whose upload arrived."""
+    """Returns a method that multiplies sums by n over the sum of n_i that arrived."""
 
     def upload(net, before, after, data, down, sums):
         protos, memory = method.upload(net, before, after, data, down, sums)
@@ -105,7 +106,7 @@ def scaled_to_participants(method: Method, num_examples: int) -> Method:
 def on_fedproto(
     spec: Spec, *, tau: float, training: ServerTraining, **arguments
 ) -> Method:
-    """-FP; nothing is trained on the server."""
+    """Returns FedProto (-FP), which has no use for `tau` and `training`."""
     return fedproto.fedproto(spec, **arguments)
 
 
@@ -116,10 +117,9 @@ TITLES = {"FedProto": "TinyProto-FP", "FedTGP": "TinyProto-FT"}  # by the base's
 class Sparsity(NamedTuple):
     """Choice of the coordinates of a class's prototype that are sent."""
 
-    s: Annotated[int, or_zero("a tenth of model.feat_dim")] = (
-        0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
-    )
-    masks: Masks = random_masks  # T 4.1; `block`: code; `exact_block_masks`: S 4.1
+    # how many (T 5.1: 50 of 500); 0 is a tenth of them
+    s: Annotated[int, or_zero("a tenth of model.feat_dim")] = 0
+    masks: Masks = random_masks  # T 4.1; `block_masks`: code, `exact_block_masks`: S
     mask_seed: Seed = 0
 
 
@@ -169,8 +169,8 @@ def _private_sums(privacy: Privacy, index_CS: Array) -> dict:
     def entries(feat_BD, y_B):
         return jnp.take_along_axis(feat_BD, index_CS[y_B], -1)
 
-    made = Contribution(entries, weighed=False)
-    return {"privacy": privacy, "contribution": made}
+    contribution = Contribution(entries, weighed=False)
+    return {"privacy": privacy, "contribution": contribution}
 
 
 def tinyproto(
@@ -187,13 +187,13 @@ def tinyproto(
     compare: PullFeatures = DENSE,
     privacy: Privacy = NONE,
 ) -> Method:
-    """TinyProto; `sparsity=Sparsity(masks=masks.every), scaling=UNSCALED` is the base.
+    """TinyProto; with `Sparsity(masks=full_masks)` and `UNSCALED` it is the base.
 
     Args:
       base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
-      sparsity: CPS; with `masks.every` all coordinates are sent.
+      sparsity: CPS; with `masks.full_masks` all coordinates are sent.
       scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu;
-        `SUM_OF_PARTICIPANTS` divides by the share of the examples that take part.
+        `SUM_OF_PARTICIPANTS` divides by the participants' share of the examples.
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
         CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
         ones come to on balanced classes.

@@ -21,7 +21,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
   (x - 0.5) / 0.25 / as drawn; `stored` cuts and normalises, without JPEG's losses.
 - batches of virtual images: not stated / shuffled passes over the set / drawn anew.
 - virtual classes: as many as real ones or other numbers / 10, 100 / `virtual_classes`,
-  0 for as many as real ones; an image of each class is as likely.
+  0 for as many as real ones; all classes are equally likely.
 - alignment: throughout / while the local epoch is below 5 / throughout.
 - BatchNorm: not stated / real and virtual examples in one batch / as the code.
 - prediction: of real classes / over all C + V outputs / as the code.
@@ -29,7 +29,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - evaluation: - / one test set / as FedAvg here.
 - learning rate: decays by 0.992 a round / the same / constant; variant `code` of
   its configuration decays.
-- momentum of a client: not stated / goes on where its last round left it / restarts;
+- momentum of a client: not stated / continues from its last round / restarts;
   `code` has `local.optimizer_state=keep`.
 - BatchNorm statistics: not stated / in the average / local; `statistics=averaged`.
 """
@@ -62,12 +62,12 @@ from jaxproto.methods.refprotofl import linear
 from jaxproto.types import Array, ArrayLike, LossAux, Spec
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
-COLDNESS = 0.07  # temperature of SupCon (released code)
+TEMPERATURE = 0.07  # of SupCon (released code)
 MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
 Classes = Annotated[int, or_zero("as many as the data have")]
 
 
-@flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
+@flax.struct.dataclass(eq=False)  # compared by identity: it is part of a method
 class VirtualSeed:
     """Message of the server with the seed of the virtual set, sent once."""
 
@@ -111,7 +111,7 @@ def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
     """
     unit_ND, count = normalise_rows(feat_ND), len(label_N)
     other_NN = (mask_N > 0) & ~jnp.eye(count, dtype=bool)
-    like_NN = jnp.where(other_NN, unit_ND @ unit_ND.T / COLDNESS, -1e9)
+    like_NN = jnp.where(other_NN, unit_ND @ unit_ND.T / TEMPERATURE, -1e9)
     log_NN = jax.nn.log_softmax(like_NN)
     same_NN = other_NN & (label_N[:, None] == label_N)
     sum_N = jnp.sum(jnp.where(same_NN, log_NN, 0.0), 1)
@@ -119,7 +119,7 @@ def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
 
 
 def check(virtual_classes: int, images: int):
-    """Raises UserError for an invalid set."""
+    """Raises UserError if the virtual set would be invalid."""
     check_argument("virtual_classes", virtual_classes, Classes)
     check_argument("images", images, UpToMillion)
     if virtual_classes * images > MAX_INT:
@@ -131,7 +131,7 @@ def check(virtual_classes: int, images: int):
 
 
 def only_images(x):
-    """Raises UserError for inputs [B, ...] that are no images."""
+    """Raises UserError unless inputs [B, ...] are images."""
     if len(x.shape) != 4 or not jnp.issubdtype(x.dtype, jnp.floating):
         raise UserError(
             f"vhl shares virtual images, but the inputs are {x.dtype} of shape "
@@ -167,7 +167,7 @@ def vhl(
       statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
-      UserError: a number of classes or images that cannot be.
+      UserError: a number of classes or images is out of its range.
     """
     check(virtual_classes, images)
     noise = VirtualData(
@@ -191,16 +191,16 @@ def vhl(
         x = jnp.concatenate([batch.x, x])
         out = net.apply(params["net"], norm["net"], x, True, batch.key)
         logits = outputs(params, out)
-        real, made = out.feat[:size], out.feat[size:]
-        every_B, mask = jnp.ones(size), batch.mask
+        real, virtual_feat = out.feat[:size], out.feat[size:]
+        ones_B, mask = jnp.ones(size), batch.mask
         total = losses.cross_entropy(logits[:size], batch.y, mask)
         total += virtual * losses.cross_entropy(
-            logits[size:], v_B + spec.num_classes, every_B
+            logits[size:], v_B + spec.num_classes, ones_B
         )
-        feat = jnp.concatenate([real, lax.stop_gradient(made)])
+        feat = jnp.concatenate([real, lax.stop_gradient(virtual_feat)])
         labels = jnp.concatenate([batch.y, v_B])
-        total += align * sup_con(feat, labels, jnp.concatenate([mask, every_B]))
-        total += contrast * sup_con(made, v_B, every_B)
+        total += align * sup_con(feat, labels, jnp.concatenate([mask, ones_B]))
+        total += contrast * sup_con(virtual_feat, v_B, ones_B)
         return total, LossAux({"net": out.norm})
 
     def predict(net, client, x, down):
