@@ -10,9 +10,9 @@ CNN of width d = 500 on every client, batch 32, SGD 0.01, one epoch per round, 5
 rounds. By default, all methods have one common reading: every pull is a squared error
 per element with lam 10. `,paper` implements each method as its paper describes it,
 `,code` as its released code does. Other hyper-parameters are those for CIFAR-10, which
-has as many classes and nearly as many examples. The public examples of RefProtoFL, FedMD
-and FedDF, 1 % of all, are taken from the clients; apart from that, all methods have the
-same clients.
+has as many classes and nearly as many examples. The public examples of RefProtoFL,
+FedMD and FedDF, 1 % of all, are taken from the clients; apart from that, all methods
+have the same clients.
 """
 
 from jaxproto import config

@@ -17,8 +17,7 @@ PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
 DIGITS = {
     **presets.FIRST,
     "local.epochs": 2,
-    "data.public_share": 0.05,
-    "data.public_classes": 1.0,
+    **PUBLIC,
     "method.digest_share": 0.5,
 }
 VARIANTS = {
