@@ -62,7 +62,7 @@ def check(config: ml_collections.ConfigDict):
 
 
 def check_value(path: str, value, field: Field):
-    """Raises UserError unless a field may hold the value."""
+    """Raises UserError unless the value is allowed for a field."""
     _check_type(path, value, type(field.default))
     field.allowed.check(path, value)
 

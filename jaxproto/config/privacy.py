@@ -178,7 +178,8 @@ def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
     the noise and the rounds in which it takes part.
 
     Args:
-      taken_K: number of rounds that each client took part in, [K].
+      taken_K: Number of rounds in which each client took part [K].
+      rounds: Number of rounds of the record.
     """
     privacy, most_rounds = config.privacy, int(taken_K.max(initial=0))
     amplified = (

@@ -161,8 +161,8 @@ def best_setting(
 
 def chosen_on(summaries: Mapping[str, Mapping], rule: str) -> str:
     """Returns the data, test or validation, on which the best cell is chosen."""
-    known = (rules for rules in finished_rules(summaries) if rule in rules)
-    return records.chosen_on(rules[rule]["pooled"] for rules in known)
+    by_cell = [rules[rule] for rules in finished_rules(summaries) if rule in rules]
+    return records.chosen_on(averages["pooled"] for averages in by_cell)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:

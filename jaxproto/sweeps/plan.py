@@ -123,7 +123,7 @@ def errors_named(cell: Cell, what: str = "") -> Iterator[None]:
 
 
 def _check_folders(cells: Sequence[Cell]):
-    """Raises UserError if two cells share a folder, or a folder holds another run."""
+    """Raises UserError if two cells share a folder, or one has that of another run."""
     owners: dict[Path, Cell] = {}
     for cell in cells:
         with errors_named(cell, UNUSABLE):

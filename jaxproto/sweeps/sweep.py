@@ -79,11 +79,11 @@ def sweep(
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
     mesh.parse_devices(how.devices)
     whole = plan(config, parse_axes(config, axes), outdir, plain)
-    mine = select_part(whole, *share)
-    for line in live_table.plan_lines(mine, bytes_per_cell(whole)):
+    part = select_part(whole, *share)
+    for line in live_table.plan_lines(part, bytes_per_cell(whole)):
         say(console, line)
-    with live_table.LiveTable(mine, console).live() as board:
-        execute.train(mine, how, board, console)
+    with live_table.LiveTable(part, console).live() as board:
+        execute.train(part, how, board, console)
     return result(whole, console)
 
 
@@ -100,8 +100,7 @@ def result(whole: Plan, console: Console) -> SweepResult:
         console.print(f"{missing} cells of other parts have not ended yet: no table")
         return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
-    # parts may end at the same time
-    lock = whole.folder / workdir.LOCK
+    lock = whole.folder / workdir.LOCK  # parts may end at the same time
     with file_lock.exclusive_lock(lock, partial(say, console), "writes the table"):
         return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
