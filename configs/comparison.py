@@ -10,9 +10,9 @@ CNN of width d = 500 on every client, batch 32, SGD 0.01, one epoch per round, 5
 rounds. By default, all methods have one common reading: every pull is a squared error
 per element with lam 10. `,paper` implements each method as its paper describes it,
 `,code` as its released code does. Other hyper-parameters are those for CIFAR-10, which
-has as many classes and nearly as many examples. RefProtoFL's public examples, 1 % of
-all, are taken from the clients of the other methods; apart from that, the clients are
-equal.
+has as many classes and nearly as many examples. The public examples of RefProtoFL,
+FedMD and FedDF, 1 % of all, are taken from the clients; apart from that, all methods
+have the same clients.
 """
 
 from jaxproto import config
@@ -46,11 +46,11 @@ CELLS = {  # every method, and the fields that some methods need
 
 
 def get_config(arg: str = "protonorm"):
-    """Returns the configuration of METHOD[_ft][,READING]; `_ft` is on FedTGP."""
+    """Returns the configuration of METHOD[_ft][,READING]; `_ft` extends FedTGP."""
     cell, _, reading = arg.partition(",")
     fields = CELLS[choose_from("cell of the comparison", cell, CELLS)]
-    made = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
-    made.name = f"comparison-{arg.replace(',', '-')}"
-    config.apply_fields(made, {**SETTING, **fields})
-    config.apply_variant(made, reading, table=True)
-    return made
+    c = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
+    c.name = f"comparison-{arg.replace(',', '-')}"
+    config.apply_fields(c, {**SETTING, **fields})
+    config.apply_variant(c, reading, table=True)
+    return c

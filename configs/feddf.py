@@ -17,8 +17,7 @@ PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
 DIGITS = {
     **presets.FIRST,
     "model.group": "cnn4_d",
-    "data.public_share": 0.05,
-    "data.public_classes": 1.0,
+    **PUBLIC,
     "method.server_batch": 0,
     "method.server_epochs": 100,
     "method.server_rate": 0.001,

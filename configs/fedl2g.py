@@ -4,9 +4,9 @@
     python main.py --config=configs/fedl2g.py:fashion_mnist        # with data_dir
     python main.py --config=configs/fedl2g.py:cifar10
 
-Rule `head` evaluates the client's own network after local training. For rounds of
-gradients without training before it, set --config.method.warm_up=50. For vectors of
-logits, set --config.method.guide=logits --config.method.server_rate=0.1.
+Rule `head` evaluates the client's own network after local training. For 50 rounds of
+warm-up without local training, set --config.method.warm_up=50. To guide logits, set
+--config.method.guide=logits --config.method.server_rate=0.1.
 """
 
 from jaxproto import config

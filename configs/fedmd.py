@@ -5,9 +5,9 @@
     python main.py --config=configs/fedmd.py:cifar10
 
 The public examples are 5 % of all examples, taken from the clients. To use others, set
---config.data.public_share=0 and --config.data.public_source=npz:PATH. One epoch digests
-scores of public examples, and one revisits the own examples. Rule `head` evaluates the
-client's own network after local training.
+--config.data.public_share=0 and --config.data.public_source=npz:PATH. In one epoch a
+client learns the scores of public examples, and in one its own examples. Rule `head`
+evaluates the client's own network after local training.
 """
 
 from jaxproto import config
@@ -17,8 +17,7 @@ PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
 DIGITS = {
     **presets.FIRST,
     "local.epochs": 2,
-    "data.public_share": 0.05,
-    "data.public_classes": 1.0,
+    **PUBLIC,
     "method.digest_share": 0.5,
 }
 VARIANTS = {

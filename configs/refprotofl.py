@@ -28,7 +28,7 @@ from jaxproto.config import presets
 PUBLIC = {"data.public_share": 0.01}  # the paper states neither this nor the adapter
 DIGITS = {
     **presets.FIRST,
-    "data.public_share": 0.01,
+    **PUBLIC,
     "method.adapter_dim": 32,  # our choice: features have 64 dimensions
     "method.anchors": "external",
     "method.backbone": "trained",

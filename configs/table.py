@@ -9,8 +9,8 @@ are passed on to every command:
 
     python configs/table.py protonorm1 --all --seeds=0,1,2 --config.rounds=20 | sh
 
-`cps_pairs` has pairs of CPS, PPA and CPKD, of which the paper says in Section 5.2 that
-none outperforms all three.
+`cps_pairs` has pairs of CPS, PPA and CPKD. According to Section 5.2 of the paper, no
+pair outperforms all three together.
 
 By default, all methods have one common reading. `:reading=paper` implements each method
 as its paper describes it, `:reading=code` as its released code does:
@@ -48,11 +48,11 @@ def split(arg: str) -> tuple[str, str]:
     Raises:
       UserError: the text after the colon is not a reading.
     """
-    named, _, rest = arg.partition(":")
+    name, _, rest = arg.partition(":")
     if rest and not rest.startswith(READING):
         raise UserError(f"{rest!r} is no reading: write :reading=paper or code.")
     reading = rest.removeprefix(READING)
-    return named, reading and choose_from("reading", reading, ("code", "paper"))
+    return name, reading and choose_from("reading", reading, ("code", "paper"))
 
 
 def listing(arg: str) -> str:
@@ -86,6 +86,7 @@ def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
 
 
 def _rows(arg):
+    """Returns the names of the cells of TABLE[:reading=NAME] with their rows."""
     return paper_tables.cells_of_table(
         choose_from("table", split(arg)[0], paper_tables.TABLES)
     ).items()
@@ -97,8 +98,9 @@ def _command(arg, name):
 
 
 def _printed(row):
-    nothing = "diverged" if "failed" in row.variant else "not printed"
-    return f"  # {row.mean or nothing}{row.std and ' ± ' + row.std}"
+    """Returns a shell comment with the published number of a cell."""
+    missing = "diverged" if "failed" in row.variant else "not printed"
+    return f"  # {row.mean or missing}{row.std and ' ± ' + row.std}"
 
 
 def main(argv: Sequence[str]) -> str:
@@ -111,9 +113,11 @@ def main(argv: Sequence[str]) -> str:
     parser = Parser(prog="python configs/table.py", description=about)
     parser.add_argument("tables", nargs="*", metavar="TABLE[:reading=paper|code]")
     parser.add_argument("--all", action="store_true", help="every run as a command")
-    parser.add_argument("--seeds", type=_seeds, default=(0, 1, 2), metavar="0,1,2")
+    parser.add_argument(
+        "--seeds", type=_parse_seeds, default=(0, 1, 2), metavar="0,1,2"
+    )
     args, more = parser.parse_known_args(argv)
-    if wrong := [flag for flag in more if not (args.all and _sets(flag))]:
+    if wrong := [flag for flag in more if not (args.all and _is_config_flag(flag))]:
         parser.error(f"{wrong[0]!r} is no argument; --all takes --config.FIELD=VALUE")
     if not args.tables:
         return "\n".join(sorted(paper_tables.TABLES))
@@ -122,11 +126,11 @@ def main(argv: Sequence[str]) -> str:
     return "\n".join(map(listing, args.tables))
 
 
-def _sets(flag):
+def _is_config_flag(flag):
     return flag.startswith(("--config.", "--noconfig."))
 
 
-def _seeds(text):
+def _parse_seeds(text):
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as e:

@@ -23,5 +23,5 @@ def get_config(arg: str = ""):
 
 
 def get_sweep(arg: str = ""):
-    least = [] if get_config(arg).data.name in SMALL else [0.01]
-    return {"seed": [0, 1, 2], "data.alpha": [*least, 0.1, 0.5, 1.0]}
+    smallest = [] if get_config(arg).data.name in SMALL else [0.01]
+    return {"seed": [0, 1, 2], "data.alpha": [*smallest, 0.1, 0.5, 1.0]}

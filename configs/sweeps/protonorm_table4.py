@@ -19,11 +19,11 @@ NAME = "protonorm_table4"
 
 def get_config(arg: str = ""):
     """Returns the configuration with presets of configs/protonorm.py."""
-    method, given = config.parse_sweep_arg(arg, ["protonorm"], "cifar100")
-    made = config.experiment(method, given)
-    made.name = NAME
-    config.apply_fields(made, presets.PROTONORM)
-    return made
+    method, names = config.parse_sweep_arg(arg, ["protonorm"], "cifar100")
+    c = config.experiment(method, names)
+    c.name = NAME
+    config.apply_fields(c, presets.PROTONORM)
+    return c
 
 
 def get_sweep():

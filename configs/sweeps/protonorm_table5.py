@@ -20,11 +20,11 @@ NAME = "protonorm_table5"
 
 def get_config(arg: str = ""):
     """Returns the configuration of a method and its presets, joined by commas."""
-    method, given = config.parse_sweep_arg(arg, ["fedproto", "fedtgp"], "cifar10")
-    made = config.experiment(method, given)
-    made.name = f"{NAME}-{method}"
-    config.apply_fields(made, presets.PROTONORM)
-    return made
+    method, names = config.parse_sweep_arg(arg, ["fedproto", "fedtgp"], "cifar10")
+    c = config.experiment(method, names)
+    c.name = f"{NAME}-{method}"
+    config.apply_fields(c, presets.PROTONORM)
+    return c
 
 
 def get_sweep():

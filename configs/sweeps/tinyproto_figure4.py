@@ -19,13 +19,13 @@ NAME = "tinyproto_figure4"
 
 def get_config(arg: str = ""):
     """Returns the configuration with presets of configs/tinyproto.py."""
-    method, given = config.parse_sweep_arg(arg, ["tinyproto"], "cifar100")
-    base = "" if "fp" in given.split(",") else ",ft"
-    made = config.experiment(method, given + base)
-    made.name = NAME
-    return made
+    method, names = config.parse_sweep_arg(arg, ["tinyproto"], "cifar100")
+    base = "" if "fp" in names.split(",") else ",ft"
+    c = config.experiment(method, names + base)
+    c.name = NAME
+    return c
 
 
 def get_sweep(arg: str = ""):
-    width = get_config(arg).model.feat_dim
-    return {"seed": [0, 1, 2], "method.s": presets.widths(width)}
+    feat_dim = get_config(arg).model.feat_dim
+    return {"seed": [0, 1, 2], "method.s": presets.widths(feat_dim)}

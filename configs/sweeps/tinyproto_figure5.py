@@ -23,13 +23,13 @@ NAME = "tinyproto_figure5"
 
 def get_config(arg: str = ""):
     """Returns the configuration of a method and its presets, joined by commas."""
-    method, given = config.parse_sweep_arg(arg, ["tinyproto", "fedproto"], "cifar100")
-    made = config.experiment(method, given)
-    made.name = f"{NAME}-{method}"
-    return made
+    method, names = config.parse_sweep_arg(arg, ["tinyproto", "fedproto"], "cifar100")
+    c = config.experiment(method, names)
+    c.name = f"{NAME}-{method}"
+    return c
 
 
 def get_sweep(arg: str = ""):
-    made = get_config(arg)
-    field = "method.s" if made.method.name == "tinyproto" else "model.feat_dim"
-    return {"seed": [0, 1, 2], field: presets.widths(made.model.feat_dim)}
+    c = get_config(arg)
+    field = "method.s" if c.method.name == "tinyproto" else "model.feat_dim"
+    return {"seed": [0, 1, 2], field: presets.widths(c.model.feat_dim)}

@@ -44,7 +44,7 @@ FUNCTIONS = {  # command -> module and function, where not `main` of its own mod
     "list": ("list_names", "main"),
     **{name: ("describe", name) for name in ("cost", "disclosure", "inspect")},
 }
-OLD_NAMES = {"fields": "disclosure"}  # of commands, which still work
+OLD_NAMES = {"fields": "disclosure"}  # former names of commands, still accepted
 
 
 def usage() -> str:
@@ -89,7 +89,7 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     """
     with _errors_in_one_line():
         name = choose_from("command", OLD_NAMES.get(name, name), COMMANDS)
-        _ = Path.cwd()
+        Path.cwd()  # raises an error if the folder was deleted
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
         sys.exit(command(prog, import_flag.import_files(arguments)))
@@ -97,9 +97,9 @@ def call(name: str, prog: str, arguments: Sequence[str]):
 
 @contextlib.contextmanager
 def _errors_in_one_line() -> Iterator[None]:
-    """Ends the process with a line in place of the traceback of an error of the user.
+    """Prints errors of the user in one line, without a traceback, and ends the process.
 
-    A reader that closes the output early, as `head` does, ends the process in silence.
+    The process ends silently if the reader of its output stops early, as `head` does.
     """
     try:
         try:
@@ -109,12 +109,12 @@ def _errors_in_one_line() -> Iterator[None]:
     except UserError as e:
         sys.exit(f"error: {e}")
     except OSError as e:
-        lost = not _output_works()
-        if isinstance(e, BrokenPipeError) and lost:
+        works = _output_works()
+        if isinstance(e, BrokenPipeError) and not works:
             sys.exit(128 + signal.SIGPIPE)
         if e.errno == errno.ENAMETOOLONG:
             sys.exit(f"error: {shorten(str(e.filename))}: {e.strerror}. Shorten it.")
-        if e.errno == errno.ENOENT and not e.filename:  # of `cwd` alone
+        if e.errno == errno.ENOENT and not e.filename:  # only from `Path.cwd()`
             sys.exit("error: the current folder is gone: change to another one.")
         if e.errno not in DISK_ERRORS:
             raise
@@ -127,12 +127,13 @@ def _errors_in_one_line() -> Iterator[None]:
 
 
 def _output_works() -> bool:
-    """Flushes the output; what cannot be written is dropped, also at the end."""
+    """Returns whether the standard output can be written; otherwise discards it."""
     try:
         sys.stdout.flush()
-        (reader := select.poll()).register(sys.stdout, 0)
-        lost = bool(reader.poll(0))  # also where nothing was buffered
-    except io.UnsupportedOperation:  # no file of the system
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+        lost = bool(poll.poll(0))  # also detects a closed pipe if nothing was buffered
+    except io.UnsupportedOperation:  # without a file descriptor
         return True
     except OSError:
         lost = True

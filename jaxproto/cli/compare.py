@@ -48,7 +48,7 @@ def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
-    """Prints or writes the table of these groups, and the values of each seed."""
+    """Prints or writes the table of these groups; --tidy writes a row per run."""
     table = compare.table(
         groups,
         statistics=args.statistic or ("best", "final"),
@@ -66,9 +66,9 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     options = {"transpose": args.transpose, "siunitx": args.siunitx, "width": width}
     text = compare.render(table, args.format, **options)
     if args.tidy is not None:
-        asked = table.asked
-        seeds = tidy.to_csv(asked.groups, asked.rules, asked.measures[0])
-        atomic.write(args.tidy, seeds.encode())
+        request = table.asked
+        rows = tidy.to_csv(request.groups, request.rules, request.measures[0])
+        atomic.write(args.tidy, rows.encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = table.notes if args.format == "csv" else ()
     if args.out is not None:

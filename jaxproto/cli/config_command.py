@@ -33,15 +33,15 @@ GROUPS = {  # heading -> flags below it; all others come first
 
 
 def run_command(
-    show: Callable[[ml_collections.ConfigDict], bool | None],
+    command: Callable[[ml_collections.ConfigDict], bool | None],
     prog: str,
     arguments: Sequence[str],
     about: str | None,
 ):
-    """Calls `show` with the checked configuration of the flags; does not return.
+    """Calls `command` with the checked configuration of the flags; does not return.
 
     Args:
-      show: called with the configuration; exit code 1 if it returns True.
+      command: called with the configuration; exit code 1 if it returns True.
       prog: command that the user typed, for messages.
       about: first lines of --help, before the flags that the command has defined.
     """
@@ -49,9 +49,9 @@ def run_command(
         sys.stdout.write(help_text(prog, about))
         sys.exit(0)
     jax.config.parse_flags_with_absl()  # before a required flag exists
-    command = [prog, *config.resolve_paths(arguments)]
+    command_line = [prog, *config.resolve_paths(arguments)]
     config_flag = config_flags.DEFINE_config_file(
-        "config", lock_config=True, sys_argv=command
+        "config", lock_config=True, sys_argv=command_line
     )
     print_config = flags.DEFINE_bool("print_config", False, "print all fields and stop")
     flags.mark_flag_as_required("config")
@@ -82,9 +82,9 @@ def run_command(
         if print_config.value:
             sys.stdout.write(format_fields(config_flag.value, words[1:]))
             return False
-        return show(config_flag.value) is True
+        return command(config_flag.value) is True
 
-    app.run(main, argv=command, flags_parser=parse)
+    app.run(main, argv=command_line, flags_parser=parse)
 
 
 def plain_config() -> ml_collections.ConfigDict:
@@ -114,13 +114,16 @@ def _flag_help(name: str) -> str:
     flag, width = flags.FLAGS[name], min(shutil.get_terminal_size().columns, 100)
     usage = flag.name if flag.boolean else f"{flag.name}={flag.name.upper()}"
     line = f"  --{usage}  {' '.join(flag.help.split())}"
-    whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
-    return textwrap.fill(line, width, subsequent_indent=" " * 6, **whole) + "\n"
+    options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+    return textwrap.fill(line, width, subsequent_indent=" " * 6, **options) + "\n"
 
 
 def _own_flags() -> list[str]:
     """Returns the names of the flags that commands of this package have defined."""
     find = flags.FLAGS.find_module_defining_flag
     modules = {name: find(name) or "" for name in flags.FLAGS}
-    own = ("jaxproto.cli", "main.py")
-    return [k for k, v in modules.items() if v.startswith(own[0]) or v.endswith(own[1])]
+    return [
+        name
+        for name, module in modules.items()
+        if module.startswith("jaxproto.cli") or module.endswith("main.py")
+    ]

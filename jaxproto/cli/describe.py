@@ -12,11 +12,11 @@ def cost(prog: str, arguments: Sequence[str]):
     """Prints the scalars and bytes of a round: by the papers' formulas, and as sent."""
     from jaxproto.reporting.analysis.cost import view
 
-    every = flags.DEFINE_bool("all", False, "every method side by side")
+    all_methods = flags.DEFINE_bool("all", False, "every method side by side")
     form = table_output.define_format_flag()
 
     def show(config):
-        table_output.print_table(view(config, every.value), form.value)
+        table_output.print_table(view(config, all_methods.value), form.value)
 
     config_command.run_command(show, prog, arguments, cost.__doc__)
 
@@ -27,8 +27,8 @@ def disclosure(prog: str, arguments: Sequence[str]):
     from jaxproto.reporting.analysis.disclosure import view as disclosure_view
     from jaxproto.training.privacy_ledger import privacy_ledger
 
-    every = flags.DEFINE_bool("all", False, "every method, one after the other")
-    path = flags.DEFINE_string(
+    all_methods = flags.DEFINE_bool("all", False, "every method, one after the other")
+    agreement = flags.DEFINE_string(
         "agreement", "", "with data.name=nodes: agreement.json of the server's folder"
     )
     form = table_output.define_format_flag()
@@ -37,8 +37,8 @@ def disclosure(prog: str, arguments: Sequence[str]):
         return privacy_ledger(config, exp)(config.rounds)["privacy"]
 
     def show(config):
-        schema = node_schema.read(Path(path.value)) if path.value else None
-        view = disclosure_view(config, every.value, privacy_of_run, schema)
+        schema = node_schema.read(Path(agreement.value)) if agreement.value else None
+        view = disclosure_view(config, all_methods.value, privacy_of_run, schema)
         table_output.print_table(view, form.value)
 
     config_command.run_command(show, prog, arguments, disclosure.__doc__)
@@ -50,11 +50,11 @@ def inspect(prog: str, arguments: Sequence[str]):
     from jaxproto.storage.default_workdir import default_workdir
 
     out = flags.DEFINE_string("out", "", "default: beside the run's work directory")
-    every = flags.DEFINE_bool("all", False, "cost of a round of every method")
+    all_methods = flags.DEFINE_bool("all", False, "cost of a round of every method")
 
     def show(config):
         workdir = default_workdir(config, config_command.plain_config())
-        beside = workdir.with_name(f"{workdir.name}-inspect")
-        data_report.show(config, out.value or beside, every.value)
+        default = workdir.with_name(f"{workdir.name}-inspect")
+        data_report.show(config, out.value or default, all_methods.value)
 
     config_command.run_command(show, prog, arguments, inspect.__doc__)

@@ -28,7 +28,7 @@ def main(prog: str, arguments: Sequence[str]):
         "with data.name=nodes: npz:, folder: or csv:PATH of each node",
     )
 
-    def show(config) -> bool:
+    def execute(config) -> bool:
         from jaxproto import flower
         from jaxproto.contrib.flower_deployment.deployment import deploy
         from jaxproto.storage.default_workdir import resolve_workdir
@@ -50,4 +50,4 @@ def main(prog: str, arguments: Sequence[str]):
         summary = run(config, workdir, data.value, **times)
         return not status_of(summary).ok
 
-    config_command.run_command(show, prog, arguments, __doc__)
+    config_command.run_command(execute, prog, arguments, __doc__)

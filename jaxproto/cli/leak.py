@@ -49,8 +49,8 @@ def _parser(prog: str) -> Parser:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="for table and pictures"
     )
-    first = f"ids, 0,3,...; the first {attack_cases.CLIENTS} by default"
-    parser.add_argument("--clients", default="", help=first)
+    about = f"ids, 0,3,...; the first {attack_cases.CLIENTS} by default"
+    parser.add_argument("--clients", default="", help=about)
     parser.add_argument(
         "--formats",
         default="",
@@ -85,6 +85,7 @@ def _parser(prog: str) -> Parser:
 
 
 def _parse_numbers(name: str, text: str, kind):
+    """Parses numbers of type `kind`, such as int, joined by commas."""
     try:
         return [kind(part) for part in text.split(",") if part]
     except ValueError:
@@ -95,12 +96,12 @@ def _parse_sizes(text: str) -> list[tuple[int, int]]:
     """Parses sizes such as 8x1,round."""
     sizes = []
     for part in text.split(","):
-        found = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", part)
-        if found is None and part != "round":
+        match = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", part)
+        if match is None and part != "round":
             raise UserError(
                 f"sizes is {text!r}; give examples x steps or round, as 1x1,2x4,round."
             )
-        sizes.append((int(found[1]), int(found[2])) if found else attack_cases.ROUND)
+        sizes.append((int(match[1]), int(match[2])) if match else attack_cases.ROUND)
     return sizes
 
 

@@ -40,8 +40,8 @@ def main(prog: str, arguments: Sequence[str]):
     parser.add_argument("kind", choices=list(KINDS))
     names = KINDS[parser.parse_args(arguments).kind]()
     width = max(map(len, names)) + 2
-    for name, thing in names.items():
-        sys.stdout.write(f"{name:<{width}}{_about(thing)}".rstrip() + "\n")
+    for name, entry in names.items():
+        sys.stdout.write(f"{name:<{width}}{_about(entry)}".rstrip() + "\n")
 
 
 def _plots() -> dict[str, str]:
@@ -56,14 +56,14 @@ def _groups() -> dict[str, str]:
 
 
 def _presets() -> dict[str, str]:
-    """Returns the presets that are not named as their data set."""
+    """Returns the presets whose name differs from that of their data set."""
     names = {k: v.get("data.name", "") for k, v in presets.DATASETS.items()}
     return {k: f"preset: {v}" for k, v in names.items() if v not in ("", k)}
 
 
-def _about(thing) -> str:
-    """Returns the first line of a docstring; of a partial, of its function."""
-    if isinstance(thing, str):
-        return thing
-    thing = getattr(thing, "func", thing)
-    return (inspect.getdoc(thing) or "").split("\n")[0]
+def _about(entry) -> str:
+    """Returns a text itself; for a function, the first line of its docstring."""
+    if isinstance(entry, str):
+        return entry
+    function = getattr(entry, "func", entry)  # of a functools.partial
+    return (inspect.getdoc(function) or "").split("\n")[0]

@@ -39,16 +39,15 @@ def main(prog: str, arguments: Sequence[str]):
 
 def _parser(prog: str) -> Parser:
     parser = Parser(prog=prog, description=__doc__)
-    kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
+    pictures = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
     width = "width of a paper's column (3.25 in) or of its text (6.75 in)"
     for name, picture in registry.FIGURES.items():
-        subparser = kinds.add_parser(name, help=picture.help)
-        kind = "png, pdf or svg; default %(default)s"
+        subparser = pictures.add_parser(name, help=picture.help)
+        formats = "png, pdf or svg; default %(default)s"
         default = f"{name}.png"
-        subparser.add_argument("--out", type=new_file, default=default, help=kind)
+        subparser.add_argument("--out", type=new_file, default=default, help=formats)
         registry.add_arguments(subparser, picture)
-        sizes = [*plots.SIZES]
-        subparser.add_argument("--size", choices=sizes, default="", help=width)
+        subparser.add_argument("--size", choices=[*plots.SIZES], default="", help=width)
         subparser.set_defaults(figure=picture)
     return parser
 
@@ -57,7 +56,7 @@ def _out_as_flag(arguments: Sequence[str]) -> Sequence[str]:
     """Returns `NAME --out=FILE WORKDIR...` for the former `NAME FILE WORKDIR...`."""
     name, first, *rest = [*arguments, "", ""]
     is_file = Path(first).suffix and not first.startswith("-")
-    named = any(word.partition("=")[0] == "--out" for word in rest)
-    if named or not is_file or os.path.isdir(first):
+    has_out_flag = any(word.partition("=")[0] == "--out" for word in rest)
+    if has_out_flag or not is_file or os.path.isdir(first):
         return arguments
     return [name, f"--out={first}", *rest[:-2]]

@@ -18,7 +18,7 @@ from jaxproto.training import signals
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Prepares one data set; an interrupted one starts again."""
+    """Prepares one data set; an interrupted preparation starts from the beginning."""
     parser = Parser(prog=prog, description=__doc__)
     names = ", ".join([*prepare.SPACE, *natural.SETS])
     parser.add_argument("name", nargs="*", help=f"such as {names}")
@@ -26,8 +26,8 @@ def main(prog: str, arguments: Sequence[str]):
         "--data_dir", help="default TFDS_DATA_DIR, ~/tensorflow_datasets"
     )
     parser.add_argument("--manual_dir", help="folder of archives downloaded before")
-    few = "sources with fewer examples are left out (natural clients)"
-    parser.add_argument("--min_examples", type=int, default=10, help=few)
+    about = "sources with fewer examples are left out (natural clients)"
+    parser.add_argument("--min_examples", type=int, default=10, help=about)
     args = parser.parse_args(arguments)
     if len(args.name) != 1:
         raise UserError(
@@ -47,8 +47,8 @@ def main(prog: str, arguments: Sequence[str]):
         folders = {"data_dir": args.data_dir, "manual_dir": args.manual_dir}
         prepared = prepare.prepare(args.name[0], **folders, show=show)
     except KeyboardInterrupt as e:
-        again = "nothing is half prepared; the same command starts again"
-        raise KeyboardInterrupt(again) from e
+        hint = "nothing is half prepared; the same command starts again"
+        raise KeyboardInterrupt(hint) from e
     for line in prepare.prepared_message(prepared, default=not args.data_dir):
         show(line)
 
@@ -61,6 +61,6 @@ def _prepare_natural(args) -> list[str]:
             f"{name} is made of an archive on this machine: give the folder of "
             f"{natural.SETS[name].archive} as --manual_dir. {natural.SETS[name].source}"
         )
-    both = (folder, args.data_dir or ".")
-    archives, out = (Path(path).expanduser().absolute() for path in both)
+    paths = (folder, args.data_dir or ".")
+    archives, out = (Path(path).expanduser().absolute() for path in paths)
     return natural.prepare(name, archives, out, args.min_examples)

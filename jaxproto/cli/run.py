@@ -65,7 +65,7 @@ def define_flags(always: bool = False) -> Callable:
     quiet = flags.DEFINE_bool("quiet", False, QUIET)
     sweep_flags.define_flags()
 
-    def show(config) -> bool:
+    def execute(config) -> bool:
         is_sweep = always or sweep_flags.is_requested()
         if debug.value:
             return _debug(config, is_sweep)
@@ -80,10 +80,10 @@ def define_flags(always: bool = False) -> Callable:
         except signals.StoppedBySignal as e:
             signals.exit_after_stop(e)
 
-    return show
+    return execute
 
 
-def _join_processes(sweep: bool):
+def _join_processes(is_sweep: bool):
     """Joins the processes of a run, if --coordinator is given."""
     from jaxproto.training import multihost, stderr_filter
 
@@ -95,7 +95,7 @@ def _join_processes(sweep: bool):
                 f"--{name}={flag.value} needs --coordinator=HOST:PORT, where the first "
                 "process listens."
             )
-    if address and sweep:
+    if address and is_sweep:
         raise UserError(
             f"--coordinator={address} is for one run by several processes; cells of a "
             "sweep go to several machines with --part or --launcher."
@@ -105,11 +105,11 @@ def _join_processes(sweep: bool):
         multihost.initialize(address, flags.FLAGS.processes, flags.FLAGS.process)
 
 
-def _debug(config, sweep: bool) -> bool:
-    """Computes one round for a debugger; returns False: nothing is left to do."""
+def _debug(config, is_sweep: bool) -> bool:
+    """Computes one round for a debugger; returns False, for exit code 0."""
     from jaxproto.training.debug import debug
 
-    if sweep:
+    if is_sweep:
         raise UserError("--debug is for one run: leave the axes of the sweep out.")
     debug(config)
     return False

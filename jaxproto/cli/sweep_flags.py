@@ -14,7 +14,7 @@ from jaxproto.cli import config_command, import_flag
 from jaxproto.errors import UserError
 
 FLAGS = flags.FLAGS
-OF_PARTS = ("parts", "task_cpus", "task_gpus", "ray_address")
+PART_FLAGS = ("parts", "task_cpus", "task_gpus", "ray_address")
 AXIS = (
     "FIELD=VALUES, once for each axis: a,b,c; 0:10; log:1e-3:1e1:5; lin:0:1:5; fields "
     "that change together as a=1,2+b=3,4"
@@ -49,14 +49,20 @@ def define_flags():
 
 
 def is_requested() -> bool:
-    """Returns whether --sweep is given; raises UserError for other flags without it."""
-    for name in () if FLAGS.sweep else ("cells_at_once", "launcher", "part", *OF_PARTS):
+    """Returns whether --sweep is given.
+
+    Raises:
+      UserError: another flag of a sweep is given without it.
+    """
+    if FLAGS.sweep:
+        return True
+    for name in ("cells_at_once", "launcher", "part", *PART_FLAGS):
         if FLAGS[name].present:
             raise UserError(
                 f"--{name}={FLAGS[name].value} is for a sweep: add its axes, such as "
                 "--sweep=seed=0,1,2, or leave it out."
             )
-    return bool(FLAGS.sweep)
+    return False
 
 
 def run(config, outdir: str, grace: float, options: Mapping) -> bool:
@@ -68,15 +74,15 @@ def run(config, outdir: str, grace: float, options: Mapping) -> bool:
     if FLAGS.launcher == "ray":  # this process trains nothing
         jax.config.update("jax_platforms", "cpu")
     axes = FLAGS.sweep or files.sweep_axes(config_command.config_file())
-    how = sweeps.SweepOptions(FLAGS.cells_at_once, True, grace, **options)
+    sweep_options = sweeps.SweepOptions(FLAGS.cells_at_once, True, grace, **options)
     plain = config_command.plain_config()
     if FLAGS.launcher == "print":
         return _print_commands(config, axes, outdir, plain)
     if FLAGS.launcher == "ray":
-        result = _sweep_on_ray(config, axes, outdir, how, plain)
+        result = _sweep_on_ray(config, axes, outdir, sweep_options, plain)
     else:
         part = {"plain": plain, "share": _parse_part(FLAGS.part)}
-        result = sweeps.sweep(config, axes, outdir, None, how, **part)
+        result = sweeps.sweep(config, axes, outdir, None, sweep_options, **part)
     return _print_result(result, config)
 
 
@@ -95,9 +101,9 @@ def _print_result(result, config) -> bool:
 
 
 def _check_flags():
-    """Raises UserError for a flag that the launcher does not use, or a bad one."""
-    of_ray = OF_PARTS[1:]
-    unused = {"local": OF_PARTS, "print": ("part", *of_ray), "ray": ("part",)}
+    """Raises UserError for a flag that the launcher does not use, or a wrong value."""
+    ray_flags = PART_FLAGS[1:]
+    unused = {"local": PART_FLAGS, "print": ("part", *ray_flags), "ray": ("part",)}
     for name in unused[FLAGS.launcher]:
         if FLAGS[name].present:
             raise UserError(
@@ -124,15 +130,15 @@ def _print_commands(config, axes, outdir: str, plain) -> bool:
     return True
 
 
-def _sweep_on_ray(config, axes, outdir: str, how, plain):
+def _sweep_on_ray(config, axes, outdir: str, sweep_options, plain):
     """Runs a sweep on Ray."""
     from jaxproto.contrib.ray_launcher.launcher import RayOptions, on_ray
 
-    options = [name for name in FLAGS if name.startswith("jax_")]
-    jax_flags = {o: FLAGS[o].value for o in options if FLAGS[o].present}
+    names = [name for name in FLAGS if name.startswith("jax_")]
+    jax_flags = {name: FLAGS[name].value for name in names if FLAGS[name].present}
     resources = FLAGS.ray_address, FLAGS.task_cpus, FLAGS.task_gpus
     cluster = RayOptions(*resources, FLAGS.parts, jax_flags)
-    return on_ray(config, axes, outdir, how=how, plain=plain, cluster=cluster)
+    return on_ray(config, axes, outdir, how=sweep_options, plain=plain, cluster=cluster)
 
 
 def _single_run_command(config) -> str:
@@ -148,8 +154,8 @@ def _single_run_command(config) -> str:
     fields, default = flatten(config), flatten(load(file))
     fields.pop("imports")  # a flag of its own
     changed = [f"--config.{k}={v}" for k, v in fields.items() if default.get(k) != v]
-    files = [f"--import={file}" for file in import_flag.imported]
-    command = ["jaxproto", "run", *files, f"--config={path}{colon}{presets}"]
+    imports = [f"--import={name}" for name in import_flag.imported]
+    command = ["jaxproto", "run", *imports, f"--config={path}{colon}{presets}"]
     return shlex.join([*command, *changed])
 
 

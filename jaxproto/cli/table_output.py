@@ -15,13 +15,13 @@ def define_format_flag() -> flags.FlagHolder[str]:
 
 
 def print_table(view: table_formats.TableView, form: str):
-    """Prints a table; notes go to the standard error where it is a CSV."""
+    """Prints a table; with format csv, notes go to the standard error."""
     text = table_formats.render(view, form, terminal_width())
     print_text(text, view.notes if form == "csv" else ())
 
 
 def terminal_width() -> int:
-    """Returns the columns of the terminal; 0 where the output goes elsewhere."""
+    """Returns the columns of the terminal; 0 if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 

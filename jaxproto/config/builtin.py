@@ -11,7 +11,7 @@ PACKAGE = Path(str(importlib.resources.files("jaxproto")))
 
 
 def folder() -> Path:
-    """Returns the folder of these files: in an installed package, or in a clone."""
+    """Returns the folder `configs` of an installed package or of a clone."""
     inside = PACKAGE / "configs"
     return inside if inside.is_dir() else PACKAGE.parent / "configs"
 
@@ -33,7 +33,8 @@ def find(file: str) -> str:
     """Returns "PATH:ARG" for "FILE.py:ARG", where FILE may name a built-in file.
 
     `configs/fedproto.py`, `fedproto.py` and `fedproto` find the built-in file from any
-    folder, and `sweeps/clients` that of a sweep. A file at the given path comes first.
+    folder, and `sweeps/clients` that of a sweep. An existing file at the path comes
+    first.
     """
     path, colon, arg = file.partition(":")
     folders = (".", "configs", SWEEPS, f"configs/{SWEEPS}")

@@ -8,14 +8,7 @@ import ml_collections
 from jaxproto import models
 from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields
-from jaxproto.config.fields import (
-    FIELDS,
-    TYPES,
-    Field,
-    defaults,
-    flatten,
-    nested,
-)
+from jaxproto.config.fields import FIELDS, TYPES, Field, defaults, flatten, nested
 from jaxproto.config.registries import arguments
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
@@ -37,21 +30,21 @@ def upgrade_saved(config: Mapping) -> dict:
 
 
 def check_keys(config: Mapping, paths: Iterable[str]):
-    """Raises UserError with a did-you-mean for a dotted path that does not exist."""
+    """Raises UserError for a dotted path that does not exist, with a similar name."""
     for path in paths:
-        node, at = config, "config"
+        node, location = config, "config"
         for key in path.split("."):
             if not isinstance(node, Mapping | ml_collections.ConfigDict):
-                raise UserError(f"{at!r} is a value and has no field {key!r}.")
-            choose_from(f"field of {at!r}:", key, list(node))
-            node, at = node[key], f"{at}.{key}"
+                raise UserError(f"{location!r} is a value and has no field {key!r}.")
+            choose_from(f"field of {location!r}:", key, list(node))
+            node, location = node[key], f"{location}.{key}"
 
 
 def check(config: ml_collections.ConfigDict):
     """Raises UserError for missing, unknown or impossible fields."""
     values = flatten(config)
-    method = [path for path in values if path.startswith("method.")]
-    check_keys(nested(dict.fromkeys([*FIELDS, *method])), values)
+    method_paths = [path for path in values if path.startswith("method.")]
+    check_keys(nested(dict.fromkeys([*FIELDS, *method_paths])), values)
     missing = sorted(FIELDS.keys() - values.keys())
     if missing:
         raise UserError(
@@ -61,7 +54,7 @@ def check(config: ml_collections.ConfigDict):
     name = choose_from("method", values["method.name"], METHODS)
     fields = all_fields(name)
     keys = nested(fields)["method"]
-    for path in method:
+    for path in method_paths:
         choose_from(f"field of method {name!r}:", path.removeprefix("method."), keys)
     for path, value in values.items():
         check_value(path, value, fields[path])
@@ -69,7 +62,7 @@ def check(config: ml_collections.ConfigDict):
 
 
 def check_value(path: str, value, field: Field):
-    """Raises UserError unless a field may hold the value."""
+    """Raises UserError unless the value is allowed for a field."""
     _check_type(path, value, type(field.default))
     field.allowed.check(path, value)
 
@@ -111,16 +104,16 @@ def num_evaluated(config) -> int:
 
 
 def check_together(config):
-    """Raises UserError for fields that do not go together."""
+    """Raises UserError for values that exclude each other."""
     network_names(config.model.group)
     privacy.check(config)
     robustness.check(config)
     num_evaluated(config)
     metrics_by_name(config.eval.metrics)
-    shared = config.data.public_share or config.data.public_source
+    has_public = config.data.public_share or config.data.public_source
     needs_public = "public" in arguments(METHODS[config.method.name])
     needs_public |= config.method.get("anchors", "none") != "none"
-    if config.data.name == registry.NODES and (needs_public or shared):
+    if config.data.name == registry.NODES and (needs_public or has_public):
         raise UserError(
             f"data.name=nodes: every example belongs to a node, but "
             f"data.public_share={config.data.public_share}, data.public_source="
@@ -132,8 +125,8 @@ def check_together(config):
             f"data.tokens is {config.data.tokens!r}, but the nodes of data.name=nodes "
             "agree on their vocabulary; leave it empty."
         )
-    moved = config.data.validation_share or config.data.centralised
-    if config.data.name == registry.NODES and moved:
+    moves_examples = config.data.validation_share or config.data.centralised
+    if config.data.name == registry.NODES and moves_examples:
         raise UserError(
             "data.name=nodes: nodes keep their own training and test examples; set "
             "data.validation_share to 0 and data.centralised to False."
@@ -143,7 +136,7 @@ def check_together(config):
             f"data.centralised leaves one client to train, but {config.method.name} "
             f"trains clients together; use configs/{CENTRAL}.py:DATASET,centralised."
         )
-    if needs_public and not shared:
+    if needs_public and not has_public:
         raise UserError(
             f"{config.method.name} needs public examples, but data.public_share is 0.0 "
             "and data.public_source is empty; set data.public_share such as 0.01, or "

@@ -81,7 +81,7 @@ HELP = {  # hyper-parameter -> meaning, in every method that has it
 def all_fields(method: str) -> dict[str, Field]:
     """Returns every field of a configuration of a method, by its dotted path.
 
-    Returns the fields that all methods share if there is no such method.
+    If there is no such method, these are the fields that all methods share.
     """
     if method not in METHODS:
         return FIELDS
@@ -95,7 +95,7 @@ def default(method: str = "") -> ml_collections.ConfigDict:
     """Returns the configuration that has every field at its default.
 
     Args:
-      method: Name of a method whose fields it has; "" leaves them out.
+      method: Name of the method; "" leaves out the fields of a method.
     """
     return ml_collections.ConfigDict(nested(defaults(all_fields(method))))
 
@@ -107,8 +107,8 @@ def method_fields(name: str) -> dict:
 
 def _factory_fields(factory: Callable) -> dict[str, Field]:
     """Returns the fields of a factory by the names of its arguments."""
-    given, metadata, fields = arguments(factory), annotations(factory), {}
-    for key, default in given.items():
+    metadata, fields = annotations(factory), {}
+    for key, default in arguments(factory).items():
         value, allowed = _value(key, default), _allowed(key, metadata[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in metadata[key]
@@ -118,7 +118,7 @@ def _factory_fields(factory: Callable) -> dict[str, Field]:
 
 
 def _value(key: str, default: Any):
-    """Returns what a configuration holds in place of an argument's default."""
+    """Returns the value of a field for an argument's default."""
     if key in OPTIONS:
         return default_name(key, default)
     return 0 if key in INHERITED_FIELDS else NETWORKS.get(key, default)

@@ -38,21 +38,24 @@ from jaxproto.robustness import ATTACKS, CENTRES
 MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
 TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
-TRACED, UNUSED = "argument", "unused"  # by compiled programs; or STATIC
+TRACED, UNUSED = "argument", "unused"  # use by compiled programs, besides STATIC
 NEVER, MORE = "no", "to more, unless a round depends on it"  # may change on resume
 STOPPED, MOVED = "after an early stop", "only in `jaxproto.load` and on nodes"
 FREE = "yes"
 
 
 class Names:
-    """The names that a field can hold, read from registries at each iteration."""
+    """The names that a field can have, read from registries at each iteration."""
 
     def __init__(self, *parts: Iterable[str], only: bool = True, kind: str = ""):
-        self._parts = parts  # registries, or lists
-        self.only = (
-            only  # False: other values are allowed too, and checked by their reader
-        )
-        self.kind = kind  # name of the field in messages; "": its path
+        """Keeps registries or lists of names.
+
+        Args:
+          parts: registries, or lists of names.
+          only: False allows other values too; the code that reads them checks them.
+          kind: name of the field in messages; "" is its path.
+        """
+        self._parts, self.only, self.kind = parts, only, kind
 
     def __iter__(self) -> Iterator[str]:
         """Returns the names of all parts, in their order."""
@@ -80,7 +83,7 @@ class Field:
     allowed: Range | Names = ANY
     program: str = STATIC  # how compiled programs use it; a TRACED one is a float
     names_run: bool = True  # a change shows in the name of a default folder
-    compared: bool = True  # False: runs that differ in it have one setting
+    compared: bool = True  # False: `compare` ignores it
     resume: str = NEVER  # when a run may resume with another value
 
     @property
@@ -95,7 +98,7 @@ BETWEEN_0_AND_1 = Range("above 0 and below 1", 0, 1, "()")
 PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
-EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # a trace has all their keys
+EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # tracing makes the keys of all epochs
 READERS = [registry.NODES, *(f"{prefix}:..." for prefix in registry.PREFIXES)]
 DATA = Names(registry.DATASETS, READERS, only=False)
 SCHEMES = Names(PARTITIONS, ["file:PATH", "flwr:CLASS,..."], only=False)
@@ -158,7 +161,7 @@ FIELDS = {
     "optimizer.decay": Field(1.0, "factor of the learning rate per round, if schedule=exponential", POSITIVE_SHARE, TRACED),
     "participation.law": Field("all", "sampler of the clients that take part in a round", Names(participation.SAMPLERS)),
     "participation.fraction": Field(1.0, "share of the clients that takes part: uniform, beta, gamma, weibull, cyclic", POSITIVE_SHARE, TRACED),
-    # The arguments of these laws are FAST's
+    # Laws of FAST, with its arguments
     "participation.beta_a": Field(1.0, "first shape parameter of law=beta", POSITIVE, TRACED),
     "participation.beta_b": Field(10.0, "second shape parameter of law=beta", POSITIVE, TRACED),
     "participation.gamma_shape": Field(10.0, "shape parameter of law=gamma", POSITIVE, TRACED),
@@ -254,7 +257,7 @@ def flatten(config) -> dict:
     """Returns dotted path -> value; tuples become lists, as in JSON.
 
     Raises:
-      UserError: it is nested deeper than any configuration.
+      UserError: the configuration is nested more than `MAX_DEPTH` deep.
     """
     return _flatten(config, ())
 

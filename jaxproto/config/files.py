@@ -53,7 +53,7 @@ def from_name(config: ml_collections.ConfigDict | str) -> ml_collections.ConfigD
 
 
 def _locate_errors(path: str, call: Callable[[], T]) -> T:
-    """Returns the result of code of a file; its errors become a UserError with line."""
+    """Returns `call()`; errors in the file become a UserError with file and line."""
     try:
         return call()
     except UserError:
@@ -64,9 +64,9 @@ def _locate_errors(path: str, call: Callable[[], T]) -> T:
         frames = traceback.extract_tb(e.__traceback__)
         full = os.path.abspath(path)
         lines = [f.lineno for f in frames if os.path.abspath(f.filename) == full]
-        where = f"{path}, line {lines[-1]}" if lines else path
+        location = f"{path}, line {lines[-1]}" if lines else path
         message = " ".join(str(e).split())[:300] or "without a message"
-        raise UserError(f"{where}: {type(e).__name__}: {message}") from e
+        raise UserError(f"{location}: {type(e).__name__}: {message}") from e
 
 
 def sweep_axes(file: str):
@@ -75,7 +75,7 @@ def sweep_axes(file: str):
     `get_sweep` is called with `ARG` if it has a parameter.
 
     Raises:
-      UserError: the file has none, or it fails.
+      UserError: the file has no `get_sweep`, or it fails.
     """
     path, _, arg = builtin.find(file).partition(":")
     load(file)
@@ -94,20 +94,20 @@ def parse_sweep_arg(arg: str, methods: Sequence[str], dataset: str) -> tuple[str
 
     Args:
       arg: names joined by commas: a method, and presets of its configuration.
-      methods: methods of which one may be named; the first is the default.
-      dataset: default preset of a data set.
+      methods: the methods that may be named; the first is the default.
+      dataset: default data set preset.
 
     Raises:
       UserError: several methods are named.
     """
     names = [name for name in arg.split(",") if name]
-    named = [name for name in dict.fromkeys(names) if name in methods]
-    if len(named) > 1:
-        raise UserError(f"{arg!r} names {len(named)} methods; sweep over each alone.")
+    chosen = [name for name in dict.fromkeys(names) if name in methods]
+    if len(chosen) > 1:
+        raise UserError(f"{arg!r} names {len(chosen)} methods; sweep over each alone.")
     rest = [name for name in names if name not in methods]
     if not {*rest} & {*presets.DATASETS}:
         rest = [dataset, *rest]
-    return [*named, *methods][0], ",".join(rest)
+    return chosen[0] if chosen else methods[0], ",".join(rest)
 
 
 def paper_width_config(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
@@ -132,10 +132,10 @@ def _missing_file_message(path: str) -> str:
     name = builtin.short_name(path).removesuffix(".py")
     near = difflib.get_close_matches(name, [*names, *beside], n=1)
     hint = f" Did you mean '{near[0]}.py'?" if near else ""
-    kind = "it is no regular file" if os.path.exists(path) else "no such file"
+    reason = "it is no regular file" if os.path.exists(path) else "no such file"
     return (
-        f"there is no configuration file {path} ({kind}).{hint} With the package come: "
-        f"{', '.join(f'{name}.py' for name in names)}."
+        f"there is no configuration file {path} ({reason}).{hint} With the package "
+        f"come: {', '.join(f'{name}.py' for name in names)}."
     )
 
 
@@ -145,10 +145,11 @@ def _defines_config(path: Path) -> bool:
 
 
 def unmodified_config(file: str) -> ml_collections.ConfigDict:
-    """Returns the configuration that the default folder's name is compared with.
+    """Returns the configuration with which the default folder's name is compared.
 
-    It has the preset of the data set only. Where that changes name, method or data set,
-    as in files whose `ARG` is not a list of presets, it has all of `ARG`.
+    It has only the preset of the data set, without variants. If that changes name,
+    method or data set, as in files whose `ARG` is not a list of presets, it has all of
+    `ARG`.
     """
     full = load(file)
     path, _, arg = file.partition(":")

@@ -49,13 +49,13 @@ def config_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def check_flags(arguments: Sequence[str]):
     """Raises UserError for a wrong file, preset or field among command-line flags."""
-    named, fields = config_flags(arguments)
-    if len(named) > 1:
+    values, fields = config_flags(arguments)
+    if len(values) > 1:
         raise UserError(
-            f"--config is given {len(named)} times ({', '.join(map(shorten, named))}); "
-            "leave one."
+            f"--config is given {len(values)} times "
+            f"({', '.join(map(shorten, values))}); leave one."
         )
-    file = named[0] if named else ""
+    file = values[0] if values else ""
     if not file or file.startswith("-"):
         raise UserError(
             f"--config is missing: give one of {', '.join(builtin.names())}, such as "
@@ -94,10 +94,11 @@ def unknown_flag(name: str, known: Sequence[str], arguments: Sequence[str]) -> s
 
 def check_words(words: Sequence[str]):
     """Raises UserError for words of a command line that belong to no flag."""
-    for word in words[:1]:
+    if words:
+        word = words[0]
         field = re.match(r"config\.[\w.]+=", word)
-        way = f"write --{word}" if field else "leave it out; every flag begins with --"
-        raise UserError(f"{shorten(word)} is no flag: {way}.")
+        hint = f"write --{word}" if field else "leave it out; every flag begins with --"
+        raise UserError(f"{shorten(word)} is no flag: {hint}.")
 
 
 def resolve_paths(arguments: Sequence[str]) -> list[str]:
@@ -117,7 +118,7 @@ def apply_neutral_preset(arguments: Sequence[str]) -> list[str]:
 
 
 def replace_follow(arguments: Sequence[str]) -> list[str]:
-    """Replaces `follow` with the number that stands for it."""
+    """Replaces the value `follow` with its number in `FOLLOWS`."""
     out = list(arguments)
     for flag in find_config_flags(arguments):
         if flag.value == "follow" and flag.field in FOLLOWS:
@@ -136,7 +137,7 @@ def _replace_file(arguments: Sequence[str], replace: Callable[[str], str]) -> li
 
 
 def _with_neutral_preset(file: str) -> str:
-    """Adds the preset `neutral` to a file that falls back on the digits."""
+    """Adds the preset `neutral` to "FILE.py:ARG" if it falls back on the digits."""
     path, _, arg = file.partition(":")
     digits, neutral = (
         f"{path}:{','.join(filter(None, [arg, preset]))}"

@@ -6,10 +6,13 @@ a function of the configuration so far.
 - `paper`: as the paper is written. The pull is a distance between class means, with
   which FedProto and TinyProto-FP are equal.
 - `code`: as the authors' released program, with its artefacts: fixed batches without
-  the short last one, prototypes of the model before training, dropout at its place.
+  the short last one, prototypes of the model before training, its place of dropout.
 
 Defaults are neither: in every method the pull and its weight are the code's
 (`losses.PULL`), prototypes are fresh and batches are shuffled.
+
+Comments name the sources: N is ProtoNorm, T TinyProto, S CPS + PPA + CPKD and R
+RefProtoFL.
 """
 
 DISTANCE = {"method.reg": "l2_of_means", "method.lam": 1.0}  # N Eq. 5, T 5.1, N 5.1
@@ -29,9 +32,10 @@ def _mu_of_training_data(config) -> float:
 
 def _released_gamma(config) -> float:
     """Returns 80 for CIFAR-10, the only data set that the release documents."""
-    on_cifar10 = config.data.name.startswith("tfds:cifar10")
-    exact = on_cifar10 and not config.data.name.startswith("tfds:cifar100")
-    return 80.0 if exact else config.method.upscale
+    name = config.data.name
+    if name.startswith("tfds:cifar10") and not name.startswith("tfds:cifar100"):
+        return 80.0
+    return config.method.upscale
 
 
 def _released_collect(config) -> str:

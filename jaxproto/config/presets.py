@@ -1,4 +1,7 @@
-"""Presets of data sets for all methods, and configurations made of them."""
+"""Presets of data sets for all methods, and configurations made of them.
+
+Comments name the sources: N is ProtoNorm, T TinyProto, S CPS + PPA + CPKD.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,8 +18,8 @@ from jaxproto.methods import METHODS
 DEFAULT_DATASET = "digits"  # if --config names none
 WIDE = {  # for every method, so that all runs have the same clients
     "data.partition": "pfllib",  # as in all released code
-    "data.min_size": 40,  # N Section 5.1, of --config.data.partition=dirichlet
-    "model.feat_dim": 500,  # T 5.1, S 5.1; N 5.1 has 512, which its tables' cells keep
+    "data.min_size": 40,  # N Section 5.1, for --config.data.partition=dirichlet
+    "model.feat_dim": 500,  # T 5.1, S 5.1; N 5.1 has 512, as in `PROTONORM`
 }
 PAPERS = {  # T, S and N Section 5.1, images; hours on a CPU
     **WIDE,
@@ -142,7 +145,7 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl": REFPROTOFL,
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
-RUN_FIELDS: dict[str, dict[str, Any]] = {  # fields that are not the method's own
+RUN_FIELDS: dict[str, dict[str, Any]] = {  # method -> fields outside `method.`
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
@@ -201,13 +204,14 @@ def experiment(
         None takes the variants of the method's file in configs/.
 
     Raises:
-      UserError: no such method; a name is neither, or there are several data sets or
+      UserError: there is no such method or preset, or there are several data sets or
         readings.
     """
     readings = READINGS.get(choose_from("method", method, METHODS), {})
     variants = builtin.variants(method) if variants is None else variants
     variants = {**variants, **readings}
-    names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
+    names = [n for n in arg.split(",") if n]
+    names.sort(key=readings.__contains__)  # readings last
     for name in names:
         choose_from("preset", name, {*DATASETS, *variants})
     datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]
@@ -238,7 +242,7 @@ def apply_variant(
     """Applies the variant `paper` or `code` of the method; "" changes nothing.
 
     Args:
-      table: as `paper_variants.in_table`, with one protocol for all methods.
+      table: applies `paper_variants.in_table`, with one protocol for all methods.
 
     Raises:
       UserError: the method has no such reading.

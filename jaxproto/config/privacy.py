@@ -24,7 +24,7 @@ from jaxproto.privacy import (
     mechanism,
 )
 
-REQUIRED = {  # field of a method -> values with a guarantee, and why others have none
+REQUIRED = {  # field of a method -> values with a guarantee; why others have none
     "aggregate": (("mean_over_clients",), "another discloses exact counts"),
     "scaling": (("sum",), "another needs to know exactly who has a class"),
     "statistics": (("local",), "others leave the client without noise"),
@@ -33,7 +33,7 @@ REQUIRED_OF_EXAMPLES = {  # additional ones with unit `example`
     "reg": (("mse_mean", "sq_l2_mean"), "another mixes the examples of a batch"),
     "collect": (("after_training",), "another counts an example more than once"),
 }
-FIXED_SIZE_LAWS = ("all", "uniform")  # with equally many clients in every round
+FIXED_SIZE_LAWS = ("all", "uniform")  # rounds have equally many participants
 
 
 def private_methods() -> list[str]:
@@ -52,7 +52,7 @@ def privacy_of(run) -> Privacy:
 
 
 def rehearsal(config):
-    """Returns a configuration in which the noise on nodes follows from the seed."""
+    """Returns a configuration whose noise on nodes follows from the seed."""
     rehearsed = config.copy_and_resolve_references()
     rehearsed.privacy.secret = config.privacy.unit == OFF
     return rehearsed
@@ -75,7 +75,7 @@ def noiseless_gradient(run, plain: LocalTraining) -> Callable:
 
 
 def clients_per_round(config) -> int:
-    """Returns the clients of a round, for a law in `FIXED_SIZE_LAWS`."""
+    """Returns the number of participants of a round, for a law in `FIXED_SIZE_LAWS`."""
     clients, law = config.data.clients, config.participation
     if law.law != "uniform":
         return clients
@@ -103,8 +103,8 @@ def check(config):
         if (value := config.method.get(key, values[0])) not in values:
             _refuse(unit, f"method.{key}", value, " or ".join(values), why)
     if config.data.name == NODES:
-        exact = "nodes send their exact labels, and words of texts, before round 1"
-        _refuse(unit, "data.name", NODES, "a data set that both sides know", exact)
+        why = "nodes send their exact labels, and words of texts, before round 1"
+        _refuse(unit, "data.name", NODES, "a data set that both sides know", why)
     if unit == CLIENT:
         _check_shares(config)
     elif (dtype := config.model.compute_dtype) != "float32":
@@ -117,17 +117,18 @@ def _check_shares(config):
     law, up = config.participation.law, config.wire.up
     for path in ("attack.kind", "robust.aggregate"):
         if (value := flatten(config)[path]) != OFF:
-            whole = "the noise is on the sum of all uploads, and each adds a share"
-            _refuse(CLIENT, path, value, OFF, whole)
+            why = "the noise is on the sum of all uploads, and each adds a share"
+            _refuse(CLIENT, path, value, OFF, why)
     if law not in FIXED_SIZE_LAWS:
-        fixed = "noise comes in shares from a known number of clients"
-        _refuse(CLIENT, "participation.law", law, " or ".join(FIXED_SIZE_LAWS), fixed)
+        why = "noise comes in shares from a known number of clients"
+        _refuse(CLIENT, "participation.law", law, " or ".join(FIXED_SIZE_LAWS), why)
     if up != "float32":
         why = "rounding after a client's share of the noise depends on its upload"
         _refuse(CLIENT, "wire.up", up, "float32", why)
 
 
 def _refuse(unit, path, value, required, why):
+    """Raises UserError for a field whose value leaves no guarantee."""
     raise UserError(
         f"privacy.unit is {unit!r} and {path} is {value!r}; it must be {required}: "
         f"{why}, so nothing would be guaranteed. Change it, or set privacy.unit to off."
@@ -149,7 +150,7 @@ def check_networks(unit: str, cohorts):
 
 
 def check_vocabulary(config, dataset):
-    """Raises UserError for texts whose vocabulary is made of the training texts."""
+    """Raises UserError for a vocabulary that is derived from private training texts."""
     if config.privacy.unit != OFF and dataset.tokens and not config.data.tokens:
         why = "a vocabulary of the training texts discloses words of single texts"
         vocabulary = "a file with a public vocabulary"
@@ -173,11 +174,12 @@ def _releases_only_networks(config) -> bool:
 def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
     """Returns the privacy entry of a record for the first `rounds` rounds.
 
-    With unit `client`, epsilon holds against a participant of the other clients: it
-    knows its own share of the noise, and the rounds in which it takes part.
+    With unit `client`, the adversary is another client, which knows its own share of
+    the noise and the rounds in which it takes part.
 
     Args:
-      taken_K: number of rounds that each client took part in, [K].
+      taken_K: Number of rounds in which each client took part [K].
+      rounds: Number of rounds of the record.
     """
     privacy, most_rounds = config.privacy, int(taken_K.max(initial=0))
     amplified = (
@@ -207,8 +209,8 @@ def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
 
 def epsilon_without_sampling(config, rounds: int) -> float:
     """Returns the exact epsilon of a unit whose client takes part in all rounds."""
-    times, noise = rounds * num_releases(config), noise_multiplier(config)
-    return accounting.epsilon_composed(noise, times, config.privacy.delta)
+    releases, noise = rounds * num_releases(config), noise_multiplier(config)
+    return accounting.epsilon_composed(noise, releases, config.privacy.delta)
 
 
 def noise_multiplier(config) -> float:
@@ -223,6 +225,5 @@ def num_releases(config) -> int:
     """Returns the number of Gaussian mechanisms per round that use a unit's data."""
     if config.privacy.unit == CLIENT:
         return 1
-    return config.local.epochs + (
-        not _releases_only_networks(config)
-    )  # and the prototypes
+    releases_prototypes = not _releases_only_networks(config)
+    return config.local.epochs + releases_prototypes

@@ -41,9 +41,9 @@ def arguments(factory: Callable) -> dict:
 
 
 def annotations(factory: Callable) -> dict[str, tuple]:
-    """Returns the `Annotated` of each argument, with `GROUPED_ARGUMENTS` flat.
+    """Returns the `Annotated` metadata of each argument, `GROUPED_ARGUMENTS` flat.
 
-    A factory whose annotations cannot be resolved has none.
+    Annotations that cannot be resolved have no metadata.
     """
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters
@@ -69,7 +69,7 @@ def _metadata(hint) -> tuple:
 
 
 def group_arguments(factory: Callable, flat: Mapping) -> dict:
-    """Returns a factory's arguments, with `GROUPED_ARGUMENTS` built of `flat`."""
+    """Returns a factory's arguments, with `GROUPED_ARGUMENTS` built from `flat`."""
     grouped = dict(flat)
     for key, p in inspect.signature(factory).parameters.items():
         if isinstance(p.default, GROUPED_ARGUMENTS):

@@ -14,7 +14,7 @@ from jaxproto.privacy import OFF
 from jaxproto.robustness import CENTRES, Attack, attacked, robust
 from jaxproto.types import ArrayLike
 
-HOSTILE = 21  # stream of the seed of the partition
+HOSTILE = 21  # random stream of `data.seed` that draws hostile clients
 
 
 def with_robustness(method: Method, run: ml_collections.ConfigDict) -> Method:
@@ -30,23 +30,25 @@ def with_robustness(method: Method, run: ml_collections.ConfigDict) -> Method:
 def hostile_clients(run: ml_collections.ConfigDict) -> Callable[[ArrayLike], ArrayLike]:
     """Returns the function client ids -> whether they are hostile.
 
-    A larger share, which may be traced, has the clients of a smaller one.
+    Clients that are hostile at one share, which may be traced, are hostile at every
+    larger share.
     """
-    num_clients, named = run.data.clients, run.attack.clients
+    num_clients, listed = run.data.clients, run.attack.clients
     generator = np.random.default_rng([resolved_data_fields(run).seed, HOSTILE])
-    rank_K, hostile = generator.permutation(num_clients), run.attack.share * num_clients
-    if named:
-        rank_K = ~np.isin(np.arange(num_clients), np.array(named.split(","), int))
-        hostile = 1
-    return lambda id_K: jnp.asarray(rank_K)[id_K] < jnp.round(hostile)
+    rank_K = generator.permutation(num_clients)
+    num_hostile = run.attack.share * num_clients
+    if listed:  # rank 0 for these clients, 1 for the others
+        rank_K = ~np.isin(np.arange(num_clients), np.array(listed.split(","), int))
+        num_hostile = 1
+    return lambda id_K: jnp.asarray(rank_K)[id_K] < jnp.round(num_hostile)
 
 
 def check(config: ml_collections.ConfigDict):
     """Raises UserError unless `attack.clients` lists ids of clients."""
-    named, last = config.attack.clients, config.data.clients - 1
-    listed = re.fullmatch(r"[0-9]+(, ?[0-9]+)*", named)
-    if named and not (listed and max(map(int, named.split(","))) <= last):
+    listed, last = config.attack.clients, config.data.clients - 1
+    is_list = re.fullmatch(r"[0-9]+(, ?[0-9]+)*", listed)
+    if listed and not (is_list and max(map(int, listed.split(","))) <= last):
         raise UserError(
-            f"attack.clients is {named!r}; it must be ids from 0 to {last} joined by "
+            f"attack.clients is {listed!r}; it must be ids from 0 to {last} joined by "
             "commas, or empty: then attack.share of the clients are hostile."
         )

@@ -43,7 +43,7 @@ def preset_origin(file: str, method: str, path: str) -> str:
     if not {*names} & {*presets.DATASETS}:
         names = [presets.DEFAULT_DATASET, *names]
     for name in names:
-        by_lam = path == "method.lam" and name in presets.LAM
-        if path in presets.DATASETS.get(name, {}) or by_lam:
+        sets_lam = path == "method.lam" and name in presets.LAM
+        if path in presets.DATASETS.get(name, {}) or sets_lam:
             return f"preset {name}"
     return path_of_file

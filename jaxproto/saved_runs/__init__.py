@@ -1,4 +1,4 @@
-"""Runs opened from their folders: `jaxproto.load`."""
+"""Saved runs, opened from their folders by `jaxproto.load`."""
 
 from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.saved_client import ClientData, ExampleSet, SavedClient

@@ -45,7 +45,7 @@ class EvaluationCounts(NamedTuple):
 
 
 def evaluated_clients(exp: Experiment) -> set[int]:
-    """Returns the ids of the clients that the results of the run have."""
+    """Returns the ids of the clients that the results of the run include."""
     ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     return {*ids[np.asarray(exp.method.scored(ids))].tolist()}
 
@@ -58,7 +58,7 @@ def evaluate(
     Args:
       examples: Examples of all clients.
       part: "train", "test" or "validation".
-      everyone: Whether all clients are evaluated, not only those of the run.
+      everyone: Whether all clients are evaluated, not only `evaluated_clients`.
     """
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
@@ -82,8 +82,8 @@ def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
         raise UserError(f"the run has no {part} examples: data.{part}_share is 0.")
     if everyone:
         cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)
-        every = dataclasses.replace(exp.method, scored=every_client)
-        exp = exp._replace(method=every)
+        method = dataclasses.replace(exp.method, scored=every_client)
+        exp = exp._replace(method=method)
     partition = exp.partition._replace(test=rows, validation=())
-    tested = evaluation_tables(cohorts, partition)
-    return exp._replace(cohorts=cohorts, partition=partition, test=tested)
+    tables = evaluation_tables(cohorts, partition)
+    return exp._replace(cohorts=cohorts, partition=partition, test=tables)

@@ -19,8 +19,8 @@ def to_torch(client: SavedClient, path: Path):
     """Writes the network `params["net"]` of a client; `models.from_torch` reads it.
 
     Raises:
-      UserError: The network is not one of this library, the suffix names no format, or
-        torch is not installed for `.pt`.
+      UserError: The network is not one of this library, the suffix is not one of
+        `WRITERS`, or torch, which `.pt` needs, is not installed.
       Unwritable: The file cannot be written.
     """
     if not models.is_mapped(client.architecture):

@@ -27,12 +27,12 @@ from jaxproto.types import Examples, Net, Tree
 
 
 class RunResources:
-    """The data and networks of a run, which stay the same while it goes on."""
+    """The data and networks of a run, which do not change while it trains."""
 
     def __init__(self, run: RunFolder, config: ml_collections.ConfigDict):
         """Keeps the folder and configuration; data are not read yet."""
         self.run, self.config = run, config
-        self._tools: dict[str, CompiledClient] = {}
+        self._compiled: dict[str, CompiledClient] = {}
 
     @cached_property
     def exp(self) -> Experiment:
@@ -44,12 +44,12 @@ class RunResources:
         """All examples, on the device."""
         return build.examples(self.exp.dataset)
 
-    def tools(self, name: str, net: Net) -> CompiledClient:
+    def compiled(self, name: str, net: Net) -> CompiledClient:
         """Returns the compiled functions of an architecture."""
-        if name not in self._tools:
+        if name not in self._compiled:
             exp = self.exp
-            self._tools[name] = compile_client(exp.method, net, name, exp.dataset)
-        return self._tools[name]
+            self._compiled[name] = compile_client(exp.method, net, name, exp.dataset)
+        return self._compiled[name]
 
     def data_of(self, i: int) -> ClientData:
         """Returns the examples of a client."""
@@ -68,7 +68,7 @@ class CheckpointView:
 
     @cached_property
     def opened(self) -> RestoredRun:
-        """The state of the run."""
+        """The run with its state."""
         resources = self.resources
         return restore.read_latest(resources.run.path, resources.config, resources.exp)
 
@@ -87,18 +87,26 @@ class CheckpointView:
         """Returns the client of an id."""
         run = self.opened
         cohorts = enumerate(run.exp.cohorts)
-        number, cohort = next((n, c) for n, c in cohorts if i in c.ids)
-        rows = run.clients(number, np.array([cohort.ids.index(i)]))
+        index, cohort = next((n, c) for n, c in cohorts if i in c.ids)
+        rows = run.clients(index, np.array([cohort.ids.index(i)]))
         state = jax.tree.map(lambda a: a[0], rows)
-        if cohort.stateless:  # as it begins a round
+        if cohort.stateless:  # returns the client at the start of a round
             method = run.exp.method
             state = cohort.kept_state.restore(method, cohort.net, state)
             state, _ = receive(method, state, self.down)
-        tools = self.resources.tools(cohort.name, cohort.net)
-        return SavedClient(tools, state, self.down, lambda: self.resources.data_of(i))
+        compiled = self.resources.compiled(cohort.name, cohort.net)
+        return SavedClient(
+            compiled, state, self.down, lambda: self.resources.data_of(i)
+        )
 
     def evaluate(self, part: str, clients: Sequence[int] | None) -> EvaluationCounts:
-        """Returns counts on a part of the data of these clients or more."""
+        """Returns counts of correct predictions on a part of the clients' data.
+
+        Args:
+          part: "train", "test" or "validation".
+          clients: Ids that the counts must include; None is those that the run
+            evaluates.
+        """
         run = self.opened
         everyone = not {*(clients or ())} <= evaluate.evaluated_clients(run.exp)
         if (key := (part, everyone)) not in self._counts:
@@ -111,7 +119,7 @@ class Clients(Sequence[SavedClient]):
     """The clients of a run by id."""
 
     def __init__(self, view: CheckpointView, number: int):
-        """Keeps the checkpoint that `number` clients are read from."""
+        """Keeps the checkpoint and the number of clients; no client is read yet."""
         self._view, self._number = view, number
 
     def __len__(self) -> int:

@@ -15,8 +15,8 @@ class Table:
     """Named columns of equal length; `len` and iteration are over rows.
 
     `table["round"]` is a numpy array, `table.where(rule="head")` the rows of one rule,
-    `for row in table` gives a dictionary for each row, and `table.to_pandas()` a data
-    frame where pandas is installed (nothing here needs it).
+    and `table.to_pandas()` a data frame (this alone needs pandas). `for row in table`
+    gives a dictionary for each row.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray]):
@@ -25,9 +25,9 @@ class Table:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Mapping[str, Any]]) -> "Table":
-        """Makes a table of rows, columns in the order in which rows first name them.
+        """Makes a table of rows, with columns in the order of their first appearance.
 
-        A row without a column has nan there, or "" in a column of texts.
+        Missing values are nan, or "" in a column of texts.
         """
         names = dict.fromkeys(name for row in rows for name in row)
         return cls({name: _column([row.get(name) for row in rows]) for name in names})
@@ -44,8 +44,8 @@ class Table:
         return len(next(iter(self._columns.values()), ()))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        each = [column.tolist() for column in self._columns.values()]
-        for values in zip(*each, strict=True):
+        columns = [column.tolist() for column in self._columns.values()]
+        for values in zip(*columns, strict=True):
             yield dict(zip(self._columns, values, strict=True))
 
     def where(self, **values) -> "Table":
@@ -77,8 +77,8 @@ class Table:
     def __repr__(self) -> str:
         first = {name: a[:SHOWN].tolist() for name, a in self._columns.items()}
         text = tabulate(first, headers="keys", missingval="")
-        more = len(self) - SHOWN
-        return text + (f"\n... {more} more rows" if more > 0 else "")
+        hidden = len(self) - SHOWN
+        return text + (f"\n... {hidden} more rows" if hidden > 0 else "")
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
@@ -90,7 +90,7 @@ def _column(values: Sequence[Any]) -> np.ndarray:
     return np.array([np.nan if v is None else v for v in values], float)
 
 
-NOTHING = Table({"round": np.zeros(0, np.int64), "rule": np.zeros(0, np.str_)})
+EMPTY = Table({"round": np.zeros(0, np.int64), "rule": np.zeros(0, np.str_)})
 
 
 def metrics_table(records: Sequence[Mapping]) -> Table:
@@ -106,18 +106,18 @@ def metrics_table(records: Sequence[Mapping]) -> Table:
       records: Records of `metrics.jsonl`.
     """
     rows = [row for record in records for row in _rows(record)]
-    return Table.of_rows(rows) if rows else NOTHING
+    return Table.of_rows(rows) if rows else EMPTY
 
 
 def _rows(record: Mapping) -> Iterator[dict[str, Any]]:
     of_round = {k: v for k, v in record.items() if k not in ("round", "rules")}
-    more = of_round.pop("metrics", {})
+    metrics = of_round.pop("metrics", {})
     for rule, accuracy in record.get("rules", {}).items():
         yield {
             "round": record["round"],
             "rule": rule,
             **_numbers(accuracy),
-            **_numbers(more.get(rule, {})),
+            **_numbers(metrics.get(rule, {})),
             **_numbers(of_round),
         }
 

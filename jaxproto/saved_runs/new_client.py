@@ -1,7 +1,7 @@
 """Clients that join a saved run: they receive the broadcast and train locally.
 
-They go through the stages of `jaxproto/client.py`, as every client of a round. Their
-upload is made, as methods remember what they sent, but the server does not receive it.
+They go through the stages of `jaxproto/client.py` like every client of a round. Their
+upload is computed, since methods may remember it, but the server does not receive it.
 """
 
 import dataclasses
@@ -68,7 +68,7 @@ def architecture(
     """Returns the network of a new client and its name.
 
     Args:
-      name: Name in the registry; "" is the one that the group gives to this id.
+      name: Name in the registry; "" is the network that the group gives to `id`.
 
     Raises:
       UserError: The network does not fit the others.
@@ -87,46 +87,48 @@ def architecture(
 
 def join(
     run: RestoredRun,
-    tools: CompiledClient,
+    compiled: CompiledClient,
     down: Tree,
     data: ClientData,
     id: int,
     epochs: int,
 ) -> SavedClient:
-    """Returns a new client after local training.
+    """Returns a new client after local training, with its accuracies in `joined`.
 
     Args:
-      tools: Compiled functions of its architecture.
+      compiled: Compiled functions of its architecture.
       down: The broadcast.
       data: Its examples.
       id: Its id, which determines its randomness.
-      epochs: Epochs of its training; 0 is as many as the configuration has.
+      epochs: Epochs of its training; 0 takes the number of the configuration.
 
     Raises:
       UserError: `epochs` is negative.
     """
     if epochs < 0:
         raise UserError(f"epochs is {epochs}; give 1 or more, or 0 for the run's own.")
-    stages = simulate_join(run, tools, down, data, id, epochs)
-    clients = [SavedClient(tools, state, down, lambda: data) for state in stages]
-    needs = rules_using_broadcast(tools, stages.before, down, data.train.x[:1])
+    stages = simulate_join(run, compiled, down, data, id, epochs)
+    clients = [SavedClient(compiled, state, down, lambda: data) for state in stages]
+    uses_broadcast = rules_using_broadcast(
+        compiled, stages.before, down, data.train.x[:1]
+    )
     before, received, trained = (client.accuracies() for client in clients)
     rows = [
         {
             "rule": rule,
-            "before": None if needs[rule] else before[rule],
+            "before": None if uses_broadcast[rule] else before[rule],
             "after_broadcast": received[rule],
             "after_training": trained[rule],
         }
-        for rule in needs
+        for rule in uses_broadcast
     ]
     joined = Table.of_rows(rows)
-    return SavedClient(tools, stages.trained, down, lambda: data, joined)
+    return SavedClient(compiled, stages.trained, down, lambda: data, joined)
 
 
 def simulate_join(
     run: RestoredRun,
-    tools: CompiledClient,
+    compiled: CompiledClient,
     down: Tree,
     data: ClientData,
     id: int,
@@ -134,17 +136,17 @@ def simulate_join(
 ) -> JoinStages:
     """Returns the client as initialised, after the broadcast and after training."""
     exp, seed = run.exp, run.config.seed
-    last = min(run.round, run.config.rounds - 1)
-    local = exp.local.at_round(jnp.int32(last))
+    r = min(run.round, run.config.rounds - 1)
+    local = exp.local.at_round(jnp.int32(r))
     local = dataclasses.replace(local, epochs=epochs or local.epochs)
-    context = programs.round_context(seed, last)
+    context = programs.round_context(seed, r)
     keys = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
     count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)
     examples, shard = with_public_examples(exp.dataset, data)
 
     @jax.jit
     def join(keys, id, count_C, down, examples, shard):
-        task = LocalTask(exp.method, tools.net, local, keys[1], down, examples)
+        task = LocalTask(exp.method, compiled.net, local, keys[1], down, examples)
         before = init_client(task.method, task.net, task.local, keys[0], id, count_C)
         start = begin_local_training(task, before, shard)
         step = partial(local_step, task, before, shard)
@@ -169,17 +171,17 @@ def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, 
 
 
 def rules_using_broadcast(
-    tools: CompiledClient, client: Client, down: Tree, x: np.ndarray
+    compiled: CompiledClient, client: Client, down: Tree, x: np.ndarray
 ) -> dict[str, bool]:
-    """Returns whether each rule reads the broadcast."""
+    """Returns, for each rule, whether it reads the broadcast."""
 
     def scores(client, down, x, rule):
         x, down = batches.normalise_inputs(x), wire.for_client(down, client.id)
-        return tools.method.predict(tools.net, client, x, down)[rule]
+        return compiled.method.predict(compiled.net, client, x, down)[rule]
 
     inputs = client, down, jnp.asarray(x)
     structure, uses = jax.tree.structure(inputs), {}
-    for rule in jax.eval_shape(tools.scores, *inputs):
+    for rule in jax.eval_shape(compiled.scores, *inputs):
         used = statelessness.inputs_used(partial(scores, rule=rule), *inputs)
         uses[rule] = any(jax.tree.leaves(jax.tree.unflatten(structure, used)[1]))
     return uses

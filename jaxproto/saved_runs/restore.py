@@ -1,7 +1,7 @@
-"""Runs read back from their folders, with the last usable checkpoint.
+"""Runs read from their folders, with the last usable checkpoint.
 
-Nothing is written there and no lock is taken, so a run that goes on is not disturbed.
-Programs are compiled when they are first called.
+Reading writes nothing into the folder and takes no lock, so it does not disturb a run
+that still trains. Programs are compiled when they are first called.
 """
 
 import re
@@ -39,13 +39,13 @@ class RestoredRun(NamedTuple):
     path: Path
     config: ml_collections.ConfigDict
     exp: Experiment
-    round: int  # rounds behind the state
+    round: int  # number of rounds before the state
     state: State
     store: ClientStore
     notes: tuple[str, ...]  # a sentence per checkpoint that was passed over
 
     def clients(self, i: int, at: np.ndarray) -> Client:
-        """Returns clients [n, ...] of cohort `i` at these places."""
+        """Returns the clients [n, ...] in rows `at` [n] of cohort `i`."""
         check_clients(self)
         return self.store.rows(i, at, self.state.clients[i])
 
@@ -53,14 +53,14 @@ class RestoredRun(NamedTuple):
 def load(path: str | Path, data_dir: str = "") -> RestoredRun:
     """Builds the experiment again and reads the newest usable checkpoint.
 
-    The state holds every client, which takes as much memory as all of them need.
+    The state has all clients, so they must fit into memory.
 
     Args:
       path: Folder of a run, finished or not.
       data_dir: Folder of the data set; "" is where the run found it.
 
     Raises:
-      UserError: no run or no checkpoint is there, its clients are on their nodes, or
+      UserError: there is no run or no checkpoint, its clients are on their nodes, or
         the data are not those of the run.
     """
     run = RunFolder.read(path)
@@ -86,17 +86,17 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     config.update_from_flattened_dict(run.config)
     kind, _, rest = config.data.name.partition(":")
     if kind == "npz" and not data_dir and (run.path / rest).is_file():
-        data_dir = str(run.path)  # `jaxproto.run(data=...)`, and the folder may move
+        data_dir = str(run.path)  # data of `jaxproto.run(data=...)`, even if moved
     config.data.data_dir = data_dir or config.data.data_dir
     config_.check(config)
     return config
 
 
 def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
-    """Returns the experiment of a run, with its clients where checkpoints have them.
+    """Returns the experiment of a run, with the client store of its checkpoints.
 
-    Clients that the run kept in files are in the memory of the host, as far as they
-    have taken part.
+    Clients that the run kept in files are in the memory of the host, if they have taken
+    part.
 
     Raises:
       UserError: The data set is missing, or is not that of the run.
@@ -104,9 +104,9 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     config = config.copy_and_resolve_references()
     store = None if run.on_nodes else store_of_checkpoint(run.path)
     config.clients.store = store or config.clients.store
-    given = _nodes_data(run.path, config)
+    nodes_data = _nodes_data(run.path, config)
     tokens = workdir.tokens(run.path)
-    exp = build.experiment(config, jax.default_backend(), tokens, given=given)
+    exp = build.experiment(config, jax.default_backend(), tokens, given=nodes_data)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
     return without_lanes(exp)
@@ -120,7 +120,7 @@ def _nodes_data(path: Path, config: ml_collections.ConfigDict) -> FederationData
 
 
 def store_of_checkpoint(path: Path) -> str | None:
-    """Returns the `clients.store` that fits the checkpoints of a run; None without."""
+    """Returns the `clients.store` that fits the checkpoints of a run, if any."""
     for r in reversed(checkpoint.rounds(path / "checkpoints")):
         folder = path / "checkpoints" / str(r)
         if (folder / row_deltas.FOLDER).is_dir():
@@ -147,7 +147,7 @@ def read_latest(
         rounds, tries = checkpoint.rounds(directory), tries - 1
         try:
             return _newest(path, config, exp)
-        except Exception:  # of many kinds, as files go while they are read
+        except Exception:  # of any type: files may be deleted while they are read
             if tries == 0 or checkpoint.rounds(directory) == rounds:
                 raise
 

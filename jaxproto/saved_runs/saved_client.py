@@ -21,7 +21,7 @@ PARTS = ("train", "test")
 
 
 class ExampleSet(NamedTuple):
-    """Some examples of a client, as the data set stores them."""
+    """Training or test examples of a client, as the data set stores them."""
 
     x: np.ndarray  # [M, ...]
     y: np.ndarray  # [M] int32
@@ -70,30 +70,30 @@ class SavedClient:
     """A client after the last checkpoint of a run, or one that joined it later.
 
     Attributes:
-      id: of the client over all cohorts.
+      id: id of the client, unique over all cohorts.
       architecture: name of its network.
-      params: pytree of numpy arrays; `params["net"]` is its network, and methods that
-        give clients more have that beside it. Of a run whose clients keep nothing
-        (`clients.store` none), what it would begin the next round with.
+      params: parameters, a pytree of numpy arrays. `params["net"]` is its network;
+        other entries depend on the method. If clients keep no state
+        (`clients.store=none`), the parameters with which it would begin the next round.
       norm: BatchNorm statistics, in the same form.
       state: all that the client keeps (`types.Client`), as numpy arrays.
-      joined: of a client that joined later, accuracies before and after; else None.
+      joined: accuracies before and after, for a client that joined later; else None.
     """
 
     def __init__(
         self,
-        tools: CompiledClient,
+        compiled: CompiledClient,
         state: Client,
         down: Tree,
         data: Callable[[], ClientData],
         joined: Table | None = None,
     ):
-        """Keeps the state, the broadcast and a function that makes the examples."""
+        """Keeps the state, the broadcast and a function that returns the examples."""
         self.state: Client = jax.tree.map(np.asarray, state)
         self.id = int(self.state.id)
-        self.architecture = tools.name
+        self.architecture = compiled.name
         self.joined = joined
-        self._tools, self._down, self._data = tools, down, data
+        self._compiled, self._down, self._data = compiled, down, data
 
     @property
     def params(self) -> Tree:
@@ -117,10 +117,10 @@ class SavedClient:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Rules of prediction."""
-        tools, dataset = self._tools, self._tools.dataset
+        """Names of the prediction rules."""
+        compiled, dataset = self._compiled, self._compiled.dataset
         like = jax.ShapeDtypeStruct((1, *dataset.x.shape[1:]), dataset.x.dtype)
-        return tuple(jax.eval_shape(tools.scores, self.state, self._down, like))
+        return tuple(jax.eval_shape(compiled.scores, self.state, self._down, like))
 
     def scores(self, x, rule: str = "head") -> np.ndarray:
         """Returns scores [M, C]: logits, or negative distances to prototypes.
@@ -129,16 +129,17 @@ class SavedClient:
           x: [M, ...] as the data set of the run stores examples: images as uint8 from 0
             to 255, numbers as they are, texts as tokens or as texts. They are
             normalised as in training.
-          rule: of prediction, one of `rules`.
+          rule: prediction rule, one of `rules`.
 
         Raises:
-          UserError: no such rule, or other inputs.
+          UserError: there is no such rule, or the inputs do not fit the data set.
         """
         choose_from("rule", rule, self.rules)
-        return self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))[rule]
+        x = user_inputs.to_dataset_inputs(self._compiled.dataset, x)
+        return self._scores(x)[rule]
 
     def predict(self, x, rule: str = "head") -> np.ndarray:
-        """Returns classes [M] of examples; -1 where the rule has no class to offer.
+        """Returns classes [M] of examples; -1 where the rule predicts no class.
 
         Args:
           x: as for `scores`.
@@ -147,25 +148,25 @@ class SavedClient:
         return best_class(self.scores(x, rule))
 
     def features(self, x) -> np.ndarray:
-        """Returns features [M, D] of examples, the space of prototypes.
+        """Returns features [M, D] of examples, in the space of prototypes.
 
-        With the adapter of RefProtoFL it is the output of the adapter.
+        With RefProtoFL they are the output of its adapter.
         """
-        x = user_inputs.to_dataset_inputs(self._tools.dataset, x)
+        x = user_inputs.to_dataset_inputs(self._compiled.dataset, x)
         client = jax.device_put(self.state)
-        return map_in_batches(partial(self._tools.features, client), x)
+        return map_in_batches(partial(self._compiled.features, client), x)
 
     def confusion(self, rule: str = "head", part: str = "test") -> np.ndarray:
         """Returns the confusion matrix [C, C]: true class (row) by prediction (column).
 
-        Examples for which the rule has no class to offer are in no column.
+        Examples for which the rule predicts no class are in no column.
 
         Args:
           rule: as for `scores`.
-          part: of its data, test or train.
+          part: part of its data, test or train.
         """
         x, y = self._part(part)
-        predicted, size = self.predict(x, rule), self._tools.dataset.num_classes
+        predicted, size = self.predict(x, rule), self._compiled.dataset.num_classes
         count_CC = np.zeros((size, size), np.int64)
         np.add.at(count_CC, (y[predicted >= 0], predicted[predicted >= 0]), 1)
         return count_CC
@@ -173,7 +174,7 @@ class SavedClient:
     def accuracies(self, part: str = "test") -> dict[str, float]:
         """Returns the accuracy of every rule on its own data, "test" or "train"."""
         x, y = self._part(part)
-        scores = self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))
+        scores = self._scores(user_inputs.to_dataset_inputs(self._compiled.dataset, x))
         return {rule: float(np.mean(best_class(s) == y)) for rule, s in scores.items()}
 
     def _part(self, name: str) -> ExampleSet:
@@ -181,14 +182,14 @@ class SavedClient:
 
     def _scores(self, x: np.ndarray) -> dict[str, np.ndarray]:
         client, down = jax.device_put(self.state), self._down
-        return map_in_batches(lambda x_B: self._tools.scores(client, down, x_B), x)
+        return map_in_batches(lambda x_B: self._compiled.scores(client, down, x_B), x)
 
     def __repr__(self) -> str:
         return f"<client {self.id}, {self.architecture}>"
 
 
 def best_class(scores_MC: np.ndarray) -> np.ndarray:
-    """Returns the class with the highest score; -1 where that is no finite number."""
+    """Returns the class with the highest score; -1 where that score is not finite."""
     known_M = np.isfinite(np.max(scores_MC, -1))
     return np.where(known_M, np.argmax(scores_MC, -1), -1)
 
@@ -205,7 +206,7 @@ def map_in_batches(f: Callable, x: np.ndarray) -> Tree:
 
 
 def check_id(i: int, clients: int):
-    """Raises UserError unless there is a client of this id."""
+    """Raises UserError unless `i` is an id from 0 to `clients` - 1."""
     if isinstance(i, bool) or not isinstance(i, int | np.integer):
         raise UserError(f"clients are called by their numbers, not by {i!r}.")
     if not 0 <= i < clients:

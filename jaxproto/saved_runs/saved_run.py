@@ -23,15 +23,15 @@ from jaxproto.types import Tree
 
 
 def load(workdir: str | Path, data_dir: str = "") -> "SavedRun":
-    """Opens the folder of a run: finished, going on, stopped or diverged.
+    """Opens the folder of a run: finished, still training, stopped or diverged.
 
-    Configuration and records are read now; data, checkpoint and programs when what is
-    asked for needs them. Nothing is written into the folder and no lock is taken, so a
-    run that goes on is not disturbed.
+    Configuration and records are read now; data, checkpoint and programs at their first
+    use. Nothing is written into the folder and no lock is taken, so a run that still
+    trains is not disturbed.
 
     Args:
-      workdir: of the run.
-      data_dir: where the data set is now; "" is where the run found it.
+      workdir: folder of the run.
+      data_dir: folder of the data set; "" is where the run found it.
 
     Raises:
       UserError: the folder is not that of a run, or a file in it is damaged.
@@ -44,13 +44,13 @@ class SavedRun:
 
     Attributes:
       path: its folder.
-      config: its configuration; fields that did not exist then at their default.
+      config: its configuration; fields that are newer than the run have their default.
       metrics: `metrics.jsonl` as a `Table`, one row for each evaluated round and rule;
-        its columns are in `saved.measured.metrics`.
-      summary: `summary.json`, or None of a run that has not ended.
-      status: "finished", "stopped early" or "diverged" of a run that has ended;
-        "running" of one that goes on or was interrupted, "extended" of a finished one
-        that is being made longer.
+        `metrics_table.metrics_table` describes the columns.
+      summary: `summary.json`, or None if the run has not ended.
+      status: "finished", "stopped early" or "diverged" if the run has ended; "running"
+        if it trains or was interrupted; "extended" if it finished with fewer rounds
+        than are planned now.
       rounds: the last round that has a record.
     """
 
@@ -66,9 +66,9 @@ class SavedRun:
         self.refresh()
 
     def refresh(self) -> "SavedRun":
-        """Reads again what a run that goes on has written since; returns itself.
+        """Reads what the run has written since the last reading; returns itself.
 
-        Clients and tables that were taken out before stay what they were.
+        Clients and tables obtained before do not change.
 
         Raises:
           UserError: as `load`.
@@ -77,9 +77,9 @@ class SavedRun:
         config, status = restore.configuration(run, self._data_dir), run.status()
         if status is Status.FINISHED:
             check_complete(self.path, config, run.results["rounds"])
-        last: CheckpointView | None = getattr(self, "_now", None)
-        if last and last.is_open and flatten(config) == flatten(self.config):
-            resources = last.resources
+        old: CheckpointView | None = getattr(self, "_now", None)
+        if old and old.is_open and flatten(config) == flatten(self.config):
+            resources = old.resources
         else:
             resources = RunResources(run, config)
         self._now = CheckpointView(resources)
@@ -98,10 +98,10 @@ class SavedRun:
 
     @property
     def round(self) -> int:
-        """Rounds behind clients and server: those of the last usable checkpoint.
+        """Number of rounds after which the last usable checkpoint was saved.
 
         Raises:
-          UserError: there is no checkpoint that can be used.
+          UserError: there is no usable checkpoint.
         """
         return self._now.opened.round
 
@@ -119,16 +119,16 @@ class SavedRun:
     def prototypes(self) -> HostProtos | None:
         """The global prototypes as clients receive them: `mean` [C, D], `count` [C].
 
-        A class of count 0 has none. Compressed ones are in the places of their masks;
-        what clients make of them (`Method.client_view`) is not in them. None where a
-        method sends none.
+        A class of count 0 has no prototype. Sparse prototypes are expanded by their
+        masks. Changes by the client (`Method.client_view`) are not applied. None if the
+        method sends no prototypes.
         """
         exp = self._now.opened.exp
-        found = host_prototypes.on_host(self._now.down)
-        if found is None:
+        protos = host_prototypes.on_host(self._now.down)
+        if protos is None:
             return None
         return host_prototypes.expand_masked(
-            found, host_prototypes.masks(exp.method, exp.spec.feat_dim)
+            protos, host_prototypes.masks(exp.method, exp.spec.feat_dim)
         )
 
     @property
@@ -144,16 +144,16 @@ class SavedRun:
     ) -> dict[str, dict[str, float]]:
         """Returns the accuracy by rule: pooled, and mean and spread over clients.
 
-        On the test data it is that of the record of round `round`, to the last digit on
-        the same kind of device. Programs are compiled at the first call.
+        On the test data it equals the record of round `round`, to the last digit on the
+        same kind of device. Programs are compiled at the first call.
 
         Args:
-          rules: one or several; None is all.
-          clients: their ids; None is those whom the run evaluates.
+          rules: one or several prediction rules; None is all.
+          clients: ids of clients; None is those that the run evaluates.
           part: test, train or validation.
 
         Raises:
-          UserError: no such rule, client or part.
+          UserError: there is no such rule, client or part.
         """
         rules = [rules] if isinstance(rules, str) else rules
         if clients is not None:
@@ -166,16 +166,15 @@ class SavedRun:
     def to_torch(self, i: int, path: str | Path):
         """Writes the network of a client as a `state_dict` of PyTorch.
 
-        Of methods that give a client several networks, it is its own one,
-        `params["net"]`. `jaxproto.models.from_torch` reads the file back to the same
-        bits.
+        If the method gives a client several networks, it is `params["net"]`.
+        `jaxproto.models.from_torch` reads the file, bit for bit.
 
         Args:
-          i: the client.
-          path: ends in .safetensors or .npz, or, where torch is installed, .pt.
+          i: id of the client.
+          path: file that ends in .safetensors or .npz, or .pt if torch is installed.
 
         Raises:
-          UserError: a network of one's own, or another suffix.
+          UserError: the network is not one of this library, or the suffix is another.
         """
         export.to_torch(self.clients[i], Path(path))
 
@@ -190,25 +189,24 @@ class SavedRun:
         epochs: int = 0,
         id: int | None = None,
     ) -> SavedClient:
-        """Joins a client that never trained: it receives, trains and is evaluated.
+        """Joins a new client: it receives the broadcast, trains and is evaluated.
 
-        It is drawn as every client of the run, takes over what the server of the last
-        checkpoint broadcasts, and trains for itself as in a first round, with the
-        learning rate of the run's last one. The server stays as it is: what the client
-        would send goes nowhere, and a method's exchange before training does not take
-        place.
+        It is initialised like every client of the run, receives the broadcast of the
+        last checkpoint, and trains as in its first round, with the learning rate of the
+        run's last round. The server does not change: it does not receive the upload,
+        and a method's exchange before training does not take place.
 
         Args:
-          x, y: examples to train on, as the data set stores them (`SavedClient.scores`)
-            and class numbers, or names where classes have some.
-          x_test, y_test: to test on.
+          x, y: training examples as the data set stores them (`SavedClient.scores`),
+            and their class numbers, or names if the classes have names.
+          x_test, y_test: test examples.
           architecture: its network; "" is the one that the run's group gives to `id`.
-          epochs: over `x`; 0 is as many as the run's clients take in a round.
-          id: from which its randomness follows; None is the first that is free.
+          epochs: passes over `x`; 0 is `local.epochs` of the run.
+          id: id, which determines its randomness; None is the first that is free.
 
         Returns:
           The client. Its `joined` is a table with a row for each rule: accuracy on the
-          test data `before` (nan where a rule needs the broadcast), `after_broadcast`
+          test data `before` (nan if the rule needs the broadcast), `after_broadcast`
           and `after_training`.
 
         Raises:
@@ -220,8 +218,8 @@ class SavedRun:
             raise UserError(f"id is {id!r}; give a whole number from 0 on.")
         data = new_client.examples_of(run.exp.dataset, (x, y), (x_test, y_test))
         name, net = new_client.architecture(run.exp, self.config, architecture, id)
-        tools = resources.tools(name, net)
-        return new_client.join(run, tools, self._now.down, data, id, epochs)
+        compiled = resources.compiled(name, net)
+        return new_client.join(run, compiled, self._now.down, data, id, epochs)
 
     def __repr__(self) -> str:
         c = self.config

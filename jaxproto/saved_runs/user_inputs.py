@@ -13,12 +13,12 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
     """Returns inputs [M, ...] in the form of `dataset.x`, before normalisation.
 
     Args:
-      dataset: of the run, texts as tokens.
-      x: uint8 images (grey ones also without the axis of channels), numbers, or, where
-        the data are texts, tokens or texts.
+      dataset: data set of the run.
+      x: uint8 images (grey ones also without the axis of channels), or numbers. For a
+        data set of texts: tokens or texts.
 
     Raises:
-      UserError: they are of another shape or type.
+      UserError: the inputs have another shape or type.
     """
     like, given = dataset.x, np.asarray(x)
     if dataset.tokens and given.dtype.kind in "UTO":
@@ -28,10 +28,10 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
         given = given[..., None]
     wanted = f"{like.dtype}[M, {', '.join(map(str, shape))}]"
     if given.shape[1:] != shape or given.ndim != like.ndim:
-        one = " Give one example as x[None]." if given.shape == shape else ""
+        hint = " Give one example as x[None]." if given.shape == shape else ""
         raise UserError(
             f"inputs have shape {list(given.shape)}, but those of {dataset.name} are "
-            f"{wanted}.{one}"
+            f"{wanted}.{hint}"
         )
     if len(given) == 0:
         raise UserError(f"there is no example in x; give {wanted}.")
@@ -44,7 +44,7 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
 
 
 def _fits(given: np.ndarray, like: np.ndarray) -> bool:
-    """Returns whether numbers keep their meaning after a change of type."""
+    """Returns whether inputs can have the type of the data set, unchanged."""
     if like.dtype == np.uint8:
         return given.dtype == np.uint8
     return given.dtype.kind in ("iu" if like.dtype.kind == "i" else "iuf")
@@ -60,17 +60,17 @@ def to_class_ids(dataset: Dataset, y, examples: int) -> np.ndarray:
     """Returns labels [M] as class numbers.
 
     Args:
-      dataset: of the run.
-      y: class numbers, or names where the classes of the data set have some.
-      examples: how many there must be.
+      dataset: data set of the run.
+      y: class numbers, or names if the classes of the data set have names.
+      examples: number of labels that is required.
 
     Raises:
-      UserError: a class that the run does not have, or another number of labels.
+      UserError: a label is no class of the run, or the number of labels is wrong.
     """
     given = labels.check_labels(dataset.name, "y", y)
     if given.dtype.kind in "UT":
-        number = {name: c for c, name in enumerate(dataset.classes)}
-        given = np.array([number.get(str(name), -1) for name in given.tolist()], int)
+        class_id = {name: c for c, name in enumerate(dataset.classes)}
+        given = np.array([class_id.get(str(name), -1) for name in given.tolist()], int)
     wrong = np.flatnonzero((given < 0) | (given >= dataset.num_classes))
     if len(wrong):
         label, known = np.ravel(y)[wrong[0]], f"0 to {dataset.num_classes - 1}"

@@ -6,7 +6,7 @@
     method.lam=lin:0:1:5        five from 0 to 1 by equal steps
     method.lam=1,2+method.upscale=3,4   pairs
 
-A text with a comma needs double quotes.
+A text value that contains a comma needs double quotes.
 """
 
 import csv
@@ -28,7 +28,7 @@ from jaxproto.errors import UserError, shorten
 AxesSpec = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]
 HINT = "such as --sweep=seed=0,1,2 or --sweep=method.lam=log:1e-3:1e1:5"
 FIELD_SEPARATOR = r'\+(?=[\w.]+=)(?=[^"]*(?:"[^"]*"[^"]*)*$)'  # a + outside of quotes
-MOST = 10_000  # cells of a sweep: each is checked before the first trains
+MAX_CELLS = 10_000  # of a sweep: each is checked before the first trains
 BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -70,15 +70,16 @@ def parse_axes(config: ml_collections.ConfigDict, spec: AxesSpec) -> list[Axis]:
 
 
 def _check_number(what: str, number: int):
-    if number > MOST:
+    """Raises UserError if there are too many cells."""
+    if number > MAX_CELLS:
         raise UserError(
-            f"{what} would make {number:,} cells; give at most {MOST:,} at a time."
+            f"{what} would make {number:,} cells; give at most {MAX_CELLS:,} at a time."
         )
 
 
 def _is_texts(spec) -> bool:
-    several = isinstance(spec, Iterable) and not isinstance(spec, str)
-    return several and all(isinstance(text, str) for text in spec)
+    is_list = isinstance(spec, Iterable) and not isinstance(spec, str)
+    return is_list and all(isinstance(text, str) for text in spec)
 
 
 def _from_text(config, text: str) -> Axis:
@@ -115,6 +116,7 @@ def _from_values(config, key, values: Iterable) -> Axis:
 
 
 def _axis(fields: Sequence[str], columns: Sequence[list]) -> Axis:
+    """Returns the axis with a column of values per field, after checks."""
     name, lengths = "+".join(fields), {len(column) for column in columns}
     if len(lengths) > 1:
         pairs = zip(fields, columns, strict=True)
@@ -167,6 +169,7 @@ def _parse(text: str, example) -> list:
 
 
 def _spaced(text: str, kind: str, *numbers: str) -> list[float]:
+    """Returns the values of log:FIRST:LAST:COUNT or lin:FIRST:LAST:COUNT."""
     try:
         first, last, count = numbers
         a, b, n = float(first), float(last), int(count)

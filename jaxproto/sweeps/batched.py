@@ -33,13 +33,13 @@ class BatchedRun(NamedTuple):
 
     cell: Cell
     run: runner.Run
-    first: int  # number of rounds before its state
+    first: int  # number of rounds computed before its state
     state: State
 
 
 def claim_and_restore(
     shared: SharedPrograms,
-    start_of: Callable[[Cell, workdir.WorkdirLock], runner.Start],
+    make_start: Callable[[Cell, workdir.WorkdirLock], runner.Start],
     board: LiveTable,
     stack: contextlib.ExitStack,
     cells: Sequence[Cell],
@@ -47,7 +47,7 @@ def claim_and_restore(
     """Locks the folders of cells until `stack` closes and restores their runs.
 
     Args:
-      start_of: Returns the arguments that start the run of a locked cell.
+      make_start: Returns the arguments that start the run of a locked cell.
       cells: Cells of the group; those that another process trains are skipped.
 
     Returns:
@@ -56,11 +56,11 @@ def claim_and_restore(
     members, ended = [], set()
     for cell in cells:
         try:
-            claimed = stack.enter_context(workdir.lock_workdir(cell.path))
+            lock = stack.enter_context(workdir.lock_workdir(cell.path))
         except workdir.WorkdirBusy as e:
             board.busy(cell, str(e))
             continue
-        start = start_of(cell, claimed)
+        start = make_start(cell, lock)
         with errors_named(cell):
             summary = runner.finished_summary(start)
             if summary is None:
@@ -96,7 +96,7 @@ def train(
 
     Args:
       compiled: Programs of `count` federations.
-      count: Federations of a program; the first member pads missing ones.
+      count: Number of federations of a program; copies of the first member fill it.
 
     Raises:
       signals.StoppedBySignal: SIGTERM came; the running round is saved.
@@ -115,21 +115,26 @@ class BatchedEngine(Engine):
     """Engine of federations that are stacked along a leading axis of every array."""
 
     def __init__(
-        self, works: Sequence[RoundEnvironment], compiled: Programs, count: int
+        self,
+        environments: Sequence[RoundEnvironment],
+        compiled: Programs,
+        count: int,
     ):
         """Stacks the floats of runs and binds them to the programs; see `train`."""
-        self.size, self._num_runs = count, len(works)
-        padded = self._pad(works)
-        self._seeds = [w.seed for w in padded]
-        floats = [w.exp.floats for w in padded]
+        self.size, self._num_runs = count, len(environments)
+        padded = self._pad(environments)
+        self._seeds = [environment.seed for environment in padded]
+        floats = [environment.exp.floats for environment in padded]
         stacked = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, stacked)
-        store = DeviceStore(without_lanes(works[0].exp), bound)
-        self._work = works[0]._replace(compiled=bound, store=store)
-        self._exps = [w.exp for w in works]
+        first = environments[0]
+        store = DeviceStore(without_lanes(first.exp), bound)
+        self._environment = first._replace(compiled=bound, store=store)
+        self._exps = [environment.exp for environment in environments]
 
-    def _pad(self, each: Sequence) -> list:
-        return [*each, *[each[0]] * (self.size - len(each))]
+    def _pad(self, items: Sequence) -> list:
+        """Returns a value per federation of the program, repeating the first."""
+        return [*items, *[items[0]] * (self.size - len(items))]
 
     def joined(self, states: Sequence[State]) -> Model:
         """Returns servers and clients with the leading axis."""
@@ -140,12 +145,12 @@ class BatchedEngine(Engine):
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Computes a round of all federations."""
         context = stack_trees([programs.round_context(s, r) for s in self._seeds])
-        model, outputs = rounds.compute_round(self._work, context, model, r)
+        model, outputs = rounds.compute_round(self._environment, context, model, r)
         return model, [select_member(outputs, i) for i in range(self._num_runs)]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
-        sums = run_evaluation.evaluate_model(self._work, model)
+        sums = run_evaluation.evaluate_model(self._environment, model)
         return [
             Evaluated(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)
         ]

@@ -70,25 +70,25 @@ def execution_mode(
     return BATCHED, int(cells_at_once)
 
 
-def train(plan: Plan, how: SweepOptions, board: LiveTable, console: Console):
+def train(plan: Plan, options: SweepOptions, board: LiveTable, console: Console):
     """Trains the cells that have not ended; `sweep.sweep` lists the errors."""
-    layout = parse_devices(how.devices)
+    layout = parse_devices(options.devices)
     platform = "several" if layout.num_devices > 1 else jax.default_backend()
-    mode, max_cells = execution_mode(how.cells_at_once, platform, how.cores)
-    groups = [SharedPrograms(group, how.cache, console) for group in plan.groups]
+    mode, max_cells = execution_mode(options.cells_at_once, platform, options.cores)
+    groups = [SharedPrograms(group, options.cache, console) for group in plan.groups]
     ended: set[str] = set()
     if mode == BATCHED:
         for shared in groups:
-            ended |= train_batched(shared, max_cells, how, board, layout)
+            ended |= train_batched(shared, max_cells, options, board, layout)
         max_cells = 1
     remaining = [(c, s) for s in groups for c in s.group.cells if c.name not in ended]
-    in_threads(remaining, max_cells, how, board)
+    in_threads(remaining, max_cells, options, board)
 
 
 def train_batched(
     shared: SharedPrograms,
     max_cells: int,
-    how: SweepOptions,
+    options: SweepOptions,
     board: LiveTable,
     layout: OneDevice = ONE,
 ) -> set[str]:
@@ -101,9 +101,9 @@ def train_batched(
     if exp.check_wire or not exp.resident:
         return set()
     with contextlib.ExitStack() as stack:
-        start_of = partial(start_of_cell, how, board)
+        make_start = partial(start_of_cell, options, board)
         members, ended = batched.claim_and_restore(
-            shared, start_of, board, stack, shared.group.cells
+            shared, make_start, board, stack, shared.group.cells
         )
         max_cells = min(max_cells or len(members), len(members))
         if members:
@@ -117,13 +117,13 @@ def train_batched(
 def in_threads(
     cells: Iterable[tuple[Cell, SharedPrograms]],
     max_cells: int,
-    how: SweepOptions,
+    options: SweepOptions,
     board: LiveTable,
 ):
     """Trains cells in `max_cells` threads.
 
     Raises:
-      The first error of a thread; the other threads end after their round.
+      The first error of a thread; the other threads begin no further cell.
     """
     queue, stop = deque(cells), threading.Event()
 
@@ -134,8 +134,8 @@ def in_threads(
             except IndexError:  # another thread took the last cell
                 return
             try:
-                train_cell(cell, shared, how, board)
-            except workdir.WorkdirBusy as e:  # other cells first
+                train_cell(cell, shared, options, board)
+            except workdir.WorkdirBusy as e:  # try it again after the other cells
                 queue.append((cell, shared))
                 board.busy(cell, str(e))
                 stop.wait(POLL)
@@ -150,26 +150,28 @@ def in_threads(
 
 
 def start_of_cell(
-    how: SweepOptions, board: LiveTable, cell: Cell, lock: workdir.WorkdirLock
+    options: SweepOptions, board: LiveTable, cell: Cell, lock: workdir.WorkdirLock
 ) -> runner.Start:
     """Returns the arguments that start the run of a cell."""
     return runner.Start(
         cell.config,
         cell.path,
         board.console(cell),
-        grace=how.grace,
+        grace=options.grace,
         lock=lock,
         progress=partial(board.progress, cell),
-        callbacks=[make() for make in callback_factories(how.callbacks)],
+        callbacks=[make() for make in callback_factories(options.callbacks)],
     )
 
 
-def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: LiveTable):
+def train_cell(
+    cell: Cell, shared: SharedPrograms, options: SweepOptions, board: LiveTable
+):
     """Trains a cell unless it has ended."""
-    clock = time.perf_counter()
-    with errors_named(cell), workdir.lock_workdir(cell.path) as claimed:
-        start = start_of_cell(how, board, cell, claimed)
+    begin = time.perf_counter()
+    with errors_named(cell), workdir.lock_workdir(cell.path) as lock:
+        start = start_of_cell(options, board, cell, lock)
         summary = runner.finished_summary(start)
         if summary is None:
             summary = runner.train(start, shared(start))
-    board.ended(cell, summary, time.perf_counter() - clock)
+    board.ended(cell, summary, time.perf_counter() - begin)

@@ -57,7 +57,7 @@ class LiveTable:
         self._plan, self._console = plan, console
         self._refresh: Callable[[], None] = lambda: None
         self._has_estimate = False
-        self._busy = dict[str, float]()  # cell -> since when, inf if noted
+        self._busy = dict[str, float]()  # cell -> time it became busy; inf once noted
         self._rows = {cell.name: CellRow(cell_status(cell)) for cell in plan.cells}
 
     def console(self, cell: Cell) -> Console:
@@ -82,7 +82,11 @@ class LiveTable:
         return self._rows[cell.name]
 
     def first_round(self, seconds: float):
-        """Notes once how long the remaining rounds of all cells take in sequence."""
+        """Prints once the time of all remaining rounds in sequence.
+
+        Args:
+          seconds: Duration of a round without compilation.
+        """
         rows = [(c.config.rounds, self._rows[c.name]) for c in self._plan.cells]
         rounds_left = sum(
             n - row.round for n, row in rows if row.state not in FINAL_STATUSES
@@ -91,8 +95,8 @@ class LiveTable:
             return
         self._has_estimate = True
         left = datetime.timedelta(seconds=round(seconds * rounds_left))
-        one_by_one = f"{left} for {rounds_left} rounds one after the other"
-        self.note(f"{seconds:.3g} s a round: {one_by_one}")
+        total = f"{left} for {rounds_left} rounds one after the other"
+        self.note(f"{seconds:.3g} s a round: {total}")
 
     def busy(self, cell: Cell, why: str):
         """Marks a cell that another process trains; notes it once if it stays so."""
@@ -108,9 +112,9 @@ class LiveTable:
         best = {r: {"pooled": scores["pooled"]["best"]} for r, scores in rules.items()}
         text = accuracy_text({"rules": best})
         self.set(cell, state=summary["status"], round=summary["rounds"], accuracy=text)
-        on = chosen_on(scores["pooled"] for scores in rules.values())
+        part = chosen_on(scores["pooled"] for scores in rules.values())
         status = summary["status"]
-        self.note(f"{cell.name}: {status}, best {on} round {text}, {seconds:.1f} s")
+        self.note(f"{cell.name}: {status}, best {part} round {text}, {seconds:.1f} s")
 
     def note(self, text: str):
         """Prints a permanent line above the table."""

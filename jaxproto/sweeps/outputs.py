@@ -23,6 +23,10 @@ from jaxproto.summary.table_formats import TableView
 from jaxproto.sweeps.plan import Cell, Plan, format_value
 
 STATISTICS = ("best", "final", "mean_last")
+CHOOSING = {  # data on which the best cell is chosen -> statistic of a cell
+    "test": "best",
+    "validation": "best_validation",
+}
 
 
 def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
@@ -95,7 +99,7 @@ def comparison(plan: Plan, summaries: Mapping[str, Mapping]) -> str:
 def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
     """Returns the finished cells, without duplicates of equal seed and settings.
 
-    As in `compare`, names and paths are no settings.
+    As in `compare`, names and paths do not count as settings.
     """
     cells: dict[str, Cell] = {}
     ignored = fields_where(compared=False) - {"seed"}
@@ -119,7 +123,10 @@ def main_rule(summaries: Mapping[str, Mapping]) -> str:
 
 
 def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | None:
-    """Returns the accuracy of a finished cell in %, pooled over samples, if any."""
+    """Returns the pooled accuracy of a cell in %; None if there is none.
+
+    A cell that has not finished has none.
+    """
     averages = summary["rules"].get(rule)
     if not status_of(summary).ok or averages is None:
         return None
@@ -132,32 +139,30 @@ def best_setting(
 ) -> tuple[list[Cell], float] | None:
     """Returns the finished cells of the best setting, and their mean test accuracy.
 
-    Cells that differ in nothing but the seed are one setting. The mean validation
-    accuracy chooses, or that on test examples if a cell has no others. In %.
+    Cells that differ only in the seed are one setting. The best setting has the highest
+    mean validation accuracy, or test accuracy if a cell has no validation examples.
+    Accuracies are in %.
     """
-    on, known = chosen_on(summaries, rule), summaries.items()
-    by = {k: accuracy(s, rule, CHOOSING[on]) for k, s in known}
-    seeds, settings = fields_where(compared=False), dict[str, list[Cell]]()
+    statistic = CHOOSING[chosen_on(summaries, rule)]
+    scores = {k: accuracy(s, rule, statistic) for k, s in summaries.items()}
+    ignored, settings = fields_where(compared=False), dict[str, list[Cell]]()
     for cell in plan.cells:
-        if by.get(cell.name) is not None:
-            setting = {k: v for k, v in cell.changes.items() if k not in seeds}
+        if scores.get(cell.name) is not None:
+            setting = {k: v for k, v in cell.changes.items() if k not in ignored}
             settings.setdefault(repr(setting), []).append(cell)
 
     def mean(cells, values):
         return statistics.fmean(values[c.name] or 0.0 for c in cells)
 
-    best = max(settings.values(), key=lambda cells: mean(cells, by), default=None)
-    tested = {k: accuracy(s, rule) for k, s in known}
+    best = max(settings.values(), key=lambda cells: mean(cells, scores), default=None)
+    tested = {k: accuracy(s, rule) for k, s in summaries.items()}
     return None if best is None else (best, mean(best, tested))
-
-
-CHOOSING = {"test": "best", "validation": "best_validation"}  # statistics of cells
 
 
 def chosen_on(summaries: Mapping[str, Mapping], rule: str) -> str:
     """Returns the data, test or validation, on which the best cell is chosen."""
-    known = (rules for rules in finished_rules(summaries) if rule in rules)
-    return records.chosen_on(rules[rule]["pooled"] for rules in known)
+    by_cell = [rules[rule] for rules in finished_rules(summaries) if rule in rules]
+    return records.chosen_on(averages["pooled"] for averages in by_cell)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
@@ -192,13 +197,12 @@ def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
             for cell in cells
             if changes.items() <= cell.changes.items()
         ]
-        scored = [value for value in accuracies if value is not None]
-        means[r, c] = statistics.fmean(scored) if scored else np.nan
-    on = chosen_on(summaries, rule)
-    title = f"test accuracy (%) of rule {rule}, best {on} round, mean over seeds"
-    down_names, across_names = (
-        [format_value(v) for v in part] for part in (rows, columns)
-    )
+        known = [value for value in accuracies if value is not None]
+        means[r, c] = statistics.fmean(known) if known else np.nan
+    part = chosen_on(summaries, rule)
+    title = f"test accuracy (%) of rule {rule}, best {part} round, mean over seeds"
+    down_names = [format_value(value) for value in rows]
+    across_names = [format_value(value) for value in columns]
     labels = (across, down)
     plots.grid_heatmap(path, means, down_names, across_names, labels, title)
 
@@ -222,14 +226,16 @@ def closing_lines(
     best = best_setting(plan, summaries, rule)
     if best is not None:
         (first, *others), value = best
-        seeds = fields_where(compared=False) if others else ()
+        ignored = fields_where(compared=False) if others else ()
         name = ", ".join(
-            f"{k}={format_value(v)}" for k, v in first.changes.items() if k not in seeds
+            f"{k}={format_value(v)}"
+            for k, v in first.changes.items()
+            if k not in ignored
         )
         mean = f", mean of {1 + len(others)} seeds" if others else ""
         setting = name or "the configuration"
-        on = chosen_on(summaries, rule)
-        chosen = f"the best {on} round, chosen on {on} data"
+        part = chosen_on(summaries, rule)
+        chosen = f"the best {part} round, chosen on {part} data"
         what = f"best{so_far} by rule {rule} ({chosen})"
         lines.append(f"{what}: {value:.2f} % with {setting}{mean}:")
         changes = [

@@ -75,11 +75,12 @@ def plan(
     """Plans a sweep and checks every cell like a single run.
 
     Args:
-      config: Configuration of all cells, but for the fields of the axes.
+      config: Configuration of all cells, except for the fields of the axes.
       axes: Axes from `parse_axes`.
-      outdir: Folder that holds a folder per cell; "" takes the default run directory
-        of each cell.
-      plain: Configuration before overrides, which `default_workdir` names folders by.
+      outdir: Folder with a folder per cell; "" takes the default run directory of each
+        cell.
+      plain: Configuration before overrides, from which `default_workdir` derives names
+        of folders.
 
     Raises:
       UserError: names the cell that cannot train; no cell has begun.
@@ -88,7 +89,7 @@ def plan(
         cell(config, changes, outdir, plain or config) for changes in cell_changes(axes)
     )
     _check_folders(cells)
-    groups = tuple(_build_group(part) for part in _group_cells(cells).values())
+    groups = tuple(_build_group(members) for members in _group_cells(cells).values())
     names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
     run_name = default_workdir.default_workdir(config).name
     data = run_name.removesuffix(f"-seed{config.seed}")
@@ -100,11 +101,11 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
     """Returns a cell with checked configuration."""
     changed = ml_collections.ConfigDict(config.to_dict())
     changed.update_from_flattened_dict(dict(changes))
-    made = Cell(dict(changes), changed, Path())
-    with errors_named(made, UNUSABLE):
+    new = Cell(dict(changes), changed, Path())
+    with errors_named(new, UNUSABLE):
         check(changed)
         path = default_workdir.resolve_workdir(changed, plain)
-    return made._replace(path=Path(outdir) / path.name if outdir else path)
+    return new._replace(path=Path(outdir) / path.name if outdir else path)
 
 
 @contextlib.contextmanager
@@ -122,7 +123,7 @@ def errors_named(cell: Cell, what: str = "") -> Iterator[None]:
 
 
 def _check_folders(cells: Sequence[Cell]):
-    """Raises UserError if two cells share a folder, or a folder holds another run."""
+    """Raises UserError if two cells share a folder, or one has that of another run."""
     owners: dict[Path, Cell] = {}
     for cell in cells:
         with errors_named(cell, UNUSABLE):
@@ -163,13 +164,13 @@ def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
 
 
 def experiment(exp: Experiment, cell: Cell) -> Experiment:
-    """Returns the experiment of a cell, from that of another cell of its group."""
+    """Returns the experiment of a cell, from that of the first cell of its group."""
     values = traced.traced_floats(cell.config)
     floats = {path: flatten(cell.config)[path] for path in values}
     parts = exp.parts({**exp.floats, **floats})
-    made = exp._replace(floats={**exp.floats, **values}, **parts._asdict())
-    _check_rows(made)
-    return made
+    exp = exp._replace(floats={**exp.floats, **values}, **parts._asdict())
+    _check_rows(exp)
+    return exp
 
 
 def _check_rows(exp: Experiment):
@@ -187,9 +188,10 @@ def _check_rows(exp: Experiment):
 
 
 def select_part(whole: Plan, k: int, n: int) -> Plan:
-    """Returns the k-th of n parts of the cells, from 0, in the order of groups.
+    """Returns part k, from 0, of n parts of the cells, in the order of groups.
 
-    With as many parts as groups, each part is a group; otherwise sizes are equal.
+    If there are n groups, each part is a group; otherwise parts have equal sizes, up to
+    one cell.
     """
     if not 0 <= k < n:
         valid = (
@@ -198,8 +200,8 @@ def select_part(whole: Plan, k: int, n: int) -> Plan:
         raise UserError(f"part {k}/{n} is none: {valid}.")
     order = [cell for group in whole.groups for cell in group.cells]
     first, last = (len(order) * i // n for i in (k, k + 1))
-    mine = whole.groups[k].cells if n == len(whole.groups) else order[first:last]
-    names = {cell.name for cell in mine}
+    chosen = whole.groups[k].cells if n == len(whole.groups) else order[first:last]
+    names = {cell.name for cell in chosen}
     groups = [
         group._replace(cells=tuple(c for c in group.cells if c.name in names))
         for group in whole.groups

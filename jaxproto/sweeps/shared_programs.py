@@ -11,12 +11,7 @@ from jaxproto.mesh import ONE, OneDevice
 from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
 from jaxproto.sweeps.plan import ProgramGroup, experiment
-from jaxproto.training import (
-    compiler,
-    program_cache,
-    runner,
-    xla_cache,
-)
+from jaxproto.training import compiler, program_cache, runner, xla_cache
 from jaxproto.training.programs import Programs
 
 
@@ -30,7 +25,7 @@ class SharedPrograms:
         self._prepared: runner.PreparedRun | None = None
 
     def prepared(self) -> runner.PreparedRun:
-        """Returns programs with the experiment of the first cell; thread-safe."""
+        """Returns the programs, with the experiment of the first cell; thread-safe."""
         with self._lock:
             if self._prepared is None:
                 with self._compile_lock():
@@ -54,7 +49,7 @@ class SharedPrograms:
 
         Args:
           max_cells: Maximum number of federations.
-          layout: Devices, which get equal numbers of federations.
+          layout: Devices; each gets the same number of federations.
 
         Returns:
           The number of federations of a program, and the programs.
@@ -78,12 +73,14 @@ class SharedPrograms:
 
     def _compile_lock(self):
         """Locks compilation: other processes wait and load programs from the cache."""
-        compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
+        cache_folder, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
         say = partial(progress_lines.say, self._console)
-        return program_cache.compile_lock(compiled_in, cell.config, self.group.exp, say)
+        return program_cache.compile_lock(
+            cache_folder, cell.config, self.group.exp, say
+        )
 
     def _wrap(self) -> program_cache.ProgramWrapper:
         if not self._cache:
             return program_cache.uncached
-        compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        return program_cache.disk_cache(compiled_in, cell.config, self.group.exp)
+        cache_folder, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
+        return program_cache.disk_cache(cache_folder, cell.config, self.group.exp)

@@ -59,8 +59,9 @@ def sweep(
       outdir: Folder of run directories, table and plots; "" is `runs/` for the cells
         and `sweeps/<config>-<dataset>-<fields>` for the rest.
       console: Console that shows the plan and the live table.
-      how: Mode of execution, program cache, and grace after SIGTERM.
-      plain: Configuration that names folders, see `default_workdir`.
+      how: Execution options, such as the number of cells at once.
+      plain: Configuration before overrides, for names of folders; see
+        `default_workdir`.
       share: (k, n) trains the k-th of n parts of the cells, from 0.
       callbacks: As in `jaxproto.run`, but classes, functions that make a callback, or
         names of writers, since each cell makes its own.
@@ -74,15 +75,15 @@ def sweep(
     config = from_name(config)
     mesh.available_devices()
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
-    callback_factories(how.callbacks)  # before anything trains
+    callback_factories(how.callbacks)  # raises errors before a cell trains
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
     mesh.parse_devices(how.devices)
     whole = plan(config, parse_axes(config, axes), outdir, plain)
-    mine = select_part(whole, *share)
-    for line in live_table.plan_lines(mine, bytes_per_cell(whole)):
+    part = select_part(whole, *share)
+    for line in live_table.plan_lines(part, bytes_per_cell(whole)):
         say(console, line)
-    with live_table.LiveTable(mine, console).live() as board:
-        execute.train(mine, how, board, console)
+    with live_table.LiveTable(part, console).live() as board:
+        execute.train(part, how, board, console)
     return result(whole, console)
 
 
@@ -99,8 +100,7 @@ def result(whole: Plan, console: Console) -> SweepResult:
         console.print(f"{missing} cells of other parts have not ended yet: no table")
         return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
-    # parts may end at the same time
-    lock = whole.folder / workdir.LOCK
+    lock = whole.folder / workdir.LOCK  # parts may end at the same time
     with file_lock.exclusive_lock(lock, partial(say, console), "writes the table"):
         return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
@@ -110,7 +110,7 @@ def bytes_per_cell(whole: Plan) -> int:
     sizes = []
     for group in whole.groups:
         state = programs.shapes(group.exp, 0)
-        held = jax.tree.leaves((state.server, state.clients))
-        data = group.exp.dataset
-        sizes.append(sum(a.size * a.dtype.itemsize for a in held) + data.x.nbytes)
+        leaves = jax.tree.leaves((state.server, state.clients))
+        state_bytes = sum(a.size * a.dtype.itemsize for a in leaves)
+        sizes.append(state_bytes + group.exp.dataset.x.nbytes)
     return max(sizes)
