@@ -24,7 +24,7 @@ def local_prototypes(args):
     options = {"binary": args.binary, "in_order": args.in_order}
     learnt = one.learnt._replace(local=one.local)
     pictures.local_values(
-        args.out, learnt, name, asked=chosen, clients=one.clients, **options
+        args.out, learnt, name, class_id=chosen, clients=one.clients, **options
     )
 
 
