@@ -95,7 +95,7 @@ def _spread(x):
 
 
 def table(exp: Experiment) -> rich.table.Table:
-    """Returns texts of the first clients as networks get them: cut, known words alone."""
+    """Returns the known words of texts of the first clients, shortened."""
     dataset, (num_clients, num_texts) = exp.dataset, TEXTS
     view = rich.table.Table(title="Training texts, drawn at random")
     for name in ("client", "class", "text"):
