@@ -168,10 +168,10 @@ def _components(row: PublishedNumber) -> PaperCell:
 
 
 def _reading_fields(row: PublishedNumber, name: str, reading: str) -> dict:
-    """Returns the fields of a reading of a row; R has no code, so only `method.` ones."""
+    """Returns the fields of a reading of a row."""
     own = PAPER_VALUES.get((row.source, name), {}) if reading == "paper" else {}
     fields = paper_variants.in_table(name, reading) | own
-    is_r = row.source == "refprotofl"
+    is_r = row.source == "refprotofl"  # no released code has its protocol
     return {k: v for k, v in fields.items() if not is_r or k.startswith("method.")}
 
 
