@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def read_all(runs: Iterable[T], read: Callable[[T], R]) -> list[R]:
-    """Returns what `read` makes of each run; prints why it leaves one out.
+    """Returns `read(run)` for each run; prints why a run is left out.
 
     Raises:
       UserError: none of the runs can be read; the error is that of the first.

@@ -17,7 +17,9 @@ CLASS = "test examples in their client's commonest training class"
 MEANS = f"is the share of {CLASS}: the network always says that class"
 
 
-def collapsed_rules(records: Sequence[Mapping], alone: MajorityShare) -> dict[str, int]:
+def collapsed_rules(
+    records: Sequence[Mapping], majority: MajorityShare
+) -> dict[str, int]:
     """Finds rules that end at the accuracy of each client's commonest class.
 
     A rule has collapsed if its pooled accuracies are those of that class, to within
@@ -25,16 +27,16 @@ def collapsed_rules(records: Sequence[Mapping], alone: MajorityShare) -> dict[st
 
     Args:
       records: records of `metrics.jsonl`.
-      alone: accuracies of each client's commonest class.
+      majority: accuracies of each client's commonest class.
 
     Returns:
       {rule: round of the first of these evaluations}; {} where every test
       example is of its client's commonest class.
     """
-    near = max(NEAR, 0.5 / max(alone.examples, 1))
-    if not records or alone.pooled >= 1 - near:
+    near = max(NEAR, 0.5 / max(majority.examples, 1))
+    if not records or majority.pooled >= 1 - near:
         return {}
-    since = {r: _since(records, r, alone.pooled, near) for r in records[-1]["rules"]}
+    since = {r: _since(records, r, majority.pooled, near) for r in records[-1]["rules"]}
     return {rule: r for rule, r in since.items() if r is not None}
 
 
@@ -52,9 +54,9 @@ def _since(records, rule, share, near):
 ENTRIES = ("commonest_class", "collapsed")  # keys of a `summary.json`
 
 
-def reference_fields(records: Sequence[Mapping], alone: MajorityShare) -> dict:
+def reference_fields(records: Sequence[Mapping], majority: MajorityShare) -> dict:
     """Returns the `ENTRIES` of a `summary.json`."""
-    values = alone._asdict(), collapsed_rules(records, alone)
+    values = majority._asdict(), collapsed_rules(records, majority)
     return dict(zip(ENTRIES, values, strict=True))
 
 

@@ -172,7 +172,7 @@ def cost_of(exp: Experiment) -> Cost:
 
 
 def sent_once(exp: Experiment) -> Tree:
-    """Returns what clients get before the first round, public examples included."""
+    """Returns the message before the first round, public examples included."""
     rows = exp.dataset.public if exp.method.sends_public else None
     if rows is None:
         return exp.method.setup

@@ -42,13 +42,13 @@ def majority_share(run: RunFolder) -> MajorityShare | None:
         return None
 
 
-def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, int]:
+def collapsed_rules(run: RunFolder, majority: MajorityShare | None) -> dict[str, int]:
     """Returns {rule: first round at the share of one class} of the collapsed rules."""
     if run.finished and "collapsed" in run.results:
         return run.results["collapsed"]
-    if alone is None:
+    if majority is None:
         return {}
-    return reference_accuracy.collapsed_rules(run.records, alone) if run.records else {}
+    return reference_accuracy.collapsed_rules(run.records, majority)
 
 
 def _local(rows: Sequence[SeedGroup]) -> Iterable[str]:
@@ -79,12 +79,12 @@ def _shares(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
         yield f"{dataset}: share of {reference_accuracy.CLASS}: {'; '.join(texts)}."
 
 
-def _share_text(alone: MajorityShare | None) -> str:
-    if alone is None:
+def _share_text(majority: MajorityShare | None) -> str:
+    if majority is None:
         reasons = "older runs, or nodes with their own data"
         return f"unknown (no usable partition.csv: {reasons})"
-    mean = f"mean over clients {100 * alone.client_mean:.2f} %"
-    return f"{100 * alone.pooled:.2f} %, {mean}"
+    mean = f"mean over clients {100 * majority.client_mean:.2f} %"
+    return f"{100 * majority.pooled:.2f} %, {mean}"
 
 
 def _collapses(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:

@@ -12,8 +12,8 @@ from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST
 from jaxproto.reporting.compare.paper_rules import PublishedRule, published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
+from jaxproto.summary.table_formats import MISSING
 
-MISSING = "-"
 KINDS = ("metric", "published", "bytes", "seconds")  # values of --columns
 METRIC, PUBLISHED, BYTES, SECONDS = KINDS
 TARGET, TEST, RANK = "target", "test", "rank"  # added by other flags

@@ -10,10 +10,11 @@ from functools import partial
 from typing import NamedTuple
 
 from jaxproto.reporting.compare import paper_tables
-from jaxproto.reporting.compare.columns import MISSING, Column
+from jaxproto.reporting.compare.columns import Column
 from jaxproto.reporting.compare.measures import SPREAD
 from jaxproto.reporting.compare.ranks import BEST, SECOND
 from jaxproto.reporting.compare.tables import Table
+from jaxproto.summary.table_formats import MISSING
 
 SPECIAL = {
     **{c: f"\\{c}" for c in "%$#&_{}"},

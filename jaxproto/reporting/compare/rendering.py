@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import latex
-from jaxproto.reporting.compare.columns import MISSING, CellValue, Part
+from jaxproto.reporting.compare.columns import CellValue, Part
 from jaxproto.reporting.compare.ranks import BEST, SECOND, best_and_second
 from jaxproto.reporting.compare.tables import Table
 from jaxproto.summary import table_formats
-from jaxproto.summary.table_formats import TableView, Value
+from jaxproto.summary.table_formats import MISSING, TableView, Value
 
 FORMATS = (*table_formats.FORMATS, "latex")
 MARKING_NOTE = "Best in bold, second underlined."

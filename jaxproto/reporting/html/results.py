@@ -63,8 +63,8 @@ def alerts(
             reason = escape_unprintable(str(run.summary.get("reason", "no reason")))
             yield f"{run.name} diverged: {reason}"
     for run in runs:
-        alone = baselines.majority_share(run)
-        for rule, since in baselines.collapsed_rules(run, alone).items():
+        majority = baselines.majority_share(run)
+        for rule, since in baselines.collapsed_rules(run, majority).items():
             last = run.last["rules"].get(rule, {}).get("pooled") if run.last else None
             share = "" if last is None else f" {per_cent(last)} %"
             means = reference_accuracy.MEANS
