@@ -1,6 +1,6 @@
 """Pictures of a finished run, written into its `plots/`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ def _record_pictures(exp: Experiment, records, name: str) -> dict[str, Picture]:
     rounds, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
         line = plots.band(name, rounds, np.array([values]))
-        pictures["iterations"] = lambda to: iterations(to, {"": [line]})
+        pictures["iterations"] = lambda to: iterations(to, [line])
     return pictures
 
 
@@ -108,10 +108,10 @@ def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Pict
     return pictures
 
 
-def iterations(path: Path, shown: Mapping[str, Sequence[plots.Band]], note: str = ""):
+def iterations(path: Path, lines: Sequence[plots.Band], note: str = ""):
     """Draws the iterations of the alignment in every round that has them."""
     ylabel = "iterations of the alignment"
-    plots.bands(path, shown, "round", ylabel, note=note, whole=True)
+    plots.bands(path, {"": lines}, "round", ylabel, note=note, whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:

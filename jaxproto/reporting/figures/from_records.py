@@ -81,7 +81,7 @@ def _accuracies(run: RunFolder, rule: str, measure: Measure) -> dict[int, float]
 
 def iterations(args):
     """Draws iterations of the alignment in every round (ProtoNorm Figure 3a)."""
-    shown, groups = [], arguments.group_seeds(args.workdirs)
+    lines, groups = [], arguments.group_seeds(args.workdirs)
     for name, group in groups.items():
         series = [pictures.every_round(r.evaluations(), ITERATIONS) for r in group.runs]
         line = _over_rounds(name, [dict(zip(*pair, strict=True)) for pair in series])
@@ -90,9 +90,9 @@ def iterations(args):
                 f"{group.runs[0].path} has no {ITERATIONS} in its records: it has no "
                 "alignment, or is of a version that did not log it. Leave it out."
             )
-        shown.append(line)
+        lines.append(line)
     note = arguments.seeds_note([*groups.values()])
-    pictures.iterations(args.out, {"": shown}, note)
+    pictures.iterations(args.out, lines, note)
 
 
 def accuracy_against_field(args):
