@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def read_all(runs: Iterable[T], read: Callable[[T], R]) -> list[R]:
-    """Returns what `read` makes of each run; prints why it leaves one out.
+    """Returns `read(run)` for each run; prints why a run is left out.
 
     Raises:
       UserError: none of the runs can be read; the error is that of the first.
@@ -33,17 +33,17 @@ def read_all(runs: Iterable[T], read: Callable[[T], R]) -> list[R]:
 
 
 def find_runs(workdirs: Iterable[str | Path]) -> list[Path]:
-    """Returns the folders of runs; of a folder of runs, such as a sweep's, each run.
+    """Returns the folders of runs; for a folder such as a sweep's, those of its runs.
 
-    Folders without a run are skipped with a message. If none has a run, they stay, and
-    reading them raises the error.
+    Folders without a run are skipped with a message. If none has a run, all are
+    returned, and reading them raises the error.
     """
-    found = [(Path(path), run_folders(Path(path))) for path in workdirs]
-    runs = [run for _, some in found for run in some]
-    for path, some in found:
-        if runs and not some:
+    pairs = [(Path(path), run_folders(Path(path))) for path in workdirs]
+    runs = [run for _, folders in pairs for run in folders]
+    for path, folders in pairs:
+        if runs and not folders:
             sys.stderr.write(f"skipped, as it holds no run: {path}\n")
-    return runs or [path for path, _ in found]
+    return runs or [path for path, _ in pairs]
 
 
 def read_run(path, name: str = "", needs: str = "") -> RunFolder:
@@ -53,7 +53,7 @@ def read_run(path, name: str = "", needs: str = "") -> RunFolder:
       path: Work directory.
       name: Name of the run; "" is that of its folder.
       needs: "results", a summary of a finished run; "evaluations", at least one
-        record; "" neither.
+        record; "", neither.
 
     Raises:
       UserError: one of these files is damaged or lacks what is needed, or the folder is

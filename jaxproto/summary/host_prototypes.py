@@ -30,8 +30,8 @@ class HostProtos:
 class LearntPrototypes(NamedTuple):
     """Prototypes after a round; None where there are none."""
 
-    mask_CD: np.ndarray | None  # of CPS
-    protos: HostProtos | None  # global ones, in the places of the masks
+    mask_CD: np.ndarray | None  # masks of CPS
+    protos: HostProtos | None  # global ones, with expanded masks
     local: HostProtos | None  # [K, C, D] by client id
     client_view: HostProtos | None = None  # global ones as clients compare with them
 
@@ -39,16 +39,15 @@ class LearntPrototypes(NamedTuple):
 def learnt_prototypes(
     exp: Experiment, server: Tree, clients: Sequence[Client]
 ) -> LearntPrototypes:
-    """Returns the prototypes that the server broadcasts and that clients remember."""
+    """Returns the prototypes that the server broadcasts and clients remember."""
     mask_CD, down = masks(exp.method, exp.spec.feat_dim), exp.method.broadcast(server)
     memory = [find_prototypes(c.memory) for c in clients]
     local = on_host(gather.join_by_id([c.ids for c in exp.cohorts], memory))
-    trees = down, exp.method.client_view(down)
-    sent, viewed = map(on_host, trees)
-    if sent and len(sent.count) > exp.spec.num_classes:  # several of each class
+    sent, viewed = on_host(down), on_host(exp.method.client_view(down))
+    if sent and len(sent.count) > exp.spec.num_classes:  # several prototypes per class
         sent = viewed
     protos, viewed = (
-        found and expand_masked(found, mask_CD) for found in (sent, viewed)
+        protos and expand_masked(protos, mask_CD) for protos in (sent, viewed)
     )
     return LearntPrototypes(mask_CD, protos, local, viewed)
 
@@ -81,10 +80,10 @@ def masks(method: Method, feat_dim: int) -> np.ndarray | None:
 
 
 def expand_masked(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
-    """Puts the values of compressed prototypes [C, s] in the places of their masks.
+    """Returns prototypes [C, D] with the values of compressed ones, [C, s].
 
-    TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
-    are not of this form stay as they are.
+    TinyProto Definition 2: values are in the order of the dimensions of the mask.
+    Prototypes of another form are returned unchanged.
     """
     if mask_CD is None or (mask_CD.sum(1) != protos.mean.shape[-1]).any():
         return protos
@@ -94,26 +93,26 @@ def expand_masked(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
 
 
 def head_norms(cohorts, clients) -> np.ndarray | None:
-    """Returns norms of the class weights [K, C] of clients by id, without biases.
+    """Returns the norms [K, C] of clients' class weights by id, without biases.
 
     Returns None unless every client has one of HEADS as a matrix [D, C].
     """
-    parts = []
+    norms = []
     for stacked in clients:
         leaves = jax.tree_util.tree_leaves_with_path(stacked.params)
         by_path = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-        heads = [by_path[name] for name in HEADS if name in by_path]
-        if not heads or np.ndim(heads[0]) != 3:
+        heads = [by_path[path] for path in HEADS if path in by_path]
+        if not heads or np.ndim(heads[0]) != 3:  # [K, D, C]
             return None
-        parts.append(np.linalg.norm(heads[0], axis=1))
-    return np.asarray(gather.join_by_id([c.ids for c in cohorts], parts))
+        norms.append(np.linalg.norm(heads[0], axis=1))
+    return np.asarray(gather.join_by_id([c.ids for c in cohorts], norms))
 
 
 def note_of(learnt: HostProtos, feat_dim: int) -> str:
     """Returns a note on prototypes that are not in the space of features, or ""."""
-    sent = learnt.mean.shape[-1]
-    other = f"as sent: {sent} values each, features have {feat_dim}"
-    return other if sent != feat_dim else ""
+    num_values = learnt.mean.shape[-1]
+    note = f"as sent: {num_values} values each, features have {feat_dim}"
+    return note if num_values != feat_dim else ""
 
 
 def mean_or_zero(protos: HostProtos) -> np.ndarray:

@@ -10,57 +10,57 @@ from jaxproto.storage.records import summarize_series, validation_accuracies
 from jaxproto.types import Tree
 
 Sums = Mapping[str, Mapping[str, Tree]]  # {rule: {metric: [K, ...]}}
-# averages that the summary of a run has -> those of accuracies
+# average of a metric in summaries -> that of accuracies
 AVERAGES = {"pooled": "pooled", "mean": "client_mean"}
 
 
 def accuracies(sums: Sums) -> dict[str, np.ndarray]:
     """Returns the correct predictions of every client, {rule: [K]}."""
-    return {rule: of[ACCURACY][0] for rule, of in sums.items()}
+    return {rule: by_metric[ACCURACY][0] for rule, by_metric in sums.items()}
 
 
 def metric_record(metrics: Sequence[Metric], sums: Sums) -> dict[str, dict[str, dict]]:
     """Returns {rule: {metric: pooled value and values over clients}} for a record."""
     record: dict[str, dict[str, dict]] = {rule: {} for rule in sums}
-    for rule, of in sums.items():
+    for rule, by_metric in sums.items():
         for metric in metrics:
-            each = by_client(metric, of[metric.name])
-            for name, value in pooled(metric, of[metric.name]).items():
-                record[rule][name] = summarize_metric(value, each[name])
+            of_clients = by_client(metric, by_metric[metric.name])
+            for name, value in pooled(metric, by_metric[metric.name]).items():
+                record[rule][name] = summarize_metric(value, of_clients[name])
     return record
 
 
 def client_columns(metrics: Sequence[Metric], sums: Sums) -> dict[str, np.ndarray]:
     """Returns values of clients by `metric_rule`: [K], or [K, C] for each class."""
     return {
-        f"{name}_{rule}": each
-        for rule, of in sums.items()
+        f"{name}_{rule}": value
+        for rule, by_metric in sums.items()
         for metric in metrics
-        for name, each in by_client(metric, of[metric.name]).items()
+        for name, value in by_client(metric, by_metric[metric.name]).items()
     }
 
 
-def summarize_metric(total: np.ndarray, each: np.ndarray) -> dict:
+def summarize_metric(total: np.ndarray, value_K: np.ndarray) -> dict:
     """Returns the pooled value, and mean and spread over clients that have a value.
 
-    A metric per class has {class: value}, and no spread.
+    A metric per class has {class: value} for each, and no spread.
 
     Args:
       total: Value over all examples, [] or [C].
-      each: Values of clients, [K] or [K, C]; nan where a client has none.
+      value_K: Values of clients, [K] or [K, C]; nan where a client has none.
     """
     if total.ndim:
-        mean_C = [_over(value_K, np.mean) for value_K in each.T]
+        mean_C = [_over_known(of_class_K, np.mean) for of_class_K in value_K.T]
         return {"pooled": _by_class(total), "mean": _by_class(mean_C)}
-    known = int(np.sum(~np.isnan(each)))
-    some = {} if known == len(each) else {"clients": known}
-    spread = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
-    over = {name: _over(each, f) for name, f in spread.items()}
-    return {"pooled": float(total), **over, **some}
+    num_known = int(np.sum(~np.isnan(value_K)))
+    clients = {} if num_known == len(value_K) else {"clients": num_known}
+    reductions = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
+    spread = {name: _over_known(value_K, f) for name, f in reductions.items()}
+    return {"pooled": float(total), **spread, **clients}
 
 
-def _over(each: np.ndarray, f) -> float:
-    known = each[~np.isnan(each)]
+def _over_known(value_K: np.ndarray, f) -> float:
+    known = value_K[~np.isnan(value_K)]
     return float(f(known)) if len(known) else np.nan
 
 
@@ -78,12 +78,12 @@ def metric_summary(
     final value alone.
 
     Returns:
-      {rule: {metric: {"pooled": ..., "mean": ...}}}; {} of records without metrics.
+      {rule: {metric: {"pooled": ..., "mean": ...}}}; {} for records without metrics.
     """
     least = {metric.name for metric in metrics if metric.least}
     last = records[-1].get("metrics", {}) if records else {}
 
-    def one(rule, name, average):
+    def summarize(rule, name, average):
         path = ("metrics", rule, name, average)
         rows = [(r["round"], value_at(r, *path)) for r in records]
         if isinstance(rows[-1][1], Mapping):
@@ -92,8 +92,8 @@ def metric_summary(
         return summarize_series(rows, name in least, chosen_by)
 
     return {
-        rule: {name: {k: one(rule, name, k) for k in AVERAGES} for name in of}
-        for rule, of in last.items()
+        rule: {name: {k: summarize(rule, name, k) for k in AVERAGES} for name in names}
+        for rule, names in last.items()
     }
 
 

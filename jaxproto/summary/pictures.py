@@ -1,6 +1,6 @@
 """Pictures of a finished run, written into its `plots/`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,8 +48,8 @@ def draw_all(
     Args:
       trained: the federation after its last round.
       path: work directory, with the run's records; pictures go into its `plots/`.
-      console: where it says what it draws, or that there is no matplotlib.
-      name: of the method, for titles; that of the folder by default.
+      console: for the progress, or a note that matplotlib is not installed.
+      name: name of the run in titles; that of the folder by default.
     """
     if not plots.available():
         console.print(f"no pictures: {plots.HINT}", markup=False)
@@ -58,67 +58,71 @@ def draw_all(
     with atomic.write_errors(folder, 0):
         folder.mkdir(exist_ok=True)
     records, name = RunFolder.at(path).records, name or path.name
-    drawn = _of_records(trained.exp, records, name)
-    drawn |= _of_learnt(trained, name)
+    pictures = _record_pictures(trained.exp, records, name)
+    pictures |= _prototype_pictures(trained, name)
     with progress_lines.progress_line(
-        console, "drawing", "pictures", len(drawn)
+        console, "drawing", "pictures", len(pictures)
     ) as done:
-        for name, picture in drawn.items():
-            picture(folder / f"{name}.png")
-            done(name)
+        for stem, draw in pictures.items():
+            draw(folder / f"{stem}.png")
+            done(stem)
 
 
-def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
+def _record_pictures(exp: Experiment, records, name: str) -> dict[str, Picture]:
     """Returns the pictures of the partition and of the records."""
     train_KC = exp.counts.train
-    drawn = {"partition": lambda to: plots.partition_heatmap(to, train_KC, name=name)}
+    pictures = {
+        "partition": lambda to: plots.partition_heatmap(to, train_KC, name=name)
+    }
     if not records:
-        return drawn
-    drawn["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records, name)
-    drawn["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: [records]})
+        return pictures
+    pictures["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records, name)
+    pictures["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: [records]})
     if exp.timing:
-        drawn["time"] = lambda to: plots.accuracy_against_seconds(to, {name: [records]})
-    at, values = every_round(records, "alignment_iterations")
+        pictures["time"] = lambda to: plots.accuracy_against_seconds(
+            to, {name: [records]}
+        )
+    rounds, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
-        line = plots.band(name, at, np.array([values]))
-        drawn["iterations"] = lambda to: iterations(to, {"": [line]})
-    return drawn
+        line = plots.band(name, rounds, np.array([values]))
+        pictures["iterations"] = lambda to: iterations(to, [line])
+    return pictures
 
 
-def _of_learnt(trained: TrainedFederation, name: str) -> dict[str, Picture]:
+def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Picture]:
     """Returns the pictures of prototypes and heads."""
-    exp, drawn = trained.exp, dict[str, Picture]()
+    exp, pictures = trained.exp, dict[str, Picture]()
     learnt = learnt_prototypes(exp, trained.server, trained.clients)
     protos, local = learnt.protos, learnt.local
     norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
     if protos is not None:
-        drawn["angles"] = lambda to: angles(to, learnt, dim, name)
-        drawn["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
+        pictures["angles"] = lambda to: angles(to, learnt, dim, name)
+        pictures["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
     if local is not None and np.any(local.count > 0):
-        drawn["local_prototypes"] = lambda to: local_values(to, learnt, name)
+        pictures["local_prototypes"] = lambda to: local_values(to, learnt, name)
     if norm_KC is not None:
         counts = exp.counts.train
-        drawn["heads"] = lambda to: plots.head_norms(to, {name: norm_KC}, counts)
+        pictures["heads"] = lambda to: plots.head_norms(to, {name: norm_KC}, counts)
     if learnt.client_view is not None and local is not None and dim == 2:
-        drawn |= _planes(trained, learnt.client_view.mean, local, name)
-    return drawn
+        pictures |= _planes(trained, learnt.client_view.mean, local, name)
+    return pictures
 
 
-def iterations(path: Path, shown: Mapping[str, Sequence[plots.Band]], note: str = ""):
+def iterations(path: Path, lines: Sequence[plots.Band], note: str = ""):
     """Draws the iterations of the alignment in every round that has them."""
     ylabel = "iterations of the alignment"
-    plots.bands(path, shown, "round", ylabel, note=note, whole=True)
+    plots.bands(path, {"": lines}, "round", ylabel, note=note, whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:
     """Returns the rounds that have a value `name`, and the values."""
-    at: list[int] = []
+    rounds: list[int] = []
     values: list[float] = []
     for record in records:
-        in_rounds = record.get("every_round", {}).get(name, [])
-        at += range(record["round"] - len(in_rounds) + 1, record["round"] + 1)
-        values += [np.nan if v is None else v for v in in_rounds]
-    return at, values
+        since_last = record.get("every_round", {}).get(name, [])
+        rounds += range(record["round"] - len(since_last) + 1, record["round"] + 1)
+        values += [np.nan if v is None else v for v in since_last]
+    return rounds, values
 
 
 def _title(*parts: str) -> str:
@@ -135,9 +139,9 @@ def angles(
     """Draws the angles between global prototypes of some classes."""
     assert learnt.protos is not None
     mean_CD, count_C = learnt.protos.mean, learnt.protos.count
-    at = list(range(len(mean_CD)) if classes is None else classes)
+    shown = list(range(len(mean_CD)) if classes is None else classes)
     title = _title(name, note_of(learnt.protos, feat_dim))
-    plots.prototype_angles(path, mean_CD[at], count_C[at], at, title)
+    plots.prototype_angles(path, mean_CD[shown], count_C[shown], shown, title)
 
 
 def global_values(
@@ -149,35 +153,35 @@ def global_values(
     **more,
 ):
     """Draws the values of global prototypes of some classes."""
-    at = list(range(len(protos.mean)) if classes is None else classes)
+    shown = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, "global prototypes", note_of(protos, feat_dim))
-    value_CD = mean_or_zero(protos)[at]
-    plots.prototype_heatmap(path, value_CD, title, rows=at, what="class", **more)
+    value_CD = mean_or_zero(protos)[shown]
+    plots.prototype_heatmap(path, value_CD, title, rows=shown, what="class", **more)
 
 
 def local_values(
     path: Path,
     learnt: LearntPrototypes,
     name: str,
-    asked: int | None = None,
+    class_id: int | None = None,
     clients: Sequence[int] | None = None,
     **more,
 ):
     """Draws the local prototypes of a class, and the global one as clients use it.
 
     Args:
-      path: of the file.
-      learnt: with local prototypes.
-      name: of the run.
-      asked: the class; that which most clients hold by default.
-      clients: all by default.
-      **more: of `plots.prototype_heatmap`.
+      path: file to write.
+      learnt: prototypes of the run, with local ones.
+      name: name of the run.
+      class_id: the class; by default the one that most clients hold.
+      clients: ids of the clients; all by default.
+      **more: arguments of `plots.prototype_heatmap`.
     """
     local = learnt.local
     assert local is not None
-    c = int((local.count > 0).sum(0).argmax()) if asked is None else asked
-    at = list(range(len(local.mean)) if clients is None else clients)
-    value_KD, rows = mean_or_zero(local)[at, c], [f"client {i}" for i in at]
+    c = int((local.count > 0).sum(0).argmax()) if class_id is None else class_id
+    ids = list(range(len(local.mean)) if clients is None else clients)
+    value_KD, rows = mean_or_zero(local)[ids, c], [f"client {i}" for i in ids]
     dim = value_KD.shape[1]
     viewed, protos = learnt.client_view, learnt.protos
     if viewed is not None and protos is not None and viewed.mean.shape[1] == dim:

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
 
-UNKEPT = "Error writing persistent compilation cache entry"  # as JAX says it
+UNKEPT = "Error writing persistent compilation cache entry"  # start of JAX's warning
 
 
 def say(console: Console, text: str):
@@ -38,10 +38,12 @@ def live(
 def progress_line(
     console: Console, doing: str, what: str, total: int
 ) -> Iterator[Callable[[str], None]]:
-    """Shows how many of `total` things are done; elsewhere than on a terminal, a line.
+    """Shows on a terminal how many of `total` things are done; elsewhere prints a line.
 
     Args:
-      doing, what: such as "compiling" and "programs".
+      doing: the activity, such as "compiling".
+      what: the things, such as "programs".
+      total: the expected number of things.
 
     Yields:
       A function to call with the name of each thing that is done, from any thread.
@@ -56,8 +58,8 @@ def progress_line(
         def done(name):
             with lock:
                 count[0] += 1
-                most = max(total, count[0])  # some are compiled again, in other forms
-                text = f"{doing}: {count[0]} of {most} {what} ({escape(name)})"
+                known = max(total, count[0])  # some programs are compiled again
+                text = f"{doing}: {count[0]} of {known} {what} ({escape(name)})"
                 status.update(text)
 
         yield done

@@ -12,29 +12,31 @@ from jaxproto.data.partition_stats import MajorityShare
 from jaxproto.methods import REFERENCE
 
 STEADY = 3  # evaluations at the end of a run that must agree
-NEAR = 2e-4  # accuracies that are the same, where half an example is less
+NEAR = 2e-4  # difference of accuracies that count as equal, or half an example if more
 CLASS = "test examples in their client's commonest training class"
 MEANS = f"is the share of {CLASS}: the network always says that class"
 
 
-def collapsed_rules(records: Sequence[Mapping], alone: MajorityShare) -> dict[str, int]:
+def collapsed_rules(
+    records: Sequence[Mapping], majority: MajorityShare
+) -> dict[str, int]:
     """Finds rules that end at the accuracy of each client's commonest class.
 
-    Pooled accuracies, in the last three evaluations or more, to within 0.02 points or
-    half an example.
+    A rule has collapsed if its pooled accuracies are those of that class, to within
+    0.02 points or half an example, in the last three evaluations or more.
 
     Args:
-      records: of `metrics.jsonl`.
-      alone: what one class is worth there.
+      records: records of `metrics.jsonl`.
+      majority: accuracies of each client's commonest class.
 
     Returns:
-      {rule: round of the first evaluation from which on it is so}; {} where every test
+      {rule: round of the first of these evaluations}; {} where every test
       example is of its client's commonest class.
     """
-    near = max(NEAR, 0.5 / max(alone.examples, 1))
-    if not records or alone.pooled >= 1 - near:
+    near = max(NEAR, 0.5 / max(majority.examples, 1))
+    if not records or majority.pooled >= 1 - near:
         return {}
-    since = {r: _since(records, r, alone.pooled, near) for r in records[-1]["rules"]}
+    since = {r: _since(records, r, majority.pooled, near) for r in records[-1]["rules"]}
     return {rule: r for rule, r in since.items() if r is not None}
 
 
@@ -49,17 +51,17 @@ def _since(records, rule, share, near):
     return rounds[-1] if len(rounds) >= STEADY else None
 
 
-ENTRIES = ("commonest_class", "collapsed")  # of a `summary.json`
+ENTRIES = ("commonest_class", "collapsed")  # keys of a `summary.json`
 
 
-def reference_fields(records: Sequence[Mapping], alone: MajorityShare) -> dict:
+def reference_fields(records: Sequence[Mapping], majority: MajorityShare) -> dict:
     """Returns the `ENTRIES` of a `summary.json`."""
-    entries = alone._asdict(), collapsed_rules(records, alone)
-    return dict(zip(ENTRIES, entries, strict=True))
+    values = majority._asdict(), collapsed_rules(records, majority)
+    return dict(zip(ENTRIES, values, strict=True))
 
 
 def reference_lines(summary: Mapping) -> list[str]:
-    """Returns the lines below the accuracies of a run; none for older versions."""
+    """Returns the lines below the accuracies of a run; none for an older summary."""
     lines = []
     if share := summary.get("commonest_class"):
         line = f"reference: {share['pooled']:.2%} is the share of {CLASS} "

@@ -1,4 +1,4 @@
-"""The partition that a run prints before, and its summary after."""
+"""Partition that a run prints at its start, and its summary at the end."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,16 +43,15 @@ def _print_partition(exp: Experiment, console: Console):
     size_K = exp.counts.train.sum(1)
     short = first_few(np.flatnonzero(size_K < local.batch_size), SHOWN)
     if short:
-        step = local.steps_per_epoch(size_K.min(), local.batch_size)
-        what = "a step on their own examples repeated" if step else "never train"
-        line = f"below one batch of {local.batch_size}: clients {short} ({what})"
+        steps = local.steps_per_epoch(size_K.min(), local.batch_size)
+        training = "a step on their own examples repeated" if steps else "never train"
+        line = f"below one batch of {local.batch_size}: clients {short} ({training})"
         say(console, line)
     for cohort in exp.cohorts:
-        line = f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}"
-        say(console, line)
+        say(console, f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}")
     if any(c.sampled for c in exp.cohorts):
-        room, where = sum(c.num_rows for c in exp.cohorts), STORE_SENTENCES[exp.store]
-        say(console, f"a round has room for {room} of {len(size_K)} clients; {where}")
+        rows, store = sum(c.num_rows for c in exp.cohorts), STORE_SENTENCES[exp.store]
+        say(console, f"a round has room for {rows} of {len(size_K)} clients; {store}")
 
 
 STORE_SENTENCES = {  # store -> where clients are between rounds
@@ -66,13 +65,13 @@ STORE_SENTENCES = {  # store -> where clients are between rounds
 
 def check_same(exp: Experiment, path: Path):
     """Raises UserError if the run in the folder was started with another partition."""
-    old = path / "indices.csv"
-    if not has_begun(path) or not old.exists():
+    saved = path / "indices.csv"
+    if not has_begun(path) or not saved.exists():
         return
-    now = partition_lines(exp.dataset, exp.partition).encode()
-    if not old.is_file() or not atomic.has_content(old, now):
+    lines = partition_lines(exp.dataset, exp.partition).encode()
+    if not saved.is_file() or not atomic.has_content(saved, lines):
         raise UserError(
-            f"{old} has another partition than the one that this configuration gives "
+            f"{saved} has another partition than the one that this configuration gives "
             "now: the data set, the file of the partition or this file has changed "
             "since. Nothing was changed. Bring back the old one, or choose another "
             "folder with --workdir."
@@ -80,13 +79,13 @@ def check_same(exp: Experiment, path: Path):
 
 
 def save_partition(exp: Experiment, path: Path):
-    """Writes `partition.csv`, the counts, and `indices.csv`, who has which examples.
+    """Writes the counts, `partition.csv`, and each client's examples, `indices.csv`.
 
-    The second is what `data.partition=file:` reads. Where classes have names,
-    `classes.json` says their numbers.
+    `data.partition=file:` reads `indices.csv`. Where classes have names, `classes.json`
+    has their numbers, which are the labels in these files and in every array.
     """
     partition_stats.write_csv(path / "partition.csv", exp.counts)
-    if exp.dataset.classes:  # how labels are numbered, there and in every array
+    if exp.dataset.classes:
         numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
         write_json(path / "classes.json", numbers)
     lines = partition_lines(exp.dataset, exp.partition)
@@ -106,13 +105,13 @@ def padding(exp: Experiment) -> partition_stats.RoundWork:
 
 def padding_share(exp: Experiment) -> float:
     """Returns the share of the local steps of a run that only pad."""
-    work = [padding(exp).steps[list(c.ids)][: c.num_rows] for c in exp.cohorts]
-    done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
-    return 1 - float(np.concatenate(work).sum()) / done if done else 0.0
+    steps = [padding(exp).steps[list(c.ids)][: c.num_rows] for c in exp.cohorts]
+    total = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, steps, strict=True))
+    return 1 - float(np.concatenate(steps).sum()) / total if total else 0.0
 
 
 def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
-    """Returns accuracy over samples, mean and spread over clients (population std).
+    """Returns accuracy over examples, and mean and spread over clients (ddof 0).
 
     Clients without examples do not count.
     """
@@ -131,7 +130,7 @@ class CompileStats(NamedTuple):
     """Seconds and memory of compiled programs."""
 
     seconds: float
-    bytes_needed: int  # on the device, by XLA's account
+    bytes_needed: int  # on the device, as XLA computes it
 
 
 def run_summary(
@@ -144,10 +143,10 @@ def run_summary(
     """Returns the contents of `summary.json`, from the records of `metrics.jsonl`."""
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
-    more = metric_record.metric_summary(records, exp.metrics)
+    metrics = metric_record.metric_summary(records, exp.metrics)
     last: Mapping = records[-1] if records else {}
     rounds, privacy = last.get("round", 0), status.get("privacy") or last.get("privacy")
-    warm = [r["seconds"] for r in records[1:] or records]
+    seconds = [r["seconds"] for r in records[1:] or records]  # first may compile
     elapsed: dict[str, float] = {}  # simulated seconds
     if history := last.get("every_round", {}).get(ELAPSED):
         elapsed = {"total": history[-1], "per_round": history[-1] / rounds}
@@ -158,7 +157,7 @@ def run_summary(
         "seed": config.seed,
         "rounds": rounds,
         "rules": rule_summary(records),
-        **({"metrics": more} if more else {}),
+        **({"metrics": metrics} if metrics else {}),
         **({"privacy": privacy} if privacy else {}),
         **reference_accuracy.reference_fields(
             records, partition_stats.majority_share(exp.counts)
@@ -175,7 +174,7 @@ def run_summary(
         "bytes_total": last.get("bytes_total"),
         **({ELAPSED: elapsed} if elapsed else {}),
         "smallest_angle": last.get("smallest_angle"),
-        "seconds_per_round": float(np.median(warm)) if warm else None,
+        "seconds_per_round": float(np.median(seconds)) if seconds else None,
         "compile_seconds": compiled.seconds,
         "padding_waste": {
             "if_padded": padding(exp).total_waste,

@@ -13,8 +13,9 @@ from jaxproto.errors import choose_from
 
 Value = str | int | float | None  # None: missing
 MISSING = "-"
+# format for readers -> that of tabulate
 DRAWN = {"text": "rounded_outline", "markdown": "github", "latex": "latex_booktabs"}
-DATA = ("csv", "json")
+DATA = ("csv", "json")  # formats for programs
 FORMATS = ("text", "csv", "markdown", "json")
 
 
@@ -32,7 +33,7 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
 
     CSV follows RFC 4180: a header line, then rows; numbers have no separators or units,
     missing values are empty. JSON has null for missing values. Text wider than `width`
-    is transposed or split by columns; 0 is any width.
+    is transposed or split by columns; 0 allows any width.
     """
     choose_from("format", form, [*DRAWN, *DATA])
     if form == "csv":
@@ -49,20 +50,23 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
 
 
 def fit(view: TableView, width: int) -> list[TableView]:
-    """Returns the table, transposed or in parts with some of its columns each.
+    """Returns the table in parts that fit a width.
 
-    Texts of a column that is too wide beside the first one are wrapped.
+    The parts are the table, the transposed table if that fits, or tables of the first
+    column and some others. A column that is too wide beside the first one is wrapped.
     """
     rows: list[Sequence[Value]] = [view.head, *view.rows]
     columns: list[Sequence[Value]] = [*zip(*rows, strict=True)]
     first, rest = columns[0], columns[1:]
     if _width(columns) <= width:
         return [view]
-    parts: list[list] = [rows] if _width(rows) <= width else [[first]]
-    for column in rest if parts != [rows] else ():
+    parts: list[list] = [[first]]
+    for column in rest:
         if len(parts[-1]) > 1 and _width([*parts[-1], column]) > width:
             parts.append([first])
         parts[-1].append(column)
+    if _width(rows) <= width:  # transposed
+        parts = [rows]
     drawn = []
     for part in parts:
         if _width(part) > width:
@@ -82,7 +86,7 @@ def _width(columns: Sequence[Sequence[Value]]) -> int:
 
 
 def _draw(view: TableView, form: str) -> str:
-    numbers = [
+    numeric = [
         any(isinstance(row[k], int | float) for row in view.rows)
         for k in range(len(view.head))
     ]
@@ -91,7 +95,7 @@ def _draw(view: TableView, form: str) -> str:
         view.head,
         tablefmt=DRAWN[form],
         disable_numparse=True,
-        colalign=[("left", "right")[n] for n in numbers] if view.rows else None,
+        colalign=[("left", "right")[n] for n in numeric] if view.rows else None,
     )
     mark = {"latex": "% ", "markdown": "\n"}.get(form, "")
     title = f"{'% ' * (form == 'latex')}{view.title}\n" if view.title else ""

@@ -1,13 +1,14 @@
 """Traffic of a round of each method, from labels alone.
 
-Sizes depend on the shapes of the messages and on who holds which classes. So one round
-of the real `federation` runs with hollow networks: right shapes, no work inside, one
-example per class held. What the server computes is never used, and XLA removes it.
+Sizes depend on the shapes of the messages and on the classes of each client. One round
+of `federation` runs with networks of these shapes that ignore their input, on one
+example per class of a client. The results of the server are not used, and XLA removes
+their computation.
 
-A client sends the classes of its training data. Not covered: what is collected while
-training (FedDistill, `method.collect=train_pass`) loses classes outside whole batches,
-so there the numbers are upper bounds. How many singular values FedKD sends depends on
-its auxiliary network: here a fresh one.
+A client sends the classes of its training data. Statistics that are collected while
+training (FedDistill, `method.collect=train_pass`) lack classes outside whole batches,
+so there the numbers are upper bounds. The number of singular values that FedKD sends
+depends on its auxiliary network; here that is a new one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.method_builder import build_method, public_inputs
 from jaxproto.federation import Cohort, RoundInputs
-from jaxproto.method import Method, no_pre_upload
+from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
 from jaxproto.summary.nominal_cost import nominal
@@ -61,7 +62,7 @@ class Traffic(NamedTuple):
 
 
 def constant_network(net: Net, spec: Spec) -> Net:
-    """Returns a network of the same shapes with features that no input changes."""
+    """Returns a network of the same shapes whose features ignore the input."""
     shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
 
     def init(key):
@@ -87,51 +88,48 @@ def round_messages(
     """Returns the messages of one round; JAX traces it.
 
     Args:
-      net: of any cohort; all clients send alike.
+      net: network of any cohort; clients of all cohorts send the same shapes.
       count_KC: training examples per client and class.
-      formats: of the values on the wire.
-      public_C: classes of which there are public examples.
-      like: an input, for the networks of the method itself.
+      formats: formats of the values on the wire.
+      public_C: classes that have public examples.
+      like: one input, whose shape and dtype all examples have.
     """
-    net, key, method = (
-        constant_network(net, spec),
-        jax.random.key(0),
-        method.collecting(),
-    )
+    net, key = constant_network(net, spec), jax.random.key(0)
+    method = method.collecting()
     ids = tuple(range(len(count_KC)))
     cohort = Cohort("hollow", net, ids, execution.all_at_once())
     local = LocalTraining(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
-    data = (*one_example_per_class(count_KC, public_C, like),)
+    data = one_example_per_class(count_KC, public_C, like)
     participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)
     clients = federation.init_cohort(method, local, cohort, key, count_KC)
     server = method.init_server(net, key)
     sent = federation.broadcast(method, server, formats)
     inputs = RoundInputs(method, local, formats, participants, sent.message, key)
-    first, pre_report = federation.pre_upload_cohort(inputs, cohort, clients, *data)
-    twice = method.pre_upload is not no_pre_upload
-    seen = wire.unpack(first.up)
-    if twice:
-        server = method.pre_aggregate(server, seen, key)
+    pre, pre_report = federation.pre_upload_cohort(inputs, cohort, clients, *data)
+    pre_uploads = wire.unpack(pre.up)
+    if method.two_exchanges:
+        server = method.pre_aggregate(server, pre_uploads, key)
         sent = federation.broadcast(method, server, formats)
         inputs = inputs._replace(down=sent.message)
     _, uploads, report = federation.train_cohort(inputs, cohort, clients, *data)
     server = method.update(net, server, wire.unpack(uploads.up), key)
-    server = method.pre_aggregate(server, seen, key) if twice else server
+    if method.two_exchanges:
+        server = method.pre_aggregate(server, pre_uploads, key)
     down = federation.broadcast(method, server, formats)
-    halves = HEADER if twice else 0  # two exchanges, so two messages down
+    second_header = HEADER if method.two_exchanges else 0  # of a message down
     return Traffic(
-        pre_uploads=first.up,
+        pre_uploads=pre.up,
         up=uploads.up,
         down=wire.for_client(wire.pack(method.broadcast(server), formats.down), 0),
         scalars=(report.scalars + pre_report.scalars, down.scalars),
-        bytes=(report.bytes + pre_report.bytes, down.bytes + halves),
+        bytes=(report.bytes + pre_report.bytes, down.bytes + second_header),
     )
 
 
 def one_example_per_class(
     count_KC, public_C: Sequence[int], like
 ) -> tuple[Examples, Shard]:
-    """Returns a pool with an example per class, and for each client its classes."""
+    """Returns a pool with an example per class, and each client's rows of it."""
     classes = count_KC.shape[1]
     label = np.asarray([*range(classes), *public_C], np.int32)
     public = jnp.arange(classes, len(label)) if len(public_C) else None
@@ -174,7 +172,7 @@ def cost_of(exp: Experiment) -> Cost:
 
 
 def sent_once(exp: Experiment) -> Tree:
-    """Returns what clients get before the first round, public examples included."""
+    """Returns the message before the first round, public examples included."""
     rows = exp.dataset.public if exp.method.sends_public else None
     if rows is None:
         return exp.method.setup
@@ -191,19 +189,19 @@ def public_classes(exp: Experiment) -> list[int]:
 def build_methods(
     config: ml_collections.ConfigDict, exp: Experiment, names: Iterable[str]
 ) -> dict[str, Method | str]:
-    """Returns methods by name, or why one does not fit.
+    """Returns methods by name, or the reason why one does not fit.
 
     Methods other than the configured one have the defaults of their fields.
     """
     methods: dict[str, Method | str] = {}
-    examples = sum(map(len, exp.partition.train))
+    num_examples = sum(map(len, exp.partition.train))
     for name in names:
         configured = name == config.method.name
         fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            given = examples, config, exp.network, public_inputs(exp.dataset)
-            methods[name] = build_method(fields, exp.spec, *given)
+            inputs = num_examples, config, exp.network, public_inputs(exp.dataset)
+            methods[name] = build_method(fields, exp.spec, *inputs)
         except UserError as e:
             methods[name] = str(e)
     return methods
@@ -231,7 +229,7 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
 
 
 def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
-    """Returns one line per method; why one does not fit is a note."""
+    """Returns one row per method; a note says why a method does not fit."""
     train_KC, test_KC = exp.counts[:2]
     held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
     about = (
@@ -240,9 +238,9 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
         f"{exp.spec.feat_dim}; {exp.formats.up} up, {exp.formats.down} down; every "
         "client takes part; nominal scalars are the papers' formula."
     )
-    nothing = (None,) * len(Cost._fields)
+    no_cost = (None,) * len(Cost._fields)
     reasons = {name: why for name, why in costs.items() if isinstance(why, str)}
-    rows = ((k, *(nothing if k in reasons else cost)) for k, cost in costs.items())
+    rows = ((k, *(no_cost if k in reasons else cost)) for k, cost in costs.items())
     head = ("method", *(name.replace("_", " ") for name in Cost._fields))
     notes = (about, *group_by_reason(reasons))
     return TableView("Cost of a round, all clients", head, tuple(rows), notes)

@@ -26,7 +26,6 @@ from jaxproto.summary import nominal_cost, run_summary
 from jaxproto.summary.table_formats import format_value
 
 SHOWN = 20  # clients in the table; the files have all
-HELD = "validation examples"
 
 
 def show(
@@ -35,12 +34,12 @@ def show(
     every: bool = False,
     console: Console | None = None,
 ) -> Path:
-    """Prints and draws what the data of a configuration look like.
+    """Prints statistics of the data of a configuration, and draws pictures of them.
 
     Args:
       config: see `jaxproto.config.default`.
       out: folder for the files; "" is beside the run's work directory.
-      every: nominal costs of every method, not of the configured one alone.
+      every: whether to print nominal costs of every method, or of the configured one.
       console: where tables go.
 
     Returns:
@@ -48,8 +47,8 @@ def show(
       and samples.png.
 
     Raises:
-      UserError: whatever a run would refuse in names, data and partition; the folder
-        cannot be written.
+      UserError: a run would refuse the names, data or partition, or the folder cannot
+        be written.
     """
     console = console or Console()
     check(config)
@@ -63,8 +62,8 @@ def show(
     console.print(
         facts_table("Nominal cost of a round", costs(config, exp, every), about)
     )
-    run = default_workdir.default_workdir(config)
-    out = Path(out or run.with_name(f"{run.name}-inspect"))
+    workdir = default_workdir.default_workdir(config)
+    out = Path(out or workdir.with_name(f"{workdir.name}-inspect"))
     drawn = write(exp, out, console)
     files = ", ".join(["partition.csv", "indices.csv", *drawn])
     console.print(f"written to {out}: {files}", highlight=False, soft_wrap=True)
@@ -90,12 +89,15 @@ def write(exp: Experiment, out: Path, console: Console) -> list[str]:
 def over_clients(exp: Experiment) -> rich.table.Table:
     """Returns smallest, median, mean and largest values over clients."""
     train_KC, test_KC, validation_KC = exp.counts
-    trained_KC = train_KC[train_KC.any(1)]  # some train on nothing if centralised
+    trained_KC = train_KC[train_KC.any(1)]  # if centralised, most have no examples
     work, distances = run_summary.padding(exp), partition_stats.skew(trained_KC)
+    held_out = {}
+    if validation_KC is not None:
+        held_out["validation examples"] = validation_KC.sum(1)
     rows = {
         "training examples": train_KC.sum(1),
         "test examples": test_KC.sum(1),
-        **({} if validation_KC is None else {HELD: validation_KC.sum(1)}),
+        **held_out,
         "K_i, classes in training and test data": (train_KC + test_KC > 0).sum(1),
         "classes in training data": (train_KC > 0).sum(1),
         "steps per round": work.steps,
@@ -104,7 +106,7 @@ def over_clients(exp: Experiment) -> rich.table.Table:
     }
     if exp.dataset.domain is not None:
         rows["sources of examples"] = np.array(
-            [len(np.unique(exp.dataset.domain[rows])) for rows in exp.partition.train]
+            [len(np.unique(exp.dataset.domain[ids])) for ids in exp.partition.train]
         )
     view = rich.table.Table(
         title="Over clients",
@@ -119,7 +121,7 @@ def over_clients(exp: Experiment) -> rich.table.Table:
         whole = value_K.dtype.kind in "iu"
         form, mean = ("{:,.10g}", "{:,.1f}") if whole else ("{:.2f}", "{:,.2f}")
         reductions = (np.min, form), (np.median, form), (np.mean, mean), (np.max, form)
-        cells = [text.format(f(value_K)) for f, text in reductions]
+        cells = [template.format(f(value_K)) for f, template in reductions]
         view.add_row(name, *cells, f"{value_K.sum():,}" if whole else "")
     return view
 
@@ -151,18 +153,19 @@ def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, 
 
 def about_source(exp: Experiment) -> dict[str, str]:
     """Returns sentences about the data set."""
-    dataset, parts = exp.dataset, exp.partition
+    dataset = exp.dataset
     size, test = len(dataset.y), len(dataset.y) - dataset.train_size
     shape = "x".join(map(str, dataset.x.shape[1:]))
     kind = f"{len(dataset.tokens):,} tokens" if dataset.tokens else dataset.x.dtype
-    used = len(np.unique(np.concatenate([row for part in parts for row in part])))
+    used = np.concatenate([rows for split in exp.partition for rows in split])
+    num_used = len(np.unique(used))
     public = np.array([], int) if dataset.public is None else dataset.public
     facts = {
         "data set": f"{dataset.name}: {size:,} examples ({test:,} of them the official "
         f"test part), {exp.spec.num_classes} classes, inputs of {shape} "
         f"{kind}",
-        "examples": f"{used:,} of clients, {len(public):,} public, "
-        f"{size - used - len(public):,} nobody's",
+        "examples": f"{num_used:,} of clients, {len(public):,} public, "
+        f"{size - num_used - len(public):,} nobody's",
     }
     if len(public):
         classes = len(np.unique(dataset.y[public]))
@@ -177,7 +180,7 @@ def about_source(exp: Experiment) -> dict[str, str]:
 
 
 def in_batches(exp: Experiment) -> int:
-    """Returns the client-class pairs in whole batches of unshuffled rows."""
+    """Returns the number of client-class pairs in whole batches of unshuffled rows."""
     size = exp.local.batch_size
     batches = [rows[: len(rows) // size * size] for rows in exp.partition.train]
     return sum(len(np.unique(exp.dataset.y[rows])) for rows in batches)
@@ -194,8 +197,8 @@ def costs(
         if isinstance(method, str):
             texts[name] = method
         else:
-            number = format_value(nominal_cost.nominal(method, net, classes_K))
-            texts[name] = number + " (as configured)" * (name == config.method.name)
+            scalars = format_value(nominal_cost.nominal(method, net, classes_K))
+            texts[name] = scalars + " (as configured)" * (name == config.method.name)
     return texts
 
 
@@ -210,7 +213,7 @@ def facts_table(
 
 
 def pictures(exp: Experiment, out: Path, console: Console) -> list[str]:
-    """Draws the partition and examples, or prints texts; the names of the files."""
+    """Draws the partition and examples, or prints texts; returns the file names."""
     if exp.dataset.tokens:
         console.print(data_samples.table(exp))
     if not plots.available():

@@ -12,17 +12,17 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.experiment.build import Experiment
 from jaxproto.types import PADDING
 
-CLIENTS = 20  # in a picture
-IMAGES = 10  # of a client
-POINTS = 500  # of a client; twice as many per panel of everybody, in grey
+CLIENTS = 20  # at most, in a picture
+IMAGES = 10  # at most, of a client
+POINTS = 500  # of a client; twice as many of all clients, in grey in every panel
 TEXTS = (5, 3)  # clients, and texts of each
-LETTERS = 100  # of a text
+LETTERS = 100  # at most, of a text
 
 
-def rows_of(exp: Experiment, client: int, most: int) -> np.ndarray:
+def rows_of(exp: Experiment, client: int, limit: int) -> np.ndarray:
     """Returns random rows of training examples of a client, sorted by class."""
     rows = exp.partition.train[client]
-    drawn = np.random.default_rng([client]).permutation(rows)[:most]
+    drawn = np.random.default_rng([client]).permutation(rows)[:limit]
     return drawn[np.argsort(exp.dataset.y[drawn], kind="stable")]
 
 
@@ -57,30 +57,30 @@ def _draw_images(exp, path):
 def _draw_points(exp, path):
     dataset = exp.dataset
     shown = range(min(len(exp.partition.train), CLIENTS))
-    each = 2 * POINTS // len(shown)
-    everybody = np.concatenate([rows_of(exp, k, each) for k in shown])
-    points, names = to_2d(dataset.x[everybody])
+    limit = 2 * POINTS // len(shown)
+    all_rows = np.concatenate([rows_of(exp, k, limit) for k in shown])
+    points, axis_names = to_2d(dataset.x[all_rows])
     panels = []
     for k in shown:
         rows = rows_of(exp, k, POINTS)
         panels.append((client_title(exp, k), points(dataset.x[rows]), dataset.y[rows]))
     classes = dataset.classes or [f"class {c}" for c in range(dataset.num_classes)]
-    behind_N2 = points(dataset.x[everybody])
-    plots.scatter_grid(path, panels, behind_N2, classes, names)
+    behind_N2 = points(dataset.x[all_rows])
+    plots.scatter_grid(path, panels, behind_N2, classes, axis_names)
 
 
 def to_2d(x: np.ndarray) -> tuple[Callable, tuple[str, str]]:
     """Returns a map from features to points, and the names of the coordinates.
 
-    Two features are themselves, one is spread at random; of more, the two principal
-    components (scikit-learn's PCA, of the examples `x`).
+    Two features are the coordinates. One feature gets a random second coordinate. More
+    are mapped to two principal components (scikit-learn's PCA, fitted to `x`).
     """
     flat_ND = x.reshape(len(x), -1)
     if flat_ND.shape[1] == 1:
         return _spread, ("feature", "(at random)")
     if flat_ND.shape[1] == 2 or not np.ptp(flat_ND, axis=0).any():  # all are equal
         return lambda x: x.reshape(len(x), -1)[:, :2], ("feature 1", "feature 2")
-    from sklearn.decomposition import PCA  # takes a second: only who needs it pays
+    from sklearn.decomposition import PCA  # imported here, as it takes a second
 
     pca = PCA(2, random_state=0).fit(flat_ND)
     shares = pca.explained_variance_ratio_
@@ -95,13 +95,13 @@ def _spread(x):
 
 
 def table(exp: Experiment) -> rich.table.Table:
-    """Returns texts of the first clients as networks get them: known words, cut."""
-    dataset, (clients, most) = exp.dataset, TEXTS
+    """Returns the known words of texts of the first clients, shortened."""
+    dataset, (num_clients, num_texts) = exp.dataset, TEXTS
     view = rich.table.Table(title="Training texts, drawn at random")
     for name in ("client", "class", "text"):
         view.add_column(name, no_wrap=name != "text")
-    for client in range(min(len(exp.partition.train), clients)):
-        for row in rows_of(exp, client, most):
+    for client in range(min(len(exp.partition.train), num_clients)):
+        for row in rows_of(exp, client, num_texts):
             words = [dataset.tokens[t] for t in dataset.x[row] if t != PADDING]
             text = " ".join(words)
             text = text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"

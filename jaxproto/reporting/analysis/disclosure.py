@@ -1,11 +1,11 @@
 """Fields that cross the network, and what each reveals of clients' data.
 
-Only what is made before training reveals nothing. All else is a function of clients'
-data, exact or not; KNOWN says what is known of it, MEASURED what attacks found on a
-run. None of it is protected by secure aggregation or encryption here.
+Only fields that are made before training reveal nothing. All others are functions of
+clients' data, exact or not: KNOWN says what is known of them, MEASURED what attacks
+found on a run. Neither secure aggregation nor encryption protects them here.
 
-From shapes alone, without data: the bytes of a field are those of a message in which
-every class is there.
+Fields follow from shapes alone, without data: the bytes of a field are those of a
+message that has every class.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from jaxproto.experiment import build, data
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.data import FederationData
-from jaxproto.method import Method, no_pre_upload
+from jaxproto.method import Method
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
 from jaxproto.reporting.analysis import cost
 from jaxproto.summary.table_formats import TableView, Value
@@ -32,7 +32,7 @@ from jaxproto.types import Net, Protos, Spec, Statistics, Top, Tree
 from jaxproto.wire import COUNT, EXACT, Scaled, Wire
 
 NOTHING, PRESENCE, COUNTS = "nothing", "class presence", "class counts"
-NUMBERS, BITS = "whole numbers", "bits"  # their name says of what
+NUMBERS, BITS = "whole numbers", "bits"  # the field's name says of what
 MEANS, VALUES, ENTRIES = "class means", "trained values", "chosen entries"
 FEATURES = "feature means and variances"  # of every channel before a BatchNorm
 KNOWN = {  # what a field reveals -> what is known of it
@@ -60,16 +60,16 @@ KNOWN = {  # what a field reveals -> what is known of it
 
 NOISY = " with noise"
 EVERY, ONE = "every class", "the number 1"
-PRIVATE = {  # what has noise under `privacy.unit` -> what is known of it then
+PRIVATE = {  # kind of field with noise under `privacy.unit` -> what is known of it
     MEANS: "sums over a class's examples of clipped rows, with noise",
     VALUES: "weights trained on the data, with noise",
     PRESENCE: "the classes whose noisy sums are surely above 0",
 }
-PLAIN = {  # what says nothing of the data under `privacy.unit`
+PLAIN = {  # kind of field that reveals no data under `privacy.unit` -> its meaning
     EVERY: "bits that are set for every class, whatever the client holds.",
     ONE: "the weight of whoever is there, whatever the client holds.",
 }
-GUARANTEE = {  # unit -> of whom, against whom
+GUARANTEE = {  # unit -> protected data, and against whom
     CLIENT: "all data of a client, against a participant, who sees the broadcasts and "
     "knows its own share of the noise; the server is trusted, as an upload alone has "
     "only its share",
@@ -106,7 +106,7 @@ MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxprot
 }
 
 
-FIRST = (  # messages before the first round, of nodes with data of their own
+FIRST = (  # messages before the first round, for nodes with data of their own
     "before round 1, up: kind and shape of an input, the labels that the node has "
     "(class presence), its numbers of training and test examples; of texts, each word "
     "in at least {min_texts} of its training texts (data.min_texts), and how often.",
@@ -119,7 +119,7 @@ WITHOUT = (
 )
 
 
-BESIDE = (  # what nodes send beside uploads; a simulation sends nothing
+BESIDE = (  # values that nodes send beside uploads; a simulation has none
     "beside uploads, on nodes: {loss}; steps, finite, sent: exactly how many local "
     "steps, whether all numbers are finite, and how many scalars the upload has; at an "
     "evaluation, evaluation sums: every metric over the test examples, exactly.{spent}"
@@ -156,15 +156,15 @@ def fields(way: str, packed: Tree) -> list[Field]:
 
     for path, part in jax.tree.leaves_with_path(packed, is_leaf=is_part):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        for inner, *rest in _inside(part):
+        for inner, *rest in _arrays(part):
             full_name = ".".join(filter(None, (name, inner))) or "value"
             field = Field(way, full_name, *rest)
             listed.append(field._replace(reveals=NOTHING) if way == "once" else field)
     return listed
 
 
-def _inside(part):
-    """Returns name, shape, type, bytes and meaning of each array of a part."""
+def _arrays(part):
+    """Returns the values of a `Field` after `way`, for each array of a part."""
     if isinstance(part, Statistics):
         inside = fields("", part.value)
         return [f._replace(reveals=FEATURES)[1:] for f in inside]
@@ -177,13 +177,13 @@ def _inside(part):
     if isinstance(part, Top):
         entries, size = part.sent.shape, wire.bitmap_bytes(*part.sent.shape)
         number = ("entries", (), "uint32", COUNT, ENTRIES)
-        which = ("which", entries, "bits or indices", size, ENTRIES)
-        return [number, which, *_values("value", part.value)]
+        positions = ("which", entries, "bits or indices", size, ENTRIES)
+        return [number, positions, *_values("value", part.value)]
     return _values("", part)
 
 
 def _values(name, x, reveals=VALUES):
-    """Returns values, and before them their scales."""
+    """Returns the arrays of values: their scales, if they have any, and themselves."""
     if isinstance(x, Scaled):
         scale = _values(f"{name}.scale".strip("."), x.scale, reveals)
         return scale + _values(name, x.value, reveals)
@@ -213,15 +213,15 @@ def message_fields(
     once = method.setup if once is None else once
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
-    def one(count_KC):
+    def messages_of_one(count_KC):
         inputs = {"public_C": public_C, "like": like}
         traffic = cost.round_messages(method, net, spec, count_KC, formats, **inputs)
-        first = traffic.pre_uploads if method.pre_upload is not no_pre_upload else ()
-        up = jax.tree.map(lambda a: a[0], (first, traffic.up))
+        pre = traffic.pre_uploads if method.two_exchanges else ()
+        up = jax.tree.map(lambda a: a[0], (pre, traffic.up))
         return wire.pack(once, formats.down), *up, traffic.down
 
     ways = ("once", "up first", "up", "down")
-    messages = jax.eval_shape(one, count_KC)
+    messages = jax.eval_shape(messages_of_one, count_KC)
     pairs = zip(ways, messages, strict=True)
     return [field for pair in pairs for field in fields(*pair)]
 
@@ -237,13 +237,13 @@ def view(
     Methods other than the configured one have the defaults of their fields.
 
     Args:
-      config: of a run; with `every`, `privacy.unit` must be off.
-      every: method, not just its own.
-      account: config, experiment -> what the run spends of privacy, as its records say.
-      made: what nodes with data of their own have agreed on.
+      config: configuration of a run; with `every`, `privacy.unit` must be off.
+      every: whether to list every method, or the configured one.
+      account: config, experiment -> entry `privacy` of a record of the run.
+      made: schema that nodes with data of their own have agreed on.
 
     Raises:
-      UserError: every method is asked for, and not every one has a guarantee.
+      UserError: `every` with `privacy.unit` on.
     """
     unit = config.privacy.unit
     if every and unit != OFF:
@@ -252,41 +252,43 @@ def view(
             "or set privacy.unit to off."
         )
     if config.data.name != NODES:
-        return _of_messages(config, every, account, None)
+        return _message_table(config, every, account, None)
     title = f"What crosses the network: {config.method.name}"
     first = [line.format(min_texts=config.data.min_texts) for line in FIRST]
     if made is None:
         return TableView(title, Field._fields, (), (*first, WITHOUT))
     agreed = data.server_data(made, config.data)
-    shown = _of_messages(config, every, account, agreed)
-    return shown._replace(notes=(*first, *shown.notes))
+    listed = _message_table(config, every, account, agreed)
+    return listed._replace(notes=(*first, *listed.notes))
 
 
-def _of_messages(
+def _message_table(
     config: ml_collections.ConfigDict,
     every: bool,
     account: Callable,
-    given: FederationData | None,
+    agreed: FederationData | None,
 ) -> TableView:
     unit = config.privacy.unit
-    exp = build.experiment(config, jax.default_backend(), given=given)
+    exp = build.experiment(config, jax.default_backend(), given=agreed)
     loss, spent = BESIDE_BY_UNIT[unit]
     beside = BESIDE.format(loss=loss, spent=spent)
     if every:
         exps = cost.experiment_of_each_method(config, exp)
-        each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in exps.items()}
-        shown = table(each, "every method", named=True)
-        return shown._replace(notes=(*shown.notes, beside))
+        by_method = {
+            name: e if isinstance(e, str) else _fields_of(e) for name, e in exps.items()
+        }
+        listed = table(by_method, "every method", named=True)
+        return listed._replace(notes=(*listed.notes, beside))
     check_experiment(exp)
-    hidden = [_hidden(unit, field) for field in _fields_of(exp)]
-    shown, notes = table({config.method.name: hidden}, config.method.name), [beside]
+    private = [_private(unit, field) for field in _fields_of(exp)]
+    listed, notes = table({config.method.name: private}, config.method.name), [beside]
     if unit != OFF:
-        notes += _guaranteed(unit, config.rounds, account(config, exp), hidden)
-    return shown._replace(notes=(*shown.notes, *notes))
+        notes += _guarantees(unit, config.rounds, account(config, exp), private)
+    return listed._replace(notes=(*listed.notes, *notes))
 
 
-def _hidden(unit: str, field: Field) -> Field:
-    """Returns a field as it is under privacy."""
+def _private(unit: str, field: Field) -> Field:
+    """Returns a field as it is under `privacy.unit`."""
     if unit == OFF:
         return field
     reveals = field.reveals + NOISY * (field.reveals in PRIVATE)
@@ -297,7 +299,7 @@ def _hidden(unit: str, field: Field) -> Field:
     return field._replace(reveals=reveals)
 
 
-def _guaranteed(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
+def _guarantees(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
     """Yields notes on the guarantees of noisy fields, and on measured attacks."""
     labels = {f.reveals for f in listed}
     noisy = [k for k in PRIVATE if k + NOISY in labels]
@@ -318,16 +320,17 @@ def _fields_of(exp: Experiment) -> list[Field]:
 
 
 def table(
-    found: Mapping[str, list[Field] | str], title: str, named: bool = False
+    by_method: Mapping[str, list[Field] | str], title: str, named: bool = False
 ) -> TableView:
-    """Returns one line per field.
+    """Returns one row per field.
 
     Args:
-      found: of each method, or why it does not fit.
-      named: the first column is the method.
+      by_method: fields of each method, or the reason why it does not fit.
+      title: what the title of the table names.
+      named: whether the first column is the method.
     """
-    reasons = {k: v for k, v in found.items() if isinstance(v, str)}
-    pairs = [(k, f) for k, v in found.items() if not isinstance(v, str) for f in v]
+    reasons = {k: v for k, v in by_method.items() if isinstance(v, str)}
+    pairs = [(k, f) for k, v in by_method.items() if not isinstance(v, str) for f in v]
     rows: list[tuple[Value, ...]] = [
         (*(name,) * named, f.way, f.name, "x".join(map(str, f.shape)) or "1", *f[3:])
         for name, f in pairs

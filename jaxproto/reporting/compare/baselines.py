@@ -11,27 +11,27 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
-Known = Mapping[tuple, MajorityShare | None]  # by fields of the data
+Shares = Mapping[tuple, MajorityShare | None]  # by fields `data` of a configuration
 
 
 def footnotes(rows: Sequence[SeedGroup]) -> list[str]:
     """Returns sentences on the baselines of each data set and on collapsed rows."""
     shares: dict[tuple, MajorityShare | None] = {}
-    for key, run in [(_data(g), run) for g in rows for run in g.finished]:
+    for key, run in [(_data_fields(g), run) for g in rows for run in g.finished]:
         shares[key] = shares.get(key) or majority_share(run)
     return [*_local(rows), *_shares(rows, shares), *_collapses(rows, shares)]
 
 
-def _data(group: SeedGroup) -> tuple:
+def _data_fields(group: SeedGroup) -> tuple:
     return tuple(
         (k, str(v)) for k, v in sorted(group.config.items()) if k.startswith("data.")
     )
 
 
 def majority_share(run: RunFolder) -> MajorityShare | None:
-    """Returns the share of the commonest class, of older runs by `partition.csv`.
+    """Returns the share of the commonest class; for older runs from `partition.csv`.
 
-    None without either, or where that file is damaged.
+    None if the run has neither, or that file is damaged.
     """
     if entry := (run.summary or {}).get("commonest_class"):
         return MajorityShare(*(entry[name] for name in MajorityShare._fields))
@@ -42,13 +42,13 @@ def majority_share(run: RunFolder) -> MajorityShare | None:
         return None
 
 
-def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, int]:
+def collapsed_rules(run: RunFolder, majority: MajorityShare | None) -> dict[str, int]:
     """Returns {rule: first round at the share of one class} of the collapsed rules."""
     if run.finished and "collapsed" in run.results:
         return run.results["collapsed"]
-    if alone is None:
+    if majority is None:
         return {}
-    return reference_accuracy.collapsed_rules(run.records, alone) if run.records else {}
+    return reference_accuracy.collapsed_rules(run.records, majority)
 
 
 def _local(rows: Sequence[SeedGroup]) -> Iterable[str]:
@@ -65,12 +65,13 @@ def _local(rows: Sequence[SeedGroup]) -> Iterable[str]:
         )
 
 
-def _shares(rows: Sequence[SeedGroup], shares: Known) -> Iterable[str]:
+def _shares(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
     for dataset in dict.fromkeys(g.dataset for g in rows):
         by_text: dict[str, list[str]] = {}
         for g in rows:
             if g.dataset == dataset:
-                by_text.setdefault(_share(shares.get(_data(g))), []).append(g.label)
+                text = _share_text(shares.get(_data_fields(g)))
+                by_text.setdefault(text, []).append(g.label)
         texts = [
             text + f" in {', '.join(names)}" * (len(by_text) > 1)
             for text, names in by_text.items()
@@ -78,22 +79,23 @@ def _shares(rows: Sequence[SeedGroup], shares: Known) -> Iterable[str]:
         yield f"{dataset}: share of {reference_accuracy.CLASS}: {'; '.join(texts)}."
 
 
-def _share(alone: MajorityShare | None) -> str:
-    if alone is None:
-        where = "older runs, or nodes with their own data"
-        return f"unknown (no usable partition.csv: {where})"
-    mean = f"mean over clients {100 * alone.client_mean:.2f} %"
-    return f"{100 * alone.pooled:.2f} %, {mean}"
+def _share_text(majority: MajorityShare | None) -> str:
+    if majority is None:
+        reasons = "older runs, or nodes with their own data"
+        return f"unknown (no usable partition.csv: {reasons})"
+    mean = f"mean over clients {100 * majority.client_mean:.2f} %"
+    return f"{100 * majority.pooled:.2f} %, {mean}"
 
 
-def _collapses(rows: Sequence[SeedGroup], shares: Known) -> Iterable[str]:
+def _collapses(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
     for g in rows:
         texts = [
             f"{rule} {run.results['rules'][rule]['pooled']['final']:.4f} since round "
             f"{since} (seed {run.config['seed']})"
             for run in sorted(g.finished, key=lambda run: run.config["seed"])
-            for rule, since in collapsed_rules(run, shares.get(_data(g))).items()
+            for rule, since in collapsed_rules(run, shares.get(_data_fields(g))).items()
         ]
         if texts:
-            collapses = ", ".join(texts) + f" {reference_accuracy.MEANS}"
-            yield f"{g.block}: {g.label} collapsed: {collapses}."
+            collapses = ", ".join(texts)
+            meaning = reference_accuracy.MEANS
+            yield f"{g.block}: {g.label} collapsed: {collapses} {meaning}."

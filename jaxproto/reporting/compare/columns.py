@@ -12,12 +12,12 @@ from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST
 from jaxproto.reporting.compare.paper_rules import PublishedRule, published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
+from jaxproto.summary.table_formats import MISSING
 
-MISSING = "-"
 KINDS = ("metric", "published", "bytes", "seconds")  # values of --columns
 METRIC, PUBLISHED, BYTES, SECONDS = KINDS
-TARGET, TEST, RANK = "target", "test", "rank"  # added by flags of their own
-PRIVACY = "privacy"  # added where a run has an entry of privacy
+TARGET, TEST, RANK = "target", "test", "rank"  # added by other flags
+PRIVACY = "privacy"  # added where a summary has an entry `privacy`
 
 
 class Part(NamedTuple):
@@ -28,7 +28,7 @@ class Part(NamedTuple):
     source: str = ""  # paper and table
 
     def __str__(self):
-        """Returns such as `86.02 ± 0.38 (TinyProto, Table 1)`."""
+        """Returns a text such as `86.02 ± 0.38 (TinyProto, Table 1)`."""
         spread = SPREAD + self.std if self.std else ""
         return f"{self.text}{spread}{f' ({self.source})' if self.source else ''}"
 
@@ -77,7 +77,7 @@ class TableRequest(NamedTuple):
     rules: Sequence[str]
     statistics: Sequence[str]
     measures: Sequence[Measure]  # one per average
-    kinds: Sequence[str] = KINDS
+    kinds: Sequence[str] = KINDS  # of columns
     target: float | None = None  # in the unit of the measures
 
     @property
@@ -90,7 +90,7 @@ Fill = Callable[[SeedGroup], CellValue]
 Titled = dict[str, tuple[int, Fill]]  # title -> `Column.better`, entry of a row
 
 
-def columns_of_blocks(asked: TableRequest) -> list[Column]:
+def columns_of_blocks(request: TableRequest) -> list[Column]:
     """Returns the columns of each data set, or of runs of one length on it."""
     makers: dict[str, Callable[[Sequence[SeedGroup], TableRequest], Titled]] = {
         METRIC: _metric,
@@ -101,38 +101,38 @@ def columns_of_blocks(asked: TableRequest) -> list[Column]:
         SECONDS: _seconds,
     }
     blocks: dict[str, dict[str, SeedGroup]] = {}
-    for g in asked.groups:
+    for g in request.groups:
         blocks.setdefault(g.block, {})[g.label] = g
     columns = []
     for block, by_label in blocks.items():
         shown = block if len(blocks) > 1 else ""
-        rows, groups = [by_label.get(n) for n in asked.names], [*by_label.values()]
-        for kind in (k for k in makers if k in (*asked.kinds, TARGET, PRIVACY)):
-            for title, (sign, fill) in makers[kind](groups, asked).items():
+        rows, groups = [by_label.get(n) for n in request.names], [*by_label.values()]
+        for kind in (k for k in makers if k in (*request.kinds, TARGET, PRIVACY)):
+            for title, (sign, fill) in makers[kind](groups, request).items():
                 cells = tuple(fill(g) if g else CellValue() for g in rows)
                 columns.append(Column(title, shown, kind, cells, sign))
     return columns
 
 
-def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+def _metric(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
     """Returns a column per rule, statistic and average; titles name what differs."""
-    many = len(asked.statistics) > 1
+    several = len(request.statistics) > 1
     return {
-        f"{rule}{measure.name}{f' {name}' * many}{measure.word}{measure.unit}": (
+        f"{rule}{measure.name}{f' {name}' * several}{measure.word}{measure.unit}": (
             measure.better,
             partial(measured, rule=rule, statistic=name, measure=measure),
         )
-        for rule in _rules(groups, asked)
-        for name in asked.statistics
-        for measure in asked.measures
+        for rule in _rules(groups, request)
+        for name in request.statistics
+        for measure in request.measures
     }
 
 
-def _rules(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
-    """Returns the rules of the table that a run on this data set has."""
-    metric = asked.measures[0].metric
-    have = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
-    return [rule for rule in asked.rules if rule in have]
+def _rules(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
+    """Returns the rules of the table that a run of these groups has."""
+    metric = request.measures[0].metric
+    known = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
+    return [rule for rule in request.rules if rule in known]
 
 
 def measured(
@@ -152,28 +152,38 @@ def _over_seeds(by_seed: Mapping[int, float], form: str, ddof: int) -> CellValue
     return CellValue((Part(format(statistics.fmean(values), form), std),), by_seed)
 
 
-def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+def _target(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
     """Returns rounds and bytes until the target."""
-    if asked.target is None:
+    if request.target is None:
         return {}
-    goal = f"{asked.target:g}"
+    goal = f"{request.target:g}"
     return {
         f"{rule}{measure.name} {name} to {goal}{measure.unit}{measure.word}": (
             -1,
             partial(
-                _until, reach=(rule, measure, asked.target), count=count, form=form
+                _cost_to_target,
+                reach=(rule, measure, request.target),
+                count=count,
+                form=form,
             ),
         )
-        for rule in _rules(groups, asked)
-        for measure in asked.measures
+        for rule in _rules(groups, request)
+        for measure in request.measures
         for name, form, count in targets.COUNTS
     }
 
 
-def _until(
+def _cost_to_target(
     group: SeedGroup, reach: tuple[str, Measure, float], count: Callable, form: str
 ) -> CellValue:
-    """Returns rounds or bytes until the target; empty unless every seed reached it."""
+    """Returns rounds or bytes until the target; empty unless every seed reached it.
+
+    Args:
+      group: runs of a row.
+      reach: rule, measure and target.
+      count: record -> rounds or bytes.
+      form: format of the number.
+    """
     values = {}
     for run in group.finished:
         record = targets.first_reaching(run, *reach)
@@ -184,7 +194,7 @@ def _until(
     return _over_seeds(values, form, reach[1].ddof)
 
 
-PRIVACY_COLUMNS: dict[str, tuple[str, Callable]] = {  # title -> entry, text
+PRIVACY_COLUMNS: dict[str, tuple[str, Callable]] = {  # title -> entry, its format
     "privacy of a": ("unit", str),
     "epsilon": ("epsilon", "{:.2f}".format),
     "delta": ("delta", "{:g}".format),
@@ -192,16 +202,16 @@ PRIVACY_COLUMNS: dict[str, tuple[str, Callable]] = {  # title -> entry, text
 }
 
 
-def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Returns the entries of privacy; the largest over seeds.
+def _privacy(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
+    """Returns the entries of `privacy` in summaries; the largest over seeds.
 
-    The noise of a rehearsed run follows from its configuration, as of all older runs,
-    which do not have that entry.
+    The noise of a rehearsed run follows from its configuration. Older runs lack the
+    entry `rehearsed`; all of them were rehearsed.
     """
 
     def largest(group: SeedGroup, key: str, form: Callable) -> CellValue:
-        privacy = (r.results.get("privacy") for r in group.finished)
-        values = [({"rehearsed": True} | one)[key] for one in privacy if one]
+        entries = (r.results.get("privacy") for r in group.finished)
+        values = [({"rehearsed": True} | spent)[key] for spent in entries if spent]
         return entry(form(max(values))) if values else CellValue()
 
     private = any("privacy" in r.results for g in groups for r in g.finished)
@@ -212,22 +222,22 @@ def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     }
 
 
-def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Returns the papers' accuracies of the same cells, and our best by their rule."""
+def _published(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
+    """Returns the papers' accuracies, their rules, and our best ones by these rules."""
     if not any(_printed(g).parts for g in groups):
         return {}
     return {
         "published by": (
             0,
-            lambda g: CellValue(tuple(Part(str(r)) for r in _judged(g))),
+            lambda g: CellValue(tuple(Part(str(r)) for r in _published_rules(g))),
         ),
-        "best by it %": (0, partial(_best, ddof=asked.measures[0].ddof)),
+        "best by it %": (0, partial(_best, ddof=request.measures[0].ddof)),
         "published %": (0, _printed),
     }
 
 
-def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Returns bytes of a round; also scalars where a paper prints them."""
+def _bytes(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
+    """Returns bytes of a round, and its scalars where a paper prints them."""
     scalars: Titled = {}
     if any(_printed(g, COST).parts for g in groups):
         scalars = {
@@ -238,17 +248,23 @@ def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
     return scalars | {"kB/round": sent}
 
 
-def _seconds(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+def _seconds(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
     return {"s/round": _mean(".2f", lambda summary: summary["seconds_per_round"])}
 
 
 def _mean(
-    form: str, of: Callable[[Mapping], float | None], unit: float = 1
+    form: str, read: Callable[[Mapping], float | None], unit: float = 1
 ) -> tuple[int, Fill]:
-    """Returns a column of means over seeds of a number of summaries, in a unit."""
+    """Returns a column of means over seeds of a number of summaries.
+
+    Args:
+      form: format of the means.
+      read: summary -> number.
+      unit: divisor of the numbers.
+    """
 
     def fill(group: SeedGroup) -> CellValue:
-        values = [_number(run, of, unit) for run in group.finished]
+        values = [_number(run, read, unit) for run in group.finished]
         known = [value for value in values if value is not None]
         return entry(format(statistics.fmean(known), form)) if known else CellValue()
 
@@ -256,10 +272,10 @@ def _mean(
 
 
 def _number(
-    run: RunFolder, of: Callable[[Mapping], float | None], unit: float
+    run: RunFolder, read: Callable[[Mapping], float | None], unit: float
 ) -> float | None:
     try:
-        value = of(run.results)
+        value = read(run.results)
         return None if value is None else value / unit
     except (KeyError, TypeError, AttributeError) as e:
         raise UserError(
@@ -268,18 +284,18 @@ def _number(
         ) from e
 
 
-def _judged(group: SeedGroup) -> list[PublishedRule]:
+def _published_rules(group: SeedGroup) -> list[PublishedRule]:
     """Returns the rules of the papers' accuracies of a cell."""
     rows = paper_cells.published_for(group.config, group.dataset)
     return list(dict.fromkeys(map(published_rule, rows)))
 
 
 def _best(group: SeedGroup, ddof: int) -> CellValue:
-    """Returns our best round by the rule of each published accuracy."""
+    """Returns the best accuracy of a cell by the rule of each published one."""
     options = {key: option for option, key in AVERAGES.items()}
     by_rule = [
         measured(group, rule, "best", Measure(average=options[average], ddof=ddof))
-        for rule, average in _judged(group)
+        for rule, average in _published_rules(group)
     ]
     return CellValue(tuple(part for best in by_rule for part in best.parts))
 

@@ -14,35 +14,36 @@ from jaxproto.reporting.compare.run_groups import (
 )
 from jaxproto.storage import records
 
-WORDING = {  # statistic, but "best", or average -> wording
+WORDING = {  # statistic (for "best" see `_best`) or average -> its wording
     "final": "final evaluation",
     "last10": "mean of the last 10 evaluations or all if fewer",
     "client_best": "each client's best test evaluation",
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
-Rows = Sequence[SeedGroup]  # with labels, which are one per data set
+Rows = Sequence[SeedGroup]  # with labels, unique in each block
 
 
-def footnotes(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
+def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
     """Returns the notes, one sentence each.
 
     Args:
       groups: all groups, finished or not.
-      asked: the rows and options of the table.
+      request: rows and options of the table.
     """
-    rows, measure, published = asked.groups, asked.measures[0], PUBLISHED in asked.kinds
-    averages = " and ".join(WORDING[one.average] for one in asked.measures)
-    number = sorted({len(g.seeds) for g in rows})
-    count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
-    plain = measure.metric == measures.ACCURACY
-    metric = f"{'Accuracy' if plain else measure.metric}{' in %' * bool(measure.unit)}"
+    rows, measure = request.groups, request.measures[0]
+    published = PUBLISHED in request.kinds
+    averages = " and ".join(WORDING[m.average] for m in request.measures)
+    counts = sorted({len(g.seeds) for g in rows})
+    seeds = " or ".join(map(str, counts)) + " seed" + "s" * (counts[-1] > 1)
+    name = "Accuracy" if measure.metric == measures.ACCURACY else measure.metric
+    metric = f"{name}{' in %' * bool(measure.unit)}"
     wording = WORDING | {"best": _best(rows)}
     return [
-        f"{metric}, {' and '.join(wording[s] for s in asked.statistics)}, "
+        f"{metric}, {' and '.join(wording[s] for s in request.statistics)}, "
         f"{averages}; mean ± standard deviation "
-        f"(ddof {measure.ddof}) of {count}.",
-        *(_last(rows) if "last10" in asked.statistics else ()),
+        f"(ddof {measure.ddof}) of {seeds}.",
+        *(_last(rows) if "last10" in request.statistics else ()),
         *_seeds(rows),
         *_partitions(rows),
         *baselines.footnotes(rows),
@@ -56,14 +57,14 @@ def footnotes(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
 
 
 def _best(rows: Rows) -> str:
-    """Returns the data that chose the best round, by row if they differ."""
+    """Returns the examples that chose the best round, by row if they differ."""
     chosen = []
     for group in rows:
         rules = [
             rule for run in group.finished for rule in run.results["rules"].values()
         ]
-        on = records.chosen_on(digests["pooled"] for digests in rules)
-        chosen.append((f"best {on} round", group.label))
+        split = records.chosen_on(digests["pooled"] for digests in rules)
+        chosen.append((f"best {split} round", group.label))
     shared = _shared(chosen)
     return shared if len({text for text, _ in chosen}) > 1 else chosen[0][0]
 
@@ -101,13 +102,13 @@ def _nodes(rows: Rows) -> Iterable[str]:
 
 def _last(rows: Rows) -> Iterable[str]:
     """Yields the number of last evaluations, unless it is 10 everywhere."""
-    numbers = [(number, g.label) for g in rows for number in _numbers(g)]
+    numbers = [(number, g.label) for g in rows for number in _last_numbers(g)]
     if not {number for number, _ in numbers} <= {records.LAST}:
         yield f"Last evaluations: {_shared(numbers)}."
 
 
-def _numbers(group: SeedGroup) -> set:
-    """Returns the numbers of last evaluations; of older runs by `metrics.jsonl`."""
+def _last_numbers(group: SeedGroup) -> set:
+    """Returns the numbers of last evaluations; for older runs from `metrics.jsonl`."""
     result: set[int | str] = set()
     for run in group.finished:
         rules = run.results["rules"].values()
@@ -122,10 +123,12 @@ def _numbers(group: SeedGroup) -> set:
 
 def _shared(pairs: Iterable[tuple[object, str]]) -> str:
     """Returns values with the rows that have them: `1 in a, b; 2 in c`."""
-    names: dict[str, dict[str, None]] = {}
+    by_value: dict[str, dict[str, None]] = {}
     for value, name in pairs:
-        names.setdefault(str(value), {})[name] = None
-    return "; ".join(f"{value} in {', '.join(of)}" for value, of in names.items())
+        by_value.setdefault(str(value), {})[name] = None
+    return "; ".join(
+        f"{value} in {', '.join(names)}" for value, names in by_value.items()
+    )
 
 
 def _published(rows: Rows) -> list[str]:
@@ -165,23 +168,23 @@ def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
 def _within(rows: Rows) -> list[str]:
     """Returns fields outside `method` in which rows of one block differ."""
     notes = []
-    for dataset in dict.fromkeys(g.block for g in rows):
-        configs = [(g.label, g.config) for g in rows if g.block == dataset]
+    for block in dict.fromkeys(g.block for g in rows):
+        configs = [(g.label, g.config) for g in rows if g.block == block]
         for key in _differing(config for _, config in configs):
             values = _shared((config.get(key), name) for name, config in configs)
-            notes.append(f"{dataset}: {key} differs: {values}.")
+            notes.append(f"{block}: {key} differs: {values}.")
     return notes
 
 
 def _between(rows: Rows) -> list[str]:
-    """Returns fields that differ between blocks, but not within any, nor in titles."""
-    per: dict[str, list[dict]] = {}
+    """Returns fields that differ between blocks, but not within one or in titles."""
+    by_block: dict[str, list[dict]] = {}
     for g in rows:
-        per.setdefault(g.block, []).append(g.config)
-    mixed = {key for configs in per.values() for key in _differing(configs)}
-    firsts = {dataset: configs[0] for dataset, configs in per.items()}
+        by_block.setdefault(g.block, []).append(g.config)
+    mixed = {key for configs in by_block.values() for key in _differing(configs)}
+    firsts = {block: configs[0] for block, configs in by_block.items()}
     return [
-        f"{key} differs: {_shared((c.get(key), d) for d, c in firsts.items())}."
+        f"{key} differs: {_shared((c.get(key), block) for block, c in firsts.items())}."
         for key in _differing(firsts.values())
         if key not in mixed and not key.startswith("data.")
         if key != "rounds" or not any(g.length for g in rows)
@@ -189,13 +192,13 @@ def _between(rows: Rows) -> list[str]:
 
 
 def _sources(rows: Rows) -> Iterable[str]:
-    """Yields reading and commit of records, where rows differ in them."""
+    """Yields reading and commit of summaries, where rows differ in them."""
     for key in ("reading", "commit"):
-        told = [
+        values = [
             (r.results.get(key, "unknown"), g.label) for g in rows for r in g.finished
         ]
-        if len({value for value, _ in told}) > 1:
-            yield f"{key} differs: {_shared(told)}."
+        if len({value for value, _ in values}) > 1:
+            yield f"{key} differs: {_shared(values)}."
 
 
 def _differing(configs: Iterable[dict]) -> list[str]:

@@ -10,10 +10,11 @@ from functools import partial
 from typing import NamedTuple
 
 from jaxproto.reporting.compare import paper_tables
-from jaxproto.reporting.compare.columns import MISSING, Column
+from jaxproto.reporting.compare.columns import Column
 from jaxproto.reporting.compare.measures import SPREAD
 from jaxproto.reporting.compare.ranks import BEST, SECOND
 from jaxproto.reporting.compare.tables import Table
+from jaxproto.summary.table_formats import MISSING
 
 SPECIAL = {
     **{c: f"\\{c}" for c in "%$#&_{}"},
@@ -43,7 +44,7 @@ class Piece(NamedTuple):
 
 
 def render(
-    made: Table,
+    table: Table,
     marks: Sequence[Sequence[str]],
     note: Sequence[str],
     *,
@@ -53,19 +54,20 @@ def render(
     """Returns a float whose caption explains the numbers; other notes are comments.
 
     Args:
-      made: the table.
+      table: the table.
       marks: best, second or "", by column and cell.
-      note: a sentence that explains the marks, if there are any.
-      transpose: a column per method.
+      note: sentence that explains the marks; [] without any.
+      transpose: whether each method has a column.
       siunitx: whether numbers are in S columns.
     """
-    groups = [] if transpose else _groups(made.columns)
-    columns = _columns(made, marks, bool(groups))
-    columns = [*zip(*columns, strict=True)] if transpose else columns
+    groups = [] if transpose else _groups(table.columns)
+    columns = _columns(table, marks, bool(groups))
+    if transpose:
+        columns = [*zip(*columns, strict=True)]
     draw = _aligned if siunitx and not transpose else partial(_plain, siunitx=siunitx)
     kinds, cells = zip(*map(draw, columns), strict=True)
     top, *body = (" & ".join(row) + " \\\\" for row in zip(*cells, strict=True))
-    caption = [*made.notes[: made.caption], *note]
+    caption = [*table.notes[: table.caption], *note]
     return "\n".join(
         [
             f"% \\usepackage{{booktabs}}{' and {siunitx} of version 3' * siunitx}",
@@ -82,7 +84,7 @@ def render(
             "\\bottomrule",
             "\\end{tabular}",
             "\\end{table}",
-            *(f"% {' '.join(note.split())}" for note in made.notes[made.caption :]),
+            *(f"% {' '.join(note.split())}" for note in table.notes[table.caption :]),
             "",
         ]
     )
@@ -105,62 +107,64 @@ def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
     """Returns a line of data sets over their columns, with a rule below each."""
     if not groups:
         return []
-    cells, rules, at = [""], [], 2
+    cells, rules, first = [""], [], 2
     for name, number in groups:
         data, comma, length = name.partition(", ")
         text = escaped(paper_tables.display_dataset(data) + comma + length)
         cells.append(f"\\multicolumn{{{number}}}{{c}}{{{text}}}")
-        rules += [f"\\cmidrule(lr){{{at}-{at + number - 1}}}"] if name else []
-        at += number
+        rules += [f"\\cmidrule(lr){{{first}-{first + number - 1}}}"] if name else []
+        first += number
     return [" & ".join(cells) + " \\\\", " ".join(rules)]
 
 
 def _columns(
-    made: Table, marks: Sequence[Sequence[str]], spanned: bool
+    table: Table, marks: Sequence[Sequence[str]], spanned: bool
 ) -> list[Sequence[Piece]]:
     """Returns the columns; titles lack the data set if a spanning head has it."""
-    columns: list[Sequence[Piece]] = [[*map(Piece, (made.head[0], *made.asked.names))]]
-    for column, signs in zip(made.columns, marks, strict=True):
+    columns: list[Sequence[Piece]] = [
+        [*map(Piece, (table.head[0], *table.asked.names))]
+    ]
+    for column, column_marks in zip(table.columns, marks, strict=True):
         title = Piece(column.title if spanned else column.name)
-        pairs = zip(column.entries, signs, strict=True)
+        pairs = zip(column.entries, column_marks, strict=True)
         columns.append([title, *(Piece(e.text, mark, False) for e, mark in pairs)])
     return columns
 
 
-Set = tuple[str, list[str]]  # the kind of a column, and its cells
+Drawn = tuple[str, list[str]]  # type of a column for tabular, and its cells
 
 
-def _plain(column: Sequence[Piece], siunitx: bool = False) -> Set:
-    """Returns a column whose numbers are not aligned, as in several units."""
-    texts = [p for p in column if not p.bare and p.text != MISSING]
-    numbers = all(_number(p) or TINY.fullmatch(p.text) for p in texts)
-    kind = "r" if numbers and not all(p.bare for p in column) else "l"
+def _plain(column: Sequence[Piece], siunitx: bool = False) -> Drawn:
+    """Returns a column whose numbers are not aligned at their points."""
+    values = [p for p in column if not p.bare and p.text != MISSING]
+    numeric = all(_number(p) or TINY.fullmatch(p.text) for p in values)
+    kind = "r" if numeric and not all(p.bare for p in column) else "l"
     written = [_num(p) if siunitx and _number(p) else _text(p) for p in column]
     return kind, [LOOKS[p.mark] % text for p, text in zip(column, written, strict=True)]
 
 
-def _aligned(column: Sequence[Piece]) -> Set:
+def _aligned(column: Sequence[Piece]) -> Drawn:
     """Returns an S column; texts and underlined numbers are in braces."""
     numbers = [m for m in map(_number, column) if m]
     if not numbers:
         return _plain(column)
-    widest = max(len(_digits(m[2])) for m in numbers)
+    before = max(len(_digits(m[2])) for m in numbers)  # digits before the point
     after = max(len(m[3] or "") for m in numbers)
     spread = max(len(_digits(m[4])) for m in numbers)
     sign = "-" * any(m[1] for m in numbers)
-    form = f"{sign}{widest}.{after}{f'({spread})' * bool(spread)}"
+    form = f"{sign}{before}.{after}{f'({spread})' * bool(spread)}"
     cells = []
     for piece in column:
         number = _number(piece)
         if number is None:
             cells.append(f"{{{_text(piece)}}}")
             continue
-        zeros = "0" * (widest - len(_digits(number[2])))
+        zeros = "0" * (before - len(_digits(number[2])))
         pad = f"\\phantom{{{zeros}}}" if zeros else ""
         looks = {
-            BEST: f"\\bfseries {_read(piece)}",
+            BEST: f"\\bfseries {_siunitx(piece)}",
             SECOND: f"{{{pad}{LOOKS[SECOND] % _num(piece)}}}",
-            "": _read(piece),
+            "": _siunitx(piece),
         }
         cells.append(looks[piece.mark])
     return f"S[table-format={form}]", cells
@@ -174,13 +178,13 @@ def _digits(number: str | None) -> str:
     return re.sub(r"\D", "", number or "")
 
 
-def _read(piece: Piece) -> str:
+def _siunitx(piece: Piece) -> str:
     """Returns a number in the input syntax of siunitx."""
     return piece.text.replace(",", "").replace(SPREAD, " +- ")
 
 
 def _num(piece: Piece) -> str:
-    return f"\\num{{{_read(piece)}}}"
+    return f"\\num{{{_siunitx(piece)}}}"
 
 
 def _text(piece: Piece) -> str:

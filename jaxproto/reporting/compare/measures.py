@@ -8,17 +8,17 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
-ACCURACY = "accuracy"  # the metric that summaries digest
-SMALLER_IS_BETTER = ("loss", "ece")  # smaller is better
+ACCURACY = "accuracy"  # the metric in `rules` of records and summaries
+SMALLER_IS_BETTER = ("loss", "ece")  # of the built-in metrics
 SHARES = (ACCURACY, "balanced_accuracy", "macro_f1", "auc", "ece")  # shown in %
-STATISTICS = {  # option -> number of a digest
+STATISTICS = {  # option -> its number in a digest of a summary
     "best": lambda digest: digest["best"],
     "final": lambda digest: digest["final"],
     "last10": lambda digest: records.mean_last(digest)[0],
     "client_best": lambda digest: digest.get("client_best"),
 }
 AVERAGES = {"pooled": "pooled", "client": "client_mean"}  # option -> key of accuracies
-OF_METRICS = {"pooled": "pooled", "client": "mean"}  # the same -> key of other metrics
+OF_METRICS = {"pooled": "pooled", "client": "mean"}  # option -> key of other metrics
 SPREAD = " ± "
 
 
@@ -26,7 +26,7 @@ class Measure(NamedTuple):
     """A metric, its average over clients and its deviation over seeds."""
 
     metric: str = ACCURACY
-    average: str = "pooled"  # of `AVERAGES`
+    average: str = "pooled"  # key of `AVERAGES`
     ddof: int = 0  # of the standard deviation over seeds: its divisor is n - ddof
     least: bool = False  # the smallest value is the best
     several: bool = False  # titles name the average, as there are others
@@ -65,7 +65,7 @@ class Measure(NamedTuple):
 def values(
     group: SeedGroup, rule: str, statistic: str, measure: Measure
 ) -> dict[int, float]:
-    """Returns {seed: number} of the finished runs that have one."""
+    """Returns {seed: number in the unit of the table} of the finished runs with one."""
     by_seed = {}
     for run in group.finished:
         summary = summarize_history(run, rule, measure)
@@ -76,7 +76,7 @@ def values(
 
 
 def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | None:
-    """Returns the numbers of `records.rule_summary`, None without the rule."""
+    """Returns the digest of a metric, as of `records.rule_summary`; None without it."""
     if measure.metric == ACCURACY:
         return run.results["rules"].get(rule, {}).get(AVERAGES[measure.average])
     if rule not in rules(run, measure.metric):
@@ -91,7 +91,7 @@ def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | 
 def history(
     run: RunFolder, rule: str, measure: Measure
 ) -> list[tuple[float | None, Mapping]]:
-    """Returns the number and the record of every evaluation; not in %."""
+    """Returns the number, in the unit of records, and the record of each evaluation."""
     return [(_number(record, rule, measure), record) for record in run.evaluations()]
 
 
@@ -107,39 +107,40 @@ def rules(run: RunFolder, metric: str) -> set[str]:
     if metric == ACCURACY:
         return {*run.results["rules"]}
     by_rule = run.evaluations()[-1].get("metrics", {})
-    return {rule for rule, named in by_rule.items() if metric in named}
+    return {rule for rule, metrics in by_rule.items() if metric in metrics}
 
 
 def is_smaller_better(runs: Iterable[RunFolder], metric: str) -> bool:
     """Returns whether smaller is better.
 
-    The summaries of the runs tell it of a metric that is not built in.
+    For a metric that is not built in, it is if a best value is not the largest one.
     """
     for run in runs if metric not in (ACCURACY, *SMALLER_IS_BETTER) else ():
         for rule in run.results.get("metrics", {}):
             best = (summarize_history(run, rule, Measure(metric)) or {}).get("best")
-            row = [x for x, _ in history(run, rule, Measure(metric)) if x is not None]
-            if row and best is not None and best < max(row):
+            numbers = [x for x, _ in history(run, rule, Measure(metric))]
+            known = [x for x in numbers if x is not None]
+            if known and best is not None and best < max(known):
                 return True
     return metric in SMALLER_IS_BETTER
 
 
 def check_metric(runs: Iterable[RunFolder], metric: str):
     """Raises UserError unless a run has the metric, as a single number."""
-    known, many = {ACCURACY}, set()
+    known, per_class = {ACCURACY}, set()
     for run in runs if metric != ACCURACY else ():
-        for named in run.evaluations()[-1].get("metrics", {}).values():
-            known |= {*named}
-            many |= {k for k, v in named.items() if not _single(v)}
+        for metrics in run.evaluations()[-1].get("metrics", {}).values():
+            known |= {*metrics}
+            per_class |= {k for k, v in metrics.items() if not _is_single(v)}
     if metric not in known:
         raise UserError(
             f"no run has metric {metric!r} in its records; there are: "
             f"{', '.join(sorted(known))}. Runs have those of --config.eval.metrics."
         )
-    if metric in many:
+    if metric in per_class:
         raise UserError(
             f"metric {metric!r} is not one number, but one per class: --metric takes "
-            f"one of: {', '.join(sorted(known - many))}."
+            f"one of: {', '.join(sorted(known - per_class))}."
         )
 
 
@@ -149,6 +150,6 @@ def runs_without(runs: Iterable[RunFolder], metric: str) -> list[str]:
     return [f"Without {metric}: {', '.join(without)}."] if without else []
 
 
-def _single(kinds) -> bool:
-    numbers = kinds.values() if isinstance(kinds, Mapping) else [kinds]
+def _is_single(value) -> bool:
+    numbers = value.values() if isinstance(value, Mapping) else [value]
     return all(v is None or isinstance(v, int | float) for v in numbers)

@@ -12,7 +12,7 @@ from jaxproto.reporting.compare.paper_numbers import (
 from jaxproto.reporting.compare.paper_rules import published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
 
-AVERAGE = "AVERAGE"  # prefix of the data set of such a row
+AVERAGE = "AVERAGE"  # prefix of the data set of a printed average
 
 
 def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
@@ -20,7 +20,7 @@ def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
     notes = []
     for row in (r for r in published_numbers() if r.dataset.startswith(AVERAGE)):
         averaged = _averaged(row)
-        known = [best for one in averaged if (best := _best(groups, one)) is not None]
+        known = [best for c in averaged if (best := _best(groups, c)) is not None]
         if averaged and len(known) == len(averaged):
             notes.append(
                 f"Average over the {len(known)} cells of {row.method} in {row.place}: "
@@ -32,18 +32,18 @@ def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
 
 def _averaged(row: PublishedNumber) -> list[PublishedNumber]:
     """Returns the cells that go into a printed average."""
-    alike = (row.source, row.table, row.method, row.variant)
     return [
-        one
-        for one in published_numbers()
-        if (one.source, one.table, one.method, one.variant) == alike
-        and one.metric in ACCURACY
-        and paper_cell(one) is not None
+        cell
+        for cell in published_numbers()
+        if (cell.source, cell.table) == (row.source, row.table)
+        and (cell.method, cell.variant) == (row.method, row.variant)
+        and cell.metric in ACCURACY
+        and paper_cell(cell) is not None
     ]
 
 
 def _best(groups: Iterable[SeedGroup], row: PublishedNumber) -> float | None:
-    """Returns best accuracy in %, averaged over seeds, of the first group in a cell."""
+    """Returns the best accuracy in %, mean over seeds, of the first group in a cell."""
     rule, average = published_rule(row)
     identity = require_cell(row).identity
     for g in groups:

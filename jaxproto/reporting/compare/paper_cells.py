@@ -1,9 +1,10 @@
 """Cells of the papers' tables as settings of a run, and runs as cells.
 
-`papers` has the printed numbers and explains T, S, N and R. Hyper-parameters are those
-of Sections T 5.1, S 5.1, N 5.1 and R 5.1. Where a text and its released code differ, a
-cell has several readings: "" keeps the defaults of the methods, "paper" and "code" are
-those of `paper_variants.in_table`. A reading never changes the identity of a cell.
+`paper_numbers` has the printed numbers and explains T, S, N and R. Hyper-parameters are
+those of Sections T 5.1, S 5.1, N 5.1 and R 5.1. Where a text and its released code
+differ, a cell has several readings: "" keeps the defaults of the methods, "paper" and
+"code" are those of `paper_variants.in_table`. A reading never changes the identity of a
+cell.
 """
 
 import functools
@@ -30,7 +31,7 @@ from jaxproto.reporting.compare.paper_numbers import (
     published_numbers,
 )
 
-EQUIVALENT = {  # values that are the same setting in papers
+EQUIVALENT = {  # value -> value that is the same setting in papers
     "pfllib": "dirichlet",
     "pfllib_pathological": "pathological",
     "resnet18": "HmRes18",
@@ -65,17 +66,17 @@ def paper_cell(row: PublishedNumber) -> PaperCell | None:
     """Returns the cell of a printed accuracy or cost; None of averages of data sets."""
     if row.dataset not in PRESETS or row.metric not in (*ACCURACY, *COST):
         return None
-    method, of_r = _method(row), row.source == "refprotofl"
+    method, is_r = _method(row), row.source == "refprotofl"
     return PaperCell(
         {
             "dataset": PRESETS[row.dataset],
             "data.clients": int(row.clients),
             "model.group": GROUPS[row.models.partition("(")[0]],
-            "data.pool": not of_r,  # R tests on the official test examples
+            "data.pool": not is_r,  # R tests on the official test examples
             **_partition(row),
             **method.identity,
         },
-        {**(presets.REFPROTOFL if of_r else {}), **method.chosen},
+        {**(presets.REFPROTOFL if is_r else {}), **method.chosen},
     )
 
 
@@ -92,17 +93,17 @@ def require_cell(row: PublishedNumber) -> PaperCell:
 
 
 def _partition(row: PublishedNumber) -> dict:
-    """Returns partition of a row, and d if it is stated."""
-    wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
+    """Returns the partition of a row, and the feature dimension if it is stated."""
+    dim = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
-        each = {"data.classes_per_client": CLASSES_PER_CLIENT[row.dataset]}
-        return {**wide, "data.partition": "pfllib_pathological", **each}
+        classes = {"data.classes_per_client": CLASSES_PER_CLIENT[row.dataset]}
+        return {**dim, "data.partition": "pfllib_pathological", **classes}
     kind = "dirichlet" if row.source == "refprotofl" else "pfllib"
-    return {**wide, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
+    return {**dim, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
 
 
 def _method(row: PublishedNumber) -> PaperCell:
-    """Returns name and hyper-parameters of the method of a row."""
+    """Returns the name and hyper-parameters of the method of a row."""
     if row.method.startswith("TinyProto"):
         return _tinyproto(row)
     if row.method == "ProtoNorm":
@@ -123,13 +124,13 @@ def _method(row: PublishedNumber) -> PaperCell:
 
 
 def _gamma(row: PublishedNumber) -> float | None:
-    """Returns factor of the prototypes, if the table of the row varies it."""
+    """Returns the factor of the prototypes, if the table of the row varies it."""
     key, _, value = row.variant.partition(";")[0].partition("=")
     return float(value) if key == "gamma" else None
 
 
 def _chosen(row: PublishedNumber, name: str) -> dict:
-    """Returns fields that the paper states for a method."""
+    """Returns the fields that the paper states for a method."""
     fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # as its release
@@ -151,7 +152,7 @@ def _tinyproto(row: PublishedNumber) -> PaperCell:
 
 
 def _components(row: PublishedNumber) -> PaperCell:
-    """Returns methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
+    """Returns the method of a row of S Tables 1 and 2: any of CPS, PPA and CPKD."""
     words = row.variant.split(";")
     sizes = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
     identity: dict[str, object] = {
@@ -166,29 +167,29 @@ def _components(row: PublishedNumber) -> PaperCell:
     return PaperCell(identity, {})
 
 
-def _read(row: PublishedNumber, name: str, reading: str) -> dict:
-    """Returns fields of a reading of a row; R's protocol is of no released code."""
+def _reading_fields(row: PublishedNumber, name: str, reading: str) -> dict:
+    """Returns the fields of a reading of a row."""
     own = PAPER_VALUES.get((row.source, name), {}) if reading == "paper" else {}
     fields = paper_variants.in_table(name, reading) | own
-    of_r = row.source == "refprotofl"
-    return {k: v for k, v in fields.items() if not of_r or k.startswith("method.")}
+    is_r = row.source == "refprotofl"  # no released code has its protocol
+    return {k: v for k, v in fields.items() if not is_r or k.startswith("method.")}
 
 
 def _plain(value):
-    """Returns one value for all that are the same setting."""
+    """Returns one value for all values that are the same setting."""
     return EQUIVALENT.get(value, value) if isinstance(value, str) else value
 
 
 def matches(wanted: Mapping, fields: Mapping, dataset: str) -> bool:
     """Returns whether a run with flat `fields` has the identity `wanted` of a cell."""
-    have = {**fields, "dataset": SPELLINGS.get(dataset, dataset)}
-    return all(_alike(key, have.get(key), value) for key, value in wanted.items())
+    own = {**fields, "dataset": SPELLINGS.get(dataset, dataset)}
+    return all(_alike(key, own.get(key), value) for key, value in wanted.items())
 
 
 def _alike(key: str, a, b) -> bool:
     """Returns whether two values of a field belong to one cell."""
-    same = INTERCHANGEABLE.get(key, [])
-    return _plain(a) == _plain(b) or any(a in pair and b in pair for pair in same)
+    pairs = INTERCHANGEABLE.get(key, [])
+    return _plain(a) == _plain(b) or any(a in pair and b in pair for pair in pairs)
 
 
 def published_for(
@@ -217,13 +218,14 @@ def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.Con
     """
     cell = require_cell(row)
     name = cell.identity["method.name"]
-    stated = _read(row, name, choose_from("reading", reading, READINGS))
+    choose_from("reading", reading, READINGS)
     fields = {**cell.chosen, **cell.identity}
     del fields["method.name"]
     result = config.experiment(name, fields.pop("dataset"))
     config.apply_fields(result, fields)
-    fixed, read = cell.identity, config.resolve_callables(result, stated)
-    kept = {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
+    fixed = cell.identity
+    stated = config.resolve_callables(result, _reading_fields(row, name, reading))
+    kept = {k: v for k, v in stated.items() if k not in fixed or _alike(k, v, fixed[k])}
     config.apply_fields(result, kept)
     return result
 
@@ -233,17 +235,17 @@ def differences_from_paper(
 ) -> dict[str, tuple]:
     """Returns {field: (paper's value, run's value)} where a run of the cell differs."""
     paper = config.flatten(configuration(row, reading))
-    unsaid = NOT_IN_PAPERS | fields_where(compared=False)
+    ignored = NOT_IN_PAPERS | fields_where(compared=False)
     return {
         key: (value, fields.get(key))
         for key, value in sorted(paper.items())
-        if key not in unsaid and _plain(fields.get(key)) != _plain(value)
+        if key not in ignored and _plain(fields.get(key)) != _plain(value)
     }
 
 
 def closest_reading(
     row: PublishedNumber, fields: Mapping
 ) -> tuple[str, dict[str, tuple]]:
-    """Returns the reading with the fewest departures of a run, and these."""
+    """Returns the reading from which a run differs least, and the differences."""
     by_reading = {name: differences_from_paper(row, fields, name) for name in READINGS}
     return min(by_reading.items(), key=lambda item: len(item[1]))

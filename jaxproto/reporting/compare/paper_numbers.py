@@ -1,7 +1,7 @@
 """Printed numbers of the papers' tables, and the meaning of their words.
 
-`published.csv` has the numbers: T tinyproto_aaai26, S cps_ppa_cpkd_iclr_sub,
-N protonorm, R refprotofl.
+`published.csv` has the numbers. Comments name its sources by letters:
+T tinyproto_aaai26, S cps_ppa_cpkd_iclr_sub, N protonorm, R refprotofl.
 """
 
 import csv
@@ -9,7 +9,7 @@ import functools
 from importlib import resources
 from typing import NamedTuple
 
-PRESETS = {  # as printed -> preset of `presets.DATASETS`
+PRESETS = {  # data set as printed -> preset of `presets.DATASETS`
     "CIFAR-10": "cifar10",
     "CIFAR-100": "cifar100",
     "Flowers-102": "flowers102",
@@ -19,7 +19,7 @@ PRESETS = {  # as printed -> preset of `presets.DATASETS`
     "MNIST": "mnist",
     "FashionMNIST": "fashion_mnist",
 }
-SPELLINGS = {
+SPELLINGS = {  # data set of a run -> preset
     "oxford_flowers102": "flowers102",
     "gtsrb43/torchvision": "gtsrb",
     "ag_news_subset": "ag_news",
@@ -30,21 +30,21 @@ PAPERS = {  # source -> name of the paper
     "protonorm": "ProtoNorm",
     "refprotofl": "RefProtoFL",
 }
-GROUPS = {  # as printed, up to the bracket -> model.group
+GROUPS = {  # models as printed, up to the bracket -> model.group
     "Ht0": "Ht0",
     "4-layer CNN": "HmCNN",
     "ResNet-18": "HmRes18",
     "fastText+TextCNN": "text",
 }
-COSTS = "fedavg,fedproto,tinyproto"  # shown in T Figure 1
-ABLATIONS: dict[str, dict[str, object]] = {  # of RefProtoFL, R Table 1
+COSTS = "fedavg,fedproto,tinyproto"  # methods of T Figure 1
+ABLATIONS: dict[str, dict[str, object]] = {  # variant of RefProtoFL, R Table 1
     "": {},
     "Full": {},
     "w/o ERPA": {"method.anchors": "none"},
     "w/o APUD": {"method.budget": 1.0},
     "w/o APUD & ERPA": {"method.anchors": "none", "method.budget": 1.0},
 }
-CLASSES_PER_CLIENT = {  # of the released code
+CLASSES_PER_CLIENT = {  # of pathological partitions, by the released code
     "CIFAR-10": 2,
     "CIFAR-100": 10,
     "Flowers-102": 10,

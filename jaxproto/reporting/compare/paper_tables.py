@@ -22,7 +22,7 @@ from jaxproto.reporting.compare.paper_numbers import (
     published_numbers,
 )
 
-NUMBER_OF_TABLES = {  # prefix of their names, source in `published.csv` -> tables
+NUMBER_OF_TABLES = {  # prefix of names in TABLES, source in `published.csv` -> number
     ("cps", "cps_ppa_cpkd_iclr_sub"): 2,
     ("protonorm", "protonorm"): 5,
     ("refprotofl", "refprotofl"): 2,
@@ -34,7 +34,7 @@ TABLES = {  # name -> source and table in `published.csv`
     for table in range(1, number + 1)
 }
 ALL_OF_S = "CPS s=50;PPA;CPKD"
-PAIRS = ("CPS s=50;PPA", "CPS s=50;CPKD", "PPA;CPKD")  # S 5.2 compares, without numbers
+PAIRS = ("CPS s=50;PPA", "CPS s=50;CPKD", "PPA;CPKD")  # in S 5.2, without numbers
 TABLES["cps_pairs"] = ("cps_ppa_cpkd_iclr_sub", "5.2")
 # field -> part of a name if the table varies it
 VARIED_FIELDS: dict[str, Callable[[PublishedNumber], str]] = {
@@ -58,11 +58,11 @@ def cells_of_table(table: str) -> dict[str, PublishedNumber]:
     Raises:
       UserError: there is no such table.
     """
-    source, number = TABLES[choose_from("table", table, TABLES)]
+    place = TABLES[choose_from("table", table, TABLES)]
     numbers = [
         row
         for row in table_rows()
-        if (row.source, row.table) == (source, number)
+        if (row.source, row.table) == place
         and row.metric in ACCURACY
         and paper_cell(row) is not None
     ]
@@ -81,9 +81,10 @@ def table_rows() -> Iterator[PublishedNumber]:
 
 def _name(row: PublishedNumber, varied: list[str]) -> str:
     variant = row.variant.partition(";failed")[0]
-    shown = "" if variant in ("homogeneous", "gamma tuned per dataset") else variant
+    if variant in ("homogeneous", "gamma tuned per dataset"):
+        variant = ""
     settings = [VARIED_FIELDS[k](row) for k in varied]
-    words = [PRESETS[row.dataset], row.method, shown, *settings]
+    words = [PRESETS[row.dataset], row.method, variant, *settings]
     return "-".join(_slug(word) for word in words if word)
 
 
@@ -99,14 +100,14 @@ def configuration(
 
     Args:
       table: a name of `TABLES`.
-      name: of a cell of that table.
+      name: name of a cell of that table.
       reading: "code", "paper", or "" for the defaults of the methods.
 
     Raises:
       UserError: there is no such table, cell or reading.
     """
-    of_table = cells_of_table(table)
-    row = of_table[choose_from(f"cell of {table}", name, of_table)]
+    cells = cells_of_table(table)
+    row = cells[choose_from(f"cell of {table}", name, cells)]
     result = paper_cells.configuration(row, reading)
     result.name = "-".join(word for word in (table, name, reading) if word)
     return result

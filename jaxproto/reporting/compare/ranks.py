@@ -25,15 +25,15 @@ def best_and_second(column: Column) -> list[str]:
     order = sorted({m * column.better for m in means if m is not None}, reverse=True)
     if sum(m is not None for m in means) < 2:
         return [""] * len(means)
-    names = dict(zip(order, (BEST, SECOND), strict=False))
-    return ["" if m is None else names.get(m * column.better, "") for m in means]
+    marks = dict(zip(order, (BEST, SECOND), strict=False))
+    return ["" if m is None else marks.get(m * column.better, "") for m in means]
 
 
 def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
     """Adds a rank after each column of the metric, and average ranks at the end.
 
     Args:
-      columns: of a table.
+      columns: columns of a table.
       shown: one of `SHOWN`; "average" adds the average ranks alone.
     """
     result: list[Column] = []
@@ -41,7 +41,7 @@ def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
         result.append(column)
         if column.kind == METRIC:
             ranked = _ranks(column)
-        last = following is None or following.kind != TEST  # a p stands in between
+        last = following is None or following.kind != TEST  # after its column of p
         if shown == "all" and column.kind in (METRIC, TEST) and last:
             result.append(ranked)
     return [*result, _average([_ranks(c) for c in columns if c.kind == METRIC])]
@@ -68,12 +68,12 @@ def _average(ranked: Sequence[Column]) -> Column:
 
 def caption(columns: Sequence[Column], names: Sequence[str]) -> str:
     """Returns a note that explains the ranks and names rows without an average."""
-    number = sum(column.kind == METRIC for column in columns)
+    num_ranks = sum(column.kind == METRIC for column in columns)
     (average,) = (c for c in columns if c.title == "average rank")
     lacking = [n for n, e in zip(names, average.entries, strict=True) if e.mean is None]
     text = (
-        f"Average of {number} rank{'s' * (number > 1)}, one per data set, rule and "
-        "statistic; 1 is best, and equal numbers share the mean of their ranks."
+        f"Average of {num_ranks} rank{'s' * (num_ranks > 1)}, one per data set, rule "
+        "and statistic; 1 is best, and equal numbers share the mean of their ranks."
     )
     if lacking:
         text += f" No average without a number in each: {', '.join(lacking)}."

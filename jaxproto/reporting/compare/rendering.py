@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import latex
-from jaxproto.reporting.compare.columns import MISSING, CellValue, Part
+from jaxproto.reporting.compare.columns import CellValue, Part
 from jaxproto.reporting.compare.ranks import BEST, SECOND, best_and_second
 from jaxproto.reporting.compare.tables import Table
 from jaxproto.summary import table_formats
-from jaxproto.summary.table_formats import TableView, Value
+from jaxproto.summary.table_formats import MISSING, TableView, Value
 
 FORMATS = (*table_formats.FORMATS, "latex")
 MARKING_NOTE = "Best in bold, second underlined."
@@ -20,7 +20,7 @@ MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>", "": "{}"}
 
 
 def render(
-    made: Table,
+    table: Table,
     form: str = "text",
     *,
     transpose: bool = False,
@@ -35,14 +35,14 @@ def render(
     markdown runs of unequal length have tables of their own.
 
     Args:
-      made: of `tables.table`.
+      table: value of `tables.table`.
       form: one of `FORMATS`.
-      transpose: a column per method; not of csv and json.
-      siunitx: numbers in S columns; of latex alone.
+      transpose: whether each method has a column; not in csv and json.
+      siunitx: whether numbers are in S columns; only in latex.
       width: columns of the terminal, as in `table_formats.render`.
 
     Raises:
-      UserError: there is no such form, or it does not take the other options.
+      UserError: there is no such form, or it does not have the other options.
     """
     choose_from("format", form, FORMATS)
     if siunitx and form != "latex":
@@ -53,47 +53,50 @@ def render(
             "leave it out, or give --format=markdown, latex or text."
         )
     if form in table_formats.DATA:
-        return table_formats.render(_one_number_per_field(made), form)
-    marks = [best_and_second(column) for column in made.columns]
+        return table_formats.render(_one_number_per_field(table), form)
+    marks = [best_and_second(column) for column in table.columns]
     note = [MARKING_NOTE] * any(map(any, marks))
     if form == "latex":
-        return latex.render(made, marks, note, transpose=transpose, siunitx=siunitx)
-    texts = [[entry.text for entry in column.entries] for column in made.columns]
+        return latex.render(table, marks, note, transpose=transpose, siunitx=siunitx)
+    texts = [[entry.text for entry in column.entries] for column in table.columns]
     if form == "markdown":
         texts = [
-            [MARKDOWN[sign].format(text) for text, sign in zip(*pair, strict=True)]
+            [MARKDOWN[mark].format(text) for text, mark in zip(*pair, strict=True)]
             for pair in zip(texts, marks, strict=True)
         ]
-    notes = (*made.notes, *note) if form == "markdown" else made.notes
+    notes = (*table.notes, *note) if form == "markdown" else table.notes
     drawn = []
-    for title, *grid in _blocks(made, texts):
+    for title, *grid in _blocks(table, texts):
         first, *others = zip(*grid, strict=True) if transpose else grid
         drawn.append(TableView(title, tuple(first), tuple(others)))
     drawn[-1] = drawn[-1]._replace(notes=notes)
     return "\n".join(table_formats.render(view, form, width) for view in drawn)
 
 
-def _blocks(made: Table, texts: Sequence[Sequence[str]]) -> list[list]:
-    """Returns title, head and rows of each table: one per length, if there are some."""
-    blocks = list(dict.fromkeys(c.dataset for c in made.columns))
+def _blocks(table: Table, texts: Sequence[Sequence[str]]) -> list[list]:
+    """Returns title, head and rows of each table: one, or one per block.
+
+    Runs on a data set that differ in length make several blocks of it.
+    """
+    blocks = list(dict.fromkeys(c.dataset for c in table.columns))
     if len({name.partition(", ")[0] for name in blocks}) == len(blocks):
-        return [["", made.head, *zip(made.asked.names, *texts, strict=True)]]
+        return [["", table.head, *zip(table.asked.names, *texts, strict=True)]]
     tables = []
     for block in blocks:
-        places = [i for i, c in enumerate(made.columns) if c.dataset == block]
-        head = (made.head[0], *(made.columns[i].title for i in places))
-        lines = zip(made.asked.names, *(texts[i] for i in places), strict=True)
-        known = [line for line in lines if {*line[1:]} != {MISSING}]
+        indices = [i for i, c in enumerate(table.columns) if c.dataset == block]
+        head = (table.head[0], *(table.columns[i].title for i in indices))
+        rows = zip(table.asked.names, *(texts[i] for i in indices), strict=True)
+        known = [row for row in rows if {*row[1:]} != {MISSING}]
         tables.append([block or "all", head, *known])
     return tables
 
 
-def _one_number_per_field(made: Table) -> TableView:
-    columns: list[list[Value]] = [[made.head[0], *(row[0] for row in made.rows)]]
-    for column in made.columns:
+def _one_number_per_field(table: Table) -> TableView:
+    columns: list[list[Value]] = [[table.head[0], *(row[0] for row in table.rows)]]
+    for column in table.columns:
         columns += _fields(column.name, column.entries)
     head, *rows = zip(*columns, strict=True)
-    return TableView("", tuple(map(str, head)), tuple(rows), made.notes)
+    return TableView("", tuple(map(str, head)), tuple(rows), table.notes)
 
 
 def _fields(title: str, entries: Sequence[CellValue]) -> Iterable[list[Value]]:

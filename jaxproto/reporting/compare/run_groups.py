@@ -23,7 +23,7 @@ class SeedGroup(NamedTuple):
 
     config: dict  # flat fields that are compared, and CLIENTS
     runs: tuple[RunFolder, ...]
-    length: str = ""  # such as ", 20 rounds", if a table has other lengths on the data
+    length: str = ""  # such as ", 20 rounds", if runs on the data set differ in it
     label: str = ""  # of its row in a table
 
     @property
@@ -48,12 +48,12 @@ class SeedGroup(NamedTuple):
 
     @property
     def block(self) -> str:
-        """Name of the columns that the runs share with others of their length."""
+        """Name of the columns: the data set, and its length if lengths differ."""
         return self.dataset + self.length
 
 
 def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
-    """Returns runs grouped by settings, in the order of the first run of each.
+    """Returns runs grouped by settings, in the order of the first run of each group.
 
     Raises:
       UserError: two runs are the same, seed included.
@@ -73,11 +73,14 @@ def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
 
 def with_lengths(groups: Iterable[SeedGroup]) -> list[SeedGroup]:
     """Returns the groups with their length, where groups on a data set differ in it."""
-    named = [(g, g.dataset, g.config["rounds"]) for g in groups]
-    several = Counter(data for data, _ in {row[1:] for row in named})
+    groups = list(groups)
+    lengths = {(g.dataset, g.config["rounds"]) for g in groups}
+    num_lengths = Counter(data for data, _ in lengths)
     return [
-        g._replace(length=f", {rounds} rounds" * (several[data] > 1))
-        for g, data, rounds in named
+        g._replace(
+            length=f", {g.config['rounds']} rounds" * (num_lengths[g.dataset] > 1)
+        )
+        for g in groups
     ]
 
 
@@ -89,8 +92,8 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     """
     if not run.finished or run.config["rounds"] <= rounds:
         return run
-    seen = [record for record in run.evaluations() if record["round"] <= rounds]
-    if not seen or seen[-1]["round"] != rounds:
+    kept = [record for record in run.evaluations() if record["round"] <= rounds]
+    if not kept or kept[-1]["round"] != rounds:
         raise UserError(
             f"{run.path} was not evaluated after {rounds} rounds: give --rounds a "
             f"multiple of its eval_every, {run.config['eval_every']}."
@@ -105,9 +108,9 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     short = dataclasses.replace(
         run,
         config=run.config | {"rounds": rounds},
-        summary=rest | {"rounds": rounds, "rules": records.rule_summary(seen)},
+        summary=rest | {"rounds": rounds, "rules": records.rule_summary(kept)},
     )
-    vars(short)["records"] = seen  # the cached property
+    vars(short)["records"] = kept  # the cached property
     return short
 
 
@@ -118,7 +121,7 @@ def _setting(run: RunFolder) -> dict:
 
 
 def dataset(name: str) -> str:
-    """Returns `mnist` of `tfds:mnist:3.0.1`, or of `npz:any/mnist.npz`."""
+    """Returns a name without source: `mnist` of `tfds:mnist` or `npz:any/mnist.npz`."""
     prefix, colon, rest = name.partition(":")
     if not colon:
         return prefix
@@ -126,13 +129,13 @@ def dataset(name: str) -> str:
 
 
 def fields_apart(names: Sequence, settings: Sequence[Mapping]) -> list[list[str]]:
-    """Returns, of each setting, the fields in which settings of its name differ."""
+    """Returns for each setting the fields in which settings of its name differ."""
     pairs = [*zip(names, settings, strict=True)]
     return [differing_fields([s for n, s in pairs if n == name]) for name in names]
 
 
 def with_details(name: str, details: Iterable[str]) -> str:
-    """Returns a name with details in brackets if there are any."""
+    """Returns a name with its details in brackets if there are any."""
     listed = ", ".join(details)
     return f"{name} ({listed})" if listed else name
 

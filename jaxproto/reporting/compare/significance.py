@@ -2,8 +2,8 @@
 
 A run of one method and a run of another with the same seed are a pair: they begin with
 the same draws. With n pairs the signed-rank test reaches no p below 2 / 2^n, which is
-0.25 of 3 seeds and 0.0625 of 5, whatever the accuracies are; so the t-test is the
-default. It takes the differences for normal, which few seeds cannot show.
+0.25 for 3 seeds and 0.0625 for 5, whatever the accuracies are; so the t-test is the
+default. It assumes normal differences, which few seeds cannot show.
 """
 
 import itertools
@@ -16,9 +16,9 @@ from scipy import stats
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare.columns import METRIC, TEST, CellValue, Column, entry
 
-BEST = "best"  # as --against: the best of each column
+BEST = "best"  # value of --against: the best row of each column
 EXACT = 12  # pairs up to which all signs are tried
-FINE = 9  # decimals of a difference in %, beyond which it is rounding
+FINE = 9  # decimals of a difference; further ones are errors of floating point
 
 
 def t_test(difference_N: np.ndarray) -> float | None:
@@ -47,7 +47,7 @@ WORDING = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test"}
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Returns the adjusted p of a family of tests, by Holm's step-down procedure."""
+    """Returns the adjusted p of each of a family of tests (Holm's step-down)."""
     order = np.argsort(p, kind="stable")
     raised = np.asarray(p)[order] * np.arange(len(p), 0, -1)
     adjusted = np.empty(len(p))
@@ -60,10 +60,10 @@ def reference_row(against: str, rows: Sequence[Sequence[str]]) -> int | None:
 
     Args:
       against: "best", or a name.
-      rows: the names of each row, its label first.
+      rows: names of each row, its label first.
 
     Raises:
-      UserError: no row has the name, or several.
+      UserError: no row has the name, or several have it.
     """
     if against == BEST:
         return None
@@ -75,8 +75,8 @@ def reference_row(against: str, rows: Sequence[Sequence[str]]) -> int | None:
             "row of --against", against, {BEST, *(n for names in rows for n in names)}
         )
     if len(matching) > 1:
-        some = ", ".join(repr(labels[i]) for i in matching)
-        raise UserError(f"--against={against} names several rows: {some}. Give one.")
+        listed = ", ".join(repr(labels[i]) for i in matching)
+        raise UserError(f"--against={against} names several rows: {listed}. Give one.")
     return matching[0]
 
 
@@ -86,7 +86,7 @@ def with_p_values(
     """Adds a column of p after each of the metric; also returns the numbers of pairs.
 
     Raises:
-      UserError: nowhere have two rows two seeds in common.
+      UserError: in no column do two rows have two seeds in common.
     """
     result, pairs = [], []
     for column in columns:
@@ -130,10 +130,10 @@ def _tested(
     return Column(f"{column.title} p", column.dataset, TEST, cells), counts
 
 
-def _differences(entry: CellValue, other: CellValue) -> np.ndarray:
-    """Returns differences of the seeds that both rows have."""
-    seeds = [seed for seed in entry.values if seed in other.values]
-    return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
+def _differences(cell: CellValue, other: CellValue) -> np.ndarray:
+    """Returns the differences by seed, for the seeds that both cells have."""
+    seeds = [seed for seed in cell.values if seed in other.values]
+    return np.array([round(cell.values[s] - other.values[s], FINE) for s in seeds])
 
 
 def _text(p: float) -> str:
@@ -145,14 +145,14 @@ def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
 
     Args:
       against: "best" or the label of the reference.
-      test: of `TESTS`.
-      pairs: the numbers of pairs of the tests, sorted.
+      test: key of `TESTS`.
+      pairs: numbers of pairs of the tests, sorted.
       shared: whether all seeds share a partition.
     """
-    number = " or ".join(map(str, pairs))
+    num_pairs = " or ".join(map(str, pairs))
     best = "the best (chosen by these same numbers, which lowers p)"
     note = (
-        f"p: two-sided {WORDING[test]} over {number} paired seeds against "
+        f"p: two-sided {WORDING[test]} over {num_pairs} paired seeds against "
         f"{best if against == BEST else against}, Holm-corrected over the other "
         f"methods. Of {pairs[0]} seeds a signed-rank test reaches no p below "
         f"{2.0 ** (1 - pairs[0]):.2g} before correction"

@@ -34,7 +34,7 @@ class Table(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     columns: tuple[Column, ...]  # all but the first, the labels
-    caption: int  # number of notes, from the first, that explain the numbers
+    caption: int  # number of first notes, which explain the numbers
     asked: TableRequest
 
 
@@ -57,17 +57,18 @@ def table(
     Runs on a data set that differ in their number of rounds have columns of their own.
 
     Args:
-      groups: of `runs.groups`; a cell never mixes two of them.
-      statistics: of the rounds, each a column: best, final, last10 or client_best.
-      averages: of the clients, each a column: pooled over test examples, their mean.
-      rules: only these; all by default.
-      metric: of the records.
-      ddof: of standard deviations over seeds, 0 or 1.
-      columns: only these kinds of columns, of `columns.KINDS`; all by default.
-      target: also the rounds and bytes until the metric is there, in %.
-      against: also p of a paired test against this row, or against the best.
-      test: which, of `paired.TESTS`.
-      rank: also "average" ranks, or "all" ranks.
+      groups: groups of `run_groups.group_by_seed`; a cell is of one of them.
+      statistics: statistics over rounds, keys of `STATISTICS`; each has a column.
+      averages: averages over clients, keys of `AVERAGES`; each has a column.
+      rules: prediction rules; all by default.
+      metric: metric of the records.
+      ddof: 0 or 1; the divisor of standard deviations over seeds is n - ddof.
+      columns: kinds of columns, of `columns.KINDS`; all by default.
+      target: adds the rounds and bytes until the metric reaches this number; in % for
+        metrics that are shares.
+      against: adds p of a paired test against the row of this name, or against "best".
+      test: the test, a key of `significance.TESTS`.
+      rank: adds "average" ranks, or "all" ranks.
 
     Raises:
       UserError: an unknown option, a rule that no run has, or no finished run.
@@ -76,7 +77,7 @@ def table(
         raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
     labelled = _with_labels(groups)
     runs = [run for g in labelled for run in g.finished]
-    asked = TableRequest(
+    request = TableRequest(
         labelled,
         _rules(runs, rules, metric),
         [choose_from("statistic", s, STATISTICS) for s in dict.fromkeys(statistics)],
@@ -84,33 +85,33 @@ def table(
         _kinds(columns, metric, bool(against or rank)),
         target,
     )
-    cols, captions, lacking = _columns(asked), [], measures.runs_without(runs, metric)
+    cols, captions, lacking = _columns(request), [], measures.runs_without(runs, metric)
     if target is not None:
-        captions.append(targets.caption(target, asked.measures[0]))
+        captions.append(targets.caption(target, request.measures[0]))
         lacking += targets.runs_below_target(
-            asked.groups, asked.rules, asked.measures, target
+            request.groups, request.rules, request.measures, target
         )
     if against:
         choose_from("test", test, significance.TESTS)
-        cols, caption = _against(cols, asked, against, test)
+        cols, caption = _against(cols, request, against, test)
         captions.append(caption)
     if rank:
         cols = ranks.with_ranks(cols, choose_from("ranks", rank, ranks.SHOWN))
-        captions.append(ranks.caption(cols, asked.names))
-    first, *notes = footnotes(groups, asked)
+        captions.append(ranks.caption(cols, request.names))
+    first, *notes = footnotes(groups, request)
     texts = ([entry.text for entry in column.entries] for column in cols)
     return Table(
         ("method", *(column.name for column in cols)),
-        tuple(zip(asked.names, *texts, strict=True)),
+        tuple(zip(request.names, *texts, strict=True)),
         (first, *captions, *lacking, *notes),
         tuple(cols),
         1 + len(captions),
-        asked,
+        request,
     )
 
 
 def _with_labels(groups: Sequence[SeedGroup]) -> list[SeedGroup]:
-    """Returns the groups with a finished run and their labels, local first."""
+    """Returns the groups with a finished run, labelled, local training first."""
     finished = with_lengths(g for g in groups if g.finished)
     finished.sort(key=lambda g: g.method != REFERENCE)
     if not finished:
@@ -128,59 +129,59 @@ def _measures(
     return [Measure(metric, a, ddof, least, several=len(names) > 1) for a in names]
 
 
-def _rules(runs: Sequence[RunFolder], asked: Sequence[str], metric: str) -> list[str]:
-    """Returns the asked rules without repetitions, or all of the runs."""
+def _rules(runs: Sequence[RunFolder], chosen: Sequence[str], metric: str) -> list[str]:
+    """Returns the chosen rules without repetitions, or all rules of the runs."""
     measures.check_metric(runs, metric)
     known = sorted({rule for run in runs for rule in measures.rules(run, metric)})
-    for rule in asked:
+    for rule in chosen:
         if rule not in known:
             raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
-    return list(dict.fromkeys(asked)) or known
+    return list(dict.fromkeys(chosen)) or known
 
 
-def _columns(asked: TableRequest) -> list[Column]:
+def _columns(request: TableRequest) -> list[Column]:
     """Returns the columns of all blocks."""
-    if asked.target is not None:
-        targets.check(asked.target, asked.measures[0])
-    columns = columns_of_blocks(asked)
+    if request.target is not None:
+        targets.check(request.target, request.measures[0])
+    columns = columns_of_blocks(request)
     if not columns:
         raise UserError(
-            f"no column is left: no run has one of --columns={','.join(asked.kinds)}."
+            f"no column is left: no run has one of --columns={','.join(request.kinds)}."
         )
     return columns
 
 
-def _kinds(asked: Sequence[str], metric: str, derived: bool) -> tuple[str, ...]:
-    """Returns the kinds of columns to show."""
-    for kind in asked:
+def _kinds(chosen: Sequence[str], metric: str, derived: bool) -> tuple[str, ...]:
+    """Returns the kinds of columns to show; all by default."""
+    for kind in chosen:
         choose_from("kind of columns", kind, KINDS)
-    if asked and derived and METRIC not in asked:
+    if chosen and derived and METRIC not in chosen:
         raise UserError(
             "--against and --ranks are about the columns of the metric: add "
             f"--columns={METRIC}."
         )
     plain = metric == measures.ACCURACY
-    if not plain and PUBLISHED in asked:
+    if not plain and PUBLISHED in chosen:
         raise UserError(
             f"papers print accuracies: --columns={PUBLISHED} cannot stand beside "
             f"--metric={metric}. Leave one of them out."
         )
-    return tuple(k for k in asked or KINDS if plain or k != PUBLISHED)
+    return tuple(k for k in chosen or KINDS if plain or k != PUBLISHED)
 
 
 def _against(
-    columns: Sequence[Column], asked: TableRequest, against: str, test: str
+    columns: Sequence[Column], request: TableRequest, against: str, test: str
 ) -> tuple[list[Column], str]:
     """Returns the columns with those of p, and the note that explains p."""
     aliases: dict[str, set[str]] = {}
-    for g in asked.groups:
+    for g in request.groups:
         aliases.setdefault(g.label, set()).update((g.method, display_name(g.config)))
     reference = significance.reference_row(
-        against, [(n, *other) for n, other in aliases.items()]
+        against, [(label, *names) for label, names in aliases.items()]
     )
-    label = against if reference is None else asked.names[reference]
+    label = against if reference is None else request.names[reference]
     tested, pairs = significance.with_p_values(columns, reference, test)
-    several = [g for g in asked.groups if len(g.seeds) > 1]
+    several = [g for g in request.groups if len(g.seeds) > 1]
     shared = any(g.config["data.seed"] != FOLLOW for g in several)
     return tested, significance.caption(label, test, pairs, shared)
 
@@ -188,7 +189,7 @@ def _against(
 def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
     """Returns printed names with the fields in which groups of a block differ.
 
-    Local is marked as the reference.
+    Local training is marked as the reference.
     """
     names = [(display_name(g.config), g.block) for g in groups]
     apart = fields_apart(names, [g.config for g in groups])

@@ -16,7 +16,7 @@ def _megabytes(record: Mapping) -> float | None:
     return None if sent is None else sum(sent.values()) / 1e6
 
 
-COUNTS = (  # title, format of the number, number of a record
+COUNTS = (  # title, format of the number, record -> number
     ("rounds", ".1f", lambda record: record["round"]),
     ("MB", ",.3f", _megabytes),
 )
@@ -58,7 +58,7 @@ def runs_below_target(
     by_average: Sequence[Measure],
     target: float,
 ) -> list[str]:
-    """Returns a sentence per row, rule and average on the seeds below the target."""
+    """Returns a sentence for each row, rule and average with seeds below the target."""
     notes = []
     for group, rule, measure in itertools.product(rows, rules, by_average):
         metric = measure.metric

@@ -23,12 +23,12 @@ HEAD = (
 
 
 def to_csv(rows: Sequence[SeedGroup], rules: Sequence[str], measure: Measure) -> str:
-    """Returns a CSV (RFC 4180) of all averages and statistics.
+    """Returns the CSV (RFC 4180) of all averages and statistics.
 
     Args:
       rows: groups with labels.
       rules: the rules to write.
-      measure: gives the metric; its average is not used.
+      measure: measure of the metric; its average is not used.
     """
     lines = [line for g in rows for line in _lines(g, rules, measure)]
     return table_formats.render(TableView("", HEAD, tuple(lines)), "csv")
@@ -40,8 +40,8 @@ def _lines(
     metric = measure.metric
     for run in sorted(group.finished, key=lambda run: run.config["seed"]):
         row = (group.method, group.label, group.dataset, run.config["seed"])
-        of_run = measures.rules(run, metric)
-        for rule in (rule for rule in rules if rule in of_run):
+        known = measures.rules(run, metric)
+        for rule in (rule for rule in rules if rule in known):
             for average in AVERAGES:
                 digest = measures.summarize_history(
                     run, rule, measure._replace(average=average)

@@ -18,7 +18,7 @@ from jaxproto.reporting.compare.run_groups import (
 )
 from jaxproto.storage.run_folder import RunFolder
 
-_LONG = 32  # letters of what tells two runs of a method apart
+_LONG = 32  # letters of fields in a name; with more it has the folder instead
 
 
 def parse_numbers(text: str) -> list[int]:
@@ -30,16 +30,18 @@ def parse_numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(why) from e
 
 
-def select(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
+def select(numbers: Sequence[int] | None, num: int, what: str) -> list[int]:
     """Returns the given numbers, or all below `num`.
 
     Args:
-      what: the option, clients or classes.
+      numbers: values of the option; None if it is not given.
+      num: number of clients or classes.
+      what: name of the option, clients or classes.
 
     Raises:
-      UserError: there is no such client or class, or it is asked for twice.
+      UserError: there is no such client or class, or it is given twice.
     """
-    chosen = list(range(num)) if asked is None else list(asked)
+    chosen = list(range(num)) if numbers is None else list(numbers)
     wrong = [i for i in chosen if not 0 <= i < num]
     if wrong:
         known = f"the run has {what} 0 to {num - 1}; choose among them"
@@ -69,9 +71,9 @@ def by_label(workdirs: Sequence[Path]) -> dict[str, Path]:
     Raises:
       UserError: one is given twice or is not that of a run.
     """
-    runs, silent = _read(workdirs), fields_where(compared=False) - {"seed"}
+    runs, ignored = _read(workdirs), fields_where(compared=False) - {"seed"}
     settings = [
-        {k: v for k, v in run.config.items() if k not in silent} for run in runs
+        {k: v for k, v in run.config.items() if k not in ignored} for run in runs
     ]
     names = labels(settings, [run.name for run in runs])
     return {name: run.path for name, run in zip(names, runs, strict=True)}
@@ -83,9 +85,9 @@ def _read(workdirs: Sequence[Path], needs: str = "") -> list[RunFolder]:
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
-    """Returns methods as papers print them, with the fields that tell them apart.
+    """Returns methods as papers print them, with the fields that distinguish them.
 
-    Folders instead of fields where many differ.
+    Names have folders instead of fields where many differ.
 
     Args:
       settings: flat configurations.
@@ -96,7 +98,7 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
     for name, setting, folder, fields in zip(
         names, settings, folders, apart, strict=True
     ):
-        details = [_told(k, setting.get(k)) for k in fields]
+        details = [_legend_text(k, setting.get(k)) for k in fields]
         details = details if len(", ".join(details)) <= _LONG else [folder]
         result.append(with_details(name, details))
     repeated = {label for label in result if result.count(label) > 1}
@@ -106,7 +108,7 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
     ]
 
 
-def _told(field: str, value) -> str:
+def _legend_text(field: str, value) -> str:
     """Returns a field and its value for a legend: alpha 0.1, seed 1."""
     if field == "data.name":
         return dataset(str(value))
@@ -118,14 +120,14 @@ def tick_text(value) -> str:
     return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
 
-def rules(asked: str | None, known: Sequence[str]) -> list[str]:
+def rules(rule: str | None, known: Sequence[str]) -> list[str]:
     """Returns the given rule, or all rules.
 
     Raises:
       UserError: there is no such rule.
     """
     known = list(dict.fromkeys(known))
-    return known if asked is None else [choose_from("rule", asked, known)]
+    return known if rule is None else [choose_from("rule", rule, known)]
 
 
 def group_seeds(
@@ -133,13 +135,13 @@ def group_seeds(
 ) -> dict[str, SeedGroup]:
     """Returns groups of runs that differ in the seed alone, by the names of `labels`.
 
-    How many seeds stands in the names where the groups differ in it.
+    Names have the number of seeds where the groups differ in it.
 
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
     groups = group_by_seed(_read(workdirs, needs))
-    stems = [_shared([r.name for r in g.runs]) for g in groups]
+    stems = [_common_stem([r.name for r in g.runs]) for g in groups]
     names = labels([g.config for g in groups], stems)
     if len({len(g.runs) for g in groups}) > 1:
         seeds = [f"{n} seed{'s' * (n > 1)}" for n in (len(g.runs) for g in groups)]
@@ -147,14 +149,14 @@ def group_seeds(
     return dict(zip(names, groups, strict=True))
 
 
-def seeds_note(found: Sequence[SeedGroup]) -> str:
+def seeds_note(groups: Sequence[SeedGroup]) -> str:
     """Returns a note on means over seeds; "" where every run is alone."""
-    sizes = {len(g.runs) for g in found}
+    sizes = {len(g.runs) for g in groups}
     over = f"{sizes.pop()} seeds" if len(sizes) == 1 and sizes != {1} else "seeds"
     return "" if sizes == {1} else f"mean over {over}, least to largest"
 
 
-def _shared(names: Sequence[str]) -> str:
+def _common_stem(names: Sequence[str]) -> str:
     """Returns `protonorm` of protonorm-seed0 and protonorm-seed1."""
     stems = {re.sub(r"[-_]?(seed)?\d+$", "", name) for name in names}
     return stems.pop() if len(names) > 1 and len(stems) == 1 else names[0]

@@ -13,14 +13,15 @@ from jaxproto.summary.host_prototypes import HostProtos, head_norms
 
 def angles(args):
     """Draws angles between the global prototypes."""
-    name, one = selected_runs.single_run(args)
-    pictures.angles(args.out, one.learnt, one.run.exp.spec.feat_dim, name, one.classes)
+    name, pick = selected_runs.single_run(args)
+    dim = pick.run.exp.spec.feat_dim
+    pictures.angles(args.out, pick.learnt, dim, name, pick.classes)
 
 
 def cosine_by_class(args):
     """Draws mean, least and largest cosine to the other classes (CPS Figure 2)."""
     runs = selected_runs.selected_runs(args)
-    rows = {name: similarity(one.protos) for name, one in runs.items()}
+    rows = {name: similarity(pick.protos) for name, pick in runs.items()}
     plots.cosine_by_class(args.out, rows, next(iter(runs.values())).classes)
 
 
@@ -37,14 +38,14 @@ def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def pairs(here_C: np.ndarray) -> np.ndarray:
-    """Returns which pairs [C, C] are of two different classes that are there."""
+    """Returns a mask [C, C] of the pairs of two different classes that are there."""
     return here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
 
 
 def margins(args):
     """Draws margins of the global prototypes by class (ProtoNorm Figure 5)."""
     runs = selected_runs.selected_runs(args)
-    rows = {name: margin(one.protos) for name, one in runs.items()}
+    rows = {name: margin(pick.protos) for name, pick in runs.items()}
     plots.margins(args.out, rows, next(iter(runs.values())).classes)
 
 
@@ -55,13 +56,13 @@ def margin(protos: HostProtos) -> np.ndarray:
     following FedTGP).
     """
     mean_CD = np.asarray(protos.mean, float)
-    away_CC = np.linalg.norm(mean_CD[:, None] - mean_CD, axis=-1)
-    _, least_C, _ = around(np.where(pairs(protos.count > 0), away_CC, np.nan).T)
+    distance_CC = np.linalg.norm(mean_CD[:, None] - mean_CD, axis=-1)
+    _, least_C, _ = around(np.where(pairs(protos.count > 0), distance_CC, np.nan).T)
     largest = np.nanmax(least_C, initial=0.0)
     return least_C / largest if largest > 0 else least_C
 
 
-SCALES = {"client": 1, "class": 0}  # what has a minimum and maximum of its own -> axis
+SCALES = {"client": 1, "class": 0}  # owner of a minimum and maximum -> axis
 
 
 def class_weight_norms(args):
@@ -71,7 +72,7 @@ def class_weight_norms(args):
         raise UserError("norms of class weights are drawn of one or two runs.")
     first, *rest = runs.values()
     count_KC = first.run.exp.counts.train
-    norms = {name: _norms(each.run) for name, each in runs.items()}
+    norms = {name: _norms(pick.run) for name, pick in runs.items()}
     if not all(np.array_equal(count_KC, r.run.exp.counts.train) for r in rest):
         raise UserError(
             "the two runs have different partitions, so their difference says nothing "

@@ -20,26 +20,26 @@ from jaxproto.saved_runs.saved_client import (
 def confusion(args):
     """Draws confusion matrices over the test examples of all clients."""
     shown, missing = {}, 0
-    for name, one in selected_runs.selected_runs(args).items():
-        matrices = of_clients(one.run, one.clients)
+    for name, pick in selected_runs.selected_runs(args).items():
+        matrices = of_clients(pick.run, pick.clients)
         rules = list(matrices)
         rule = rules[0] if args.rule is None else choose_from("rule", args.rule, rules)
         shown[f"{name}, rule {rule}"], without = matrices[rule]
         missing += without
-        classes = one.classes
+        classes = pick.classes
     note = f"{missing} examples without a prediction are left out" if missing else ""
     plots.confusion_matrices(args.out, shown, classes, note)
 
 
-Counted = tuple[np.ndarray, int]  # [C, C] true by predicted; examples of no prediction
+Counted = tuple[np.ndarray, int]  # true by predicted class [C, C]; without any
 
 
 def of_clients(run: RestoredRun, clients: Sequence[int]) -> dict[str, Counted]:
-    """Returns test examples by true and predicted class, of every rule.
+    """Returns the counts of test examples by true and predicted class, by rule.
 
     Args:
-      run: after its last checkpoint.
-      clients: ids of those that are asked.
+      run: run after its last checkpoint.
+      clients: ids of the clients to count.
 
     Raises:
       UserError: the clients have no test examples.
@@ -57,11 +57,11 @@ def of_clients(run: RestoredRun, clients: Sequence[int]) -> dict[str, Counted]:
             client = cohort.kept_state.restore(method, cohort.net, kept)
             by_rule = map_in_batches(partial(scores, client, down), dataset.x[rows])
             for rule in (k for k in by_rule if k in (cohort.scoring.rules or by_rule)):
-                count_CC, none = total.get(rule, (np.zeros((num_C, num_C), int), 0))
-                said_M = best_class(by_rule[rule])
-                known_M = said_M >= 0
-                np.add.at(count_CC, (dataset.y[rows][known_M], said_M[known_M]), 1)
-                total[rule] = count_CC, none + int((~known_M).sum())
+                count_CC, without = total.get(rule, (np.zeros((num_C, num_C), int), 0))
+                pred_M = best_class(by_rule[rule])
+                known_M = pred_M >= 0
+                np.add.at(count_CC, (dataset.y[rows][known_M], pred_M[known_M]), 1)
+                total[rule] = count_CC, without + int((~known_M).sum())
     if not total:
         raise UserError(f"{run.path}: these clients have no test examples.")
     return total

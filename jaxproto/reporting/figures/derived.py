@@ -1,7 +1,6 @@
 """Inputs of figures that the folder of a run does not hold.
 
-The experiment and the last checkpoint come from `saved.opened`; accuracies and bytes
-need `metrics.jsonl` alone.
+They are computed from the experiment and the last checkpoint (`saved_runs.restore`).
 """
 
 import jax
@@ -20,8 +19,8 @@ from jaxproto.types import Protos
 def before_alignment(run: RestoredRun) -> Protos:
     """Returns the global prototypes before the alignment of the last round.
 
-    They are not kept: the method without alignment makes them again of the local
-    prototypes of the clients that reported.
+    Checkpoints lack them: the method without alignment computes them again from the
+    local prototypes of the clients that reported.
 
     Raises:
       UserError: the run has no alignment.
@@ -46,16 +45,16 @@ def before_alignment(run: RestoredRun) -> Protos:
 def after_first_round(run: RestoredRun) -> RestoredRun:
     """Trains the first round again; returns the run with the state after it."""
     exp, seed = run.exp, run.config.seed
-    made, key = build.federation(exp), programs.round_context(seed, 0).key
+    fed, key = build.federation(exp), programs.round_context(seed, 0).key
 
     @jax.jit
     def train(keys, floats, examples, shards):
-        whole = made._replace(examples=examples, shards=shards)
+        whole = fed._replace(examples=examples, shards=shards)
         start = federation.init_model(whole, floats, keys)
         return federation.one_round(whole, floats, key, start, jnp.int32(0))[0]
 
     floats = {path: jnp.float32(value) for path, value in exp.floats.items()}
-    after = train(programs.keys(seed)[:2], floats, made.examples, made.shards)
+    after = train(programs.keys(seed)[:2], floats, fed.examples, fed.shards)
     state = run.state._replace(server=after.server, clients=after.clients)
     return run._replace(round=1, state=state)
 
@@ -72,6 +71,6 @@ def received_prototypes(run: RestoredRun, reports_K) -> Protos:
 def alignment_trace(protos: Protos) -> dict[str, np.ndarray]:
     """Returns `kernels.align_trace` of global prototypes until its last iteration."""
     here_C = jnp.asarray(protos.count > 0)
-    _, steps, seen = jax.jit(kernels.align_trace)(jnp.asarray(protos.mean), here_C)
-    columns = seen._asdict().items()
+    _, steps, trace = jax.jit(kernels.align_trace)(jnp.asarray(protos.mean), here_C)
+    columns = trace._asdict().items()
     return {name: np.asarray(a)[: int(steps) + 1] for name, a in columns}

@@ -9,47 +9,47 @@ from jaxproto.summary import pictures
 
 def global_prototypes(args):
     """Draws values of the global prototypes (TinyProto Figure 2 c, d)."""
-    name, one = selected_runs.single_run(args)
+    name, pick = selected_runs.single_run(args)
     options = {"binary": args.binary, "in_order": args.in_order}
-    protos, dim = one.protos, one.run.exp.spec.feat_dim
-    pictures.global_values(args.out, protos, dim, name, one.classes, **options)
+    protos, dim = pick.protos, pick.run.exp.spec.feat_dim
+    pictures.global_values(args.out, protos, dim, name, pick.classes, **options)
 
 
 def local_prototypes(args):
     """Draws a class's local prototypes and the global one (TinyProto Figure 2 a, b)."""
-    name, one = selected_runs.single_run(args)
-    if len(one.classes) > 1 and args.classes is not None:
+    name, pick = selected_runs.single_run(args)
+    if len(pick.classes) > 1 and args.classes is not None:
         raise UserError("local prototypes are drawn of one class: give --classes 2.")
-    chosen = one.classes[0] if args.classes is not None else None
+    class_id = pick.classes[0] if args.classes is not None else None
     options = {"binary": args.binary, "in_order": args.in_order}
-    learnt = one.learnt._replace(local=one.local)
+    learnt = pick.learnt._replace(local=pick.local)
     pictures.local_values(
-        args.out, learnt, name, asked=chosen, clients=one.clients, **options
+        args.out, learnt, name, class_id=class_id, clients=pick.clients, **options
     )
 
 
 def prototypes(args):
     """Draws prototypes of two dimensions (ProtoNorm Figure 2 a to d)."""
     planes = []
-    for name, one in selected_runs.selected_runs(args).items():
-        selected_runs.require_2d(one)
-        local = one.local.mean[one.clients], one.local.count[one.clients]
-        planes.append(plots.prototype_plane(name, one.viewed.mean, *local))
-        classes = one.classes
+    for name, pick in selected_runs.selected_runs(args).items():
+        selected_runs.require_2d(pick)
+        local = pick.local.mean[pick.clients], pick.local.count[pick.clients]
+        planes.append(plots.prototype_plane(name, pick.viewed.mean, *local))
+        classes = pick.classes
     plots.prototypes_2d(args.out, planes, classes)
 
 
 def features(args):
     """Draws test features of clients and prototypes (ProtoNorm Figures 2 e, f; 6)."""
     planes = []
-    for name, one in selected_runs.selected_runs(args).items():
-        selected_runs.require_2d(one)
-        default = pictures.default_clients(one.local.count)
-        clients = one.clients if args.clients else default
+    for name, pick in selected_runs.selected_runs(args).items():
+        selected_runs.require_2d(pick)
+        default = pictures.default_clients(pick.local.count)
+        clients = pick.clients if args.clients else default
         planes += [
-            pictures.feature_plane(one.trained, one.local, i, name) for i in clients
+            pictures.feature_plane(pick.trained, pick.local, i, name) for i in clients
         ]
-        classes = one.classes
+        classes = pick.classes
     plots.features_grid(args.out, planes, classes)
 
 

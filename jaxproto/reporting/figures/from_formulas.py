@@ -31,15 +31,15 @@ def communication_cost(args):
     plots.communication_cost(args.out, shown, note)
 
 
-def _bands(names, args, at, specs):
-    rows = []
+def _bands(names, args, x, specs):
+    bands = []
     for name in names:
         values = [cost(name, spec, args) for spec in specs]
         fields = method_fields(name)
         title = display_name({f"method.{k}": value for k, value in fields.items()})
         label = f"{title}, s = d / 10" if "masks" in fields else title
-        rows.append(plots.band(label, at, [values]))
-    return rows
+        bands.append(plots.band(label, x, [values]))
+    return bands
 
 
 def cost(name: str, spec: Spec, args) -> int:
@@ -48,20 +48,20 @@ def cost(name: str, spec: Spec, args) -> int:
     Raises:
       UserError: the method has no formula.
     """
-    run = default(name)
-    if "masks" in run.method:
-        run.method.masks = "block_exact"  # as long as free ones, and made much faster
+    run_config = default(name)
+    if "masks" in run_config.method:
+        run_config.method.masks = "block_exact"  # sizes of free ones, built much faster
 
-    def network(name: str, feat_dim: int = spec.feat_dim) -> Net:
+    def network(network_name: str, feat_dim: int = spec.feat_dim) -> Net:
         """Returns a network for the images and the dimensions of this point."""
         return models.build(
-            name,
+            network_name,
             input_shape=tuple(args.image),
             num_classes=spec.num_classes,
             feat_dim=feat_dim,
         )
 
-    method = build_method(run.method, spec, 1, run, network)
+    method = build_method(run_config.method, spec, 1, run_config, network)
     scalars = nominal_cost.nominal(method, network(args.network), [spec.num_classes])
     if scalars is None:
         raise UserError(f"{name} has no formula of its cost; leave it out.")

@@ -1,6 +1,6 @@
 """Pictures of runs from `config.json`, `metrics.jsonl` and `summary.json` alone.
 
-So they can be drawn of the records in results/ too.
+They can also be drawn from the records in results/.
 """
 
 import itertools
@@ -24,6 +24,8 @@ from jaxproto.reporting.figures import arguments
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder, has_begun
 from jaxproto.summary import pictures
+
+ITERATIONS = "alignment_iterations"  # name in `every_round` of records
 
 
 def accuracy_against_bytes(args):
@@ -66,56 +68,54 @@ def accuracy(args):
 
 def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
     """Returns a line over the rounds that all seeds have."""
-    at = sorted(set.intersection(*[set(row) for row in rows]))
-    return plots.band(name, at, np.array([[row[r] for r in at] for row in rows]))
+    rounds = sorted(set.intersection(*[set(row) for row in rows]))
+    value_SN = np.array([[row[r] for r in rounds] for row in rows])
+    return plots.band(name, rounds, value_SN)
 
 
 def _accuracies(run: RunFolder, rule: str, measure: Measure) -> dict[int, float]:
-    """Returns percentages by round."""
+    """Returns accuracies in % by round."""
     pairs = measures.history(run, rule, measure)
     return {r["round"]: np.nan if v is None else 100 * v for v, r in pairs}
 
 
 def iterations(args):
     """Draws iterations of the alignment in every round (ProtoNorm Figure 3a)."""
-    shown, groups = [], arguments.group_seeds(args.workdirs)
+    lines, groups = [], arguments.group_seeds(args.workdirs)
     for name, group in groups.items():
-        runs = [pictures.every_round(r.evaluations(), NAME) for r in group.runs]
-        line = _over_rounds(name, [dict(zip(*run, strict=True)) for run in runs])
+        series = [pictures.every_round(r.evaluations(), ITERATIONS) for r in group.runs]
+        line = _over_rounds(name, [dict(zip(*pair, strict=True)) for pair in series])
         if not line.x:
             raise UserError(
-                f"{group.runs[0].path} has no {NAME} in its records: it has no "
+                f"{group.runs[0].path} has no {ITERATIONS} in its records: it has no "
                 "alignment, or is of a version that did not log it. Leave it out."
             )
-        shown.append(line)
-    note, title = arguments.seeds_note([*groups.values()]), ""
-    pictures.iterations(args.out, {title: shown}, note)
-
-
-NAME = "alignment_iterations"
+        lines.append(line)
+    note = arguments.seeds_note([*groups.values()])
+    pictures.iterations(args.out, lines, note)
 
 
 def accuracy_against_field(args):
     """Draws accuracy against a field of the configuration (TinyProto Figures 4, 5).
 
-    Of fields joined by commas every run goes by the first that it has. Runs without
-    any are a dashed line across. Runs that differ in more are lines of their own.
+    The value of a run is that of the first of the fields that it has. Runs without any
+    are a dashed line across. Runs that differ in other fields have lines of their own.
     """
     fields = args.field.split(",")
     groups = list(arguments.group_seeds(args.workdirs, "results").values())
-    known = sorted({name for group in groups for name in group.config})
+    known_fields = sorted({name for group in groups for name in group.config})
     for field in fields:
-        choose_from("field", field, known)
+        choose_from("field", field, known_fields)
     measure = Measure(average=args.average)
-    known = [k for g in groups for k in g.runs[0].results["rules"]]
+    known_rules = [k for g in groups for k in g.runs[0].results["rules"]]
     shown = {}
-    for rule in arguments.rules(args.rule, known):
+    for rule in arguments.rules(args.rule, known_rules):
         series = shown[f"rule {rule}"] = []
         for label, members in _series(groups, fields).items():
             rows = []
             for g in members:
                 by_seed = measures.values(g, rule, args.statistic, measure)
-                rows += [(_place(g, fields), [*by_seed.values()])] if by_seed else []
+                rows += [(_value(g, fields), [*by_seed.values()])] if by_seed else []
             series += [_against(label, sorted(rows, key=_order))] if rows else []
     statistic = args.statistic
     if statistic == "best":
@@ -132,7 +132,7 @@ def _field(group: SeedGroup, fields) -> str | None:
     return next((f for f in fields if f in group.config), None)
 
 
-def _place(group: SeedGroup, fields):
+def _value(group: SeedGroup, fields):
     """Returns the value of the field; None if the run has none."""
     field = _field(group, fields)
     if field == "method.s":
@@ -143,8 +143,8 @@ def _place(group: SeedGroup, fields):
 
 
 def _order(row):
-    place = row[0]
-    return (isinstance(place, str), place) if place is not None else (False, 0)
+    value = row[0]
+    return (isinstance(value, str), value) if value is not None else (False, 0)
 
 
 def _rest(group: SeedGroup, fields) -> dict:
@@ -156,7 +156,8 @@ def _rest(group: SeedGroup, fields) -> dict:
 def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
     """Returns groups that differ in their field alone.
 
-    Their name is the method, distinguishing fields, and the field if there are several.
+    Their name is the method, the other fields that differ, and the field if groups have
+    different ones.
     """
     by_rest: dict[str, list[SeedGroup]] = {}
     for group in groups:
@@ -177,14 +178,19 @@ def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
 
 
 def _against(label: str, rows) -> plots.Band:
-    """Returns a series of places, or a line across where there is no place."""
-    places, values = zip(*rows, strict=True)
-    table = np.array([*itertools.zip_longest(*values, fillvalue=np.nan)], float)
-    if places[0] is None:
-        return plots.band(label, [], table, "across")
-    numeric = all(type(x) in (int, float) for x in places)  # True and False are names
-    at = list(places) if numeric else [str(x) for x in places]
-    return plots.band(label, at, table, "points")
+    """Returns a series over values of a field, or a line across without such a value.
+
+    Args:
+      label: name of the series.
+      rows: value of the field and accuracies of the seeds.
+    """
+    fields, accuracies = zip(*rows, strict=True)
+    acc_SN = np.array([*itertools.zip_longest(*accuracies, fillvalue=np.nan)], float)
+    if fields[0] is None:
+        return plots.band(label, [], acc_SN, "across")
+    numeric = all(type(x) in (int, float) for x in fields)  # True and False are names
+    x_N = list(fields) if numeric else [str(x) for x in fields]
+    return plots.band(label, x_N, acc_SN, "points")
 
 
 def partition(args):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxproto.reporting.compare import paper_numbers
-from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
+from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS
 from jaxproto.reporting.figures import (
     class_geometry,
     confusion,
@@ -48,9 +48,9 @@ OPTIONS: dict[str, dict[str, Any]] = {  # option -> arguments of argparse
 
 
 class Figure(NamedTuple):
-    """A picture: arguments -> nothing, a file is written."""
+    """A picture, and the options of its command."""
 
-    draw: Callable
+    draw: Callable  # arguments -> None; writes a file
     runs: str  # how many work directories: one, some, none
     options: tuple[str, ...]
 
@@ -61,7 +61,7 @@ class Figure(NamedTuple):
 
 
 ACCURACY = ("rule", "average")
-BOTH = ("clients", "classes", "data_dir")
+CLIENTS_CLASSES = ("clients", "classes", "data_dir")
 CLASS = ("classes", "data_dir")
 VALUES = ("binary", "in_order")
 COSTS = ("methods", "network", "image", "num_classes", "feat_dims")
@@ -76,23 +76,23 @@ FIGURES = {
         _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")
     ),
     "partition": Figure(_r.partition, "one", ("clients", "classes")),
-    "confusion": Figure(confusion.confusion, "some", (*BOTH, "rule")),
-    "tsne": Figure(tsne.tsne, "some", (*BOTH, "samples", "perplexity")),
-    "prototypes": Figure(_c.prototypes, "some", BOTH),
-    "features": Figure(_c.features, "some", BOTH),
+    "confusion": Figure(confusion.confusion, "some", (*CLIENTS_CLASSES, "rule")),
+    "tsne": Figure(tsne.tsne, "some", (*CLIENTS_CLASSES, "samples", "perplexity")),
+    "prototypes": Figure(_c.prototypes, "some", CLIENTS_CLASSES),
+    "features": Figure(_c.features, "some", CLIENTS_CLASSES),
     "global_prototypes": Figure(_c.global_prototypes, "one", (*CLASS, *VALUES)),
-    "local_prototypes": Figure(_c.local_prototypes, "one", (*BOTH, *VALUES)),
+    "local_prototypes": Figure(_c.local_prototypes, "one", (*CLIENTS_CLASSES, *VALUES)),
     "angles": Figure(_b.angles, "one", CLASS),
     "cosine_by_class": Figure(_b.cosine_by_class, "some", CLASS),
     "margins": Figure(_b.margins, "some", CLASS),
-    "heads": Figure(_b.class_weight_norms, "some", (*BOTH, "scale_by")),
+    "heads": Figure(_b.class_weight_norms, "some", (*CLIENTS_CLASSES, "scale_by")),
     "iterations": Figure(_r.iterations, "some", ()),
     "alignment_trace": Figure(_c.alignment_trace, "some", ("data_dir", "first")),
     "communication_cost": Figure(
         from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
     ),
 }
-OLD_NAMES = {  # names that pictures had before, which still draw them
+OLD_NAMES = {  # older name that still draws a picture -> its name
     "accuracy_over_rounds": "accuracy",
     "accuracy_against_bytes": "bytes",
     "alignment_iterations": "iterations",
@@ -102,8 +102,12 @@ OLD_NAMES = {  # names that pictures had before, which still draw them
 def add_arguments(parser, picture: Figure):
     """Gives a parser the options of a picture, and its work directories."""
     if picture.runs != "none":
-        several = {"nargs": "+" if picture.runs == "some" else 1}
-        several["help"] = "of a run, or a folder of runs such as a sweep's"
-        parser.add_argument("workdirs", type=Path, metavar="WORKDIR", **several)
+        parser.add_argument(
+            "workdirs",
+            type=Path,
+            metavar="WORKDIR",
+            nargs="+" if picture.runs == "some" else 1,
+            help="of a run, or a folder of runs such as a sweep's",
+        )
     for name in picture.options:
         parser.add_argument(f"--{name}", **OPTIONS[name])

@@ -26,11 +26,11 @@ def rounds_to_target(args):
     plots.rounds_to_target_bars(args.out, bars, "\n".join(filter(None, [title, note])))
 
 
-def _rule(asked: str | None, by_run: Sequence[Mapping]) -> str:
+def _rule(chosen: str | None, by_run: Sequence[Mapping]) -> str:
     """Returns the given rule, or the first that all runs have, else the first."""
     known = list(dict.fromkeys(rule for rules in by_run for rule in rules))
     common = [rule for rule in known if all(rule in rules for rules in by_run)]
-    return arguments.rules(asked or (common or known)[0], known)[0]
+    return arguments.rules(chosen or (common or known)[0], known)[0]
 
 
 def _bar(name: str, group: SeedGroup, rule: str, measure: Measure, target: float):
@@ -38,11 +38,11 @@ def _bar(name: str, group: SeedGroup, rule: str, measure: Measure, target: float
     runs = [run for run in group.runs if rule in run.evaluations()[-1]["rules"]]
     records = [targets.first_reaching(run, rule, measure, target) for run in runs]
     reached = [record for record in records if record is not None]
-    every = [x for history in histories for x, _ in history if x is not None]
+    numbers = [x for history in histories for x, _ in history if x is not None]
     return plots.Bar(
         name,
         [record["round"] for record in reached],
         [sum(record["bytes_total"].values()) for record in reached],
         len(runs),
-        max((measure.scale * x for x in every), default=float("nan")),
+        max((measure.scale * x for x in numbers), default=float("nan")),
     )

@@ -1,4 +1,4 @@
-"""Runs that a command names, opened: their last state, and what of it is drawn."""
+"""Runs that a command names: their last state, and the clients and classes to draw."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from jaxproto.summary.host_prototypes import (
 
 
 class SelectedRun(NamedTuple):
-    """A run, what it has learnt, and what of it is drawn."""
+    """A run, its prototypes, and the clients and classes to draw."""
 
     run: RestoredRun
     learnt: LearntPrototypes
@@ -69,7 +69,7 @@ def selected_runs(args) -> dict[str, SelectedRun]:
 
     named = {path: name for name, path in arguments.by_label(args.workdirs).items()}
     runs = dict(leave_out.read_all(named, lambda path: select(named[path], path)))
-    sizes = {name: one.run.exp.spec.num_classes for name, one in runs.items()}
+    sizes = {name: pick.run.exp.spec.num_classes for name, pick in runs.items()}
     if len(set(sizes.values())) > 1:
         numbers = ", ".join(f"{name} has {n}" for name, n in sizes.items())
         raise UserError(
@@ -79,16 +79,16 @@ def selected_runs(args) -> dict[str, SelectedRun]:
 
 
 def single_run(args) -> tuple[str, SelectedRun]:
-    """Returns the single run of a command, and its name."""
-    (one,) = selected_runs(args).items()
-    return one
+    """Returns the name of the single run of a command, and the run."""
+    (pair,) = selected_runs(args).items()
+    return pair
 
 
-def require_2d(one: SelectedRun):
+def require_2d(pick: SelectedRun):
     """Raises UserError unless the features of a run have two dimensions."""
-    dim = one.run.exp.spec.feat_dim
+    dim = pick.run.exp.spec.feat_dim
     if dim != 2:
         raise UserError(
-            f"{one.run.path} has features of {dim} dimensions, and this picture needs "
+            f"{pick.run.path} has features of {dim} dimensions, and this picture needs "
             "two (model.feat_dim=2, as the preset spiral); tsne draws any."
         )

@@ -13,19 +13,20 @@ ABOUT = (
     "Line: mean over the seeds that have come so far; band: least to largest. "
     "Dotted and level: what papers print for the same setting."
 )
-FEW = 40  # rounds that have a marker each
+FEW = 40  # points of a line up to which each has a marker
 Pairs = Sequence[tuple[SeedGroupView, Curve]]
 
 
 def accuracy(lines: Sequence[SeedGroupView]) -> dict:
     """Returns the figure with a curve per line, measure, rule and average.
 
-    With it go the options of its controls and its captions, as the template names them.
+    The dict also has the options of its controls and its captions, by their names in
+    the template.
     """
     pairs = [(line, curve(line)) for line in lines]
     traces = [trace for pair in pairs for trace in _curves(*pair)]
     levels = [level for pair in pairs for level in _levels(*pair, len(lines))]
-    layout = _layout([each for _, each in pairs])
+    layout = _layout([line_curve for _, line_curve in pairs])
     return {
         "html": figure.as_html("plot-curves", traces + levels, **layout),
         "methods": [_method(line) for line in lines],
@@ -62,9 +63,9 @@ def _curves(line: SeedGroupView, numbers: Curve) -> Iterator[dict]:
 
 
 def _seeds(values: dict[str, list]) -> list[str]:
-    """Returns ` (2 seeds, 45.00 to 60.00)` of each round that has several."""
-    each = zip(values["n"], values["low"], values["high"], strict=True)
-    return [f" ({n} seeds, {a:.2f} to {b:.2f})" if n > 1 else "" for n, a, b in each]
+    """Returns ` (2 seeds, 45.00 to 60.00)` for each round that has several seeds."""
+    rows = zip(values["n"], values["low"], values["high"], strict=True)
+    return [f" ({n} seeds, {a:.2f} to {b:.2f})" if n > 1 else "" for n, a, b in rows]
 
 
 def _levels(line: SeedGroupView, numbers: Curve, x_offset: int) -> Iterator[dict]:
@@ -76,7 +77,7 @@ def _levels(line: SeedGroupView, numbers: Curve, x_offset: int) -> Iterator[dict
             _when(line, row["key"]) | {"published": "yes"},
             x_offset + i,
             mode="lines",
-            x=[0, 0],  # its end is that of the axis
+            x=[0, 0],  # the page puts the range of the axis here
             y=[row["value"]] * 2,
             name=f"{figure.text(line.label)}, published",
             text=figure.text(row["text"]),
@@ -86,26 +87,26 @@ def _levels(line: SeedGroupView, numbers: Curve, x_offset: int) -> Iterator[dict
 
 
 def _layout(curves: Sequence[Curve]) -> dict:
-    """Returns the layout; its `meta` has what the choices change."""
-    ends = [
-        {axis: [0, max(filter(None, each.x[axis]), default=0)] for axis in AXES}
-        for each in curves
+    """Returns the layout; its `meta` has the properties that choices change."""
+    ranges = [
+        {axis: [0, max(filter(None, c.x[axis]), default=0)] for axis in AXES}
+        for c in curves
     ]
     nearest = {"hovermode": "closest", "hoverdistance": 20, "xaxis.nticks": 0}
     unified = {"hovermode": "x unified", "hoverdistance": -1}  # -1: however far
-    last = max(end["round"][1] for end in ends)
+    last = max(x_range["round"][1] for x_range in ranges)
     unified["xaxis.nticks"] = last + 1 if last <= 10 else 0  # few: whole rounds only
     against = {
         axis: {"xaxis.title.text": title, **(unified if axis == "round" else nearest)}
         for axis, title in AXES.items()
     }
-    measures = sorted({measure for each in curves for measure, _, _ in each.values})
+    measures = sorted({measure for c in curves for measure, _, _ in c.values})
     titles = [f"test {figure.text(m)}{' (%)' * (m == ACCURACY)}" for m in measures]
     y_axes = [{"yaxis.title.text": title} for title in titles]
     measure = dict(zip(measures, y_axes, strict=True))
     choices = {"against": against, "measure": measure}
     return {
-        "meta": {"x": [each.x for each in curves] + ends, "layout": choices},
+        "meta": {"x": [c.x for c in curves] + ranges, "layout": choices},
         "xaxis_unifiedhovertitle_text": "round %{x}",
         "xaxis": {"rangemode": "tozero", "exponentformat": "SI"},
         "height": 460,
@@ -117,11 +118,11 @@ def _options(pairs: Pairs) -> dict[str, list[Option]]:
     measures: dict[str, list[When]] = {}
     rules: dict[str, list[When]] = {}
     for line, numbers in pairs:
-        where = {"dataset": line.dataset}
+        when = {"dataset": line.dataset}
         for measure, rule, _ in numbers.values:
-            measures.setdefault(measure, []).append(where)
-            rules.setdefault(rule, []).append(where | {"measure": measure})
-    datasets = dict.fromkeys(line.dataset for line, each in pairs if each.values)
+            measures.setdefault(measure, []).append(when)
+            rules.setdefault(rule, []).append(when | {"measure": measure})
+    datasets = dict.fromkeys(line.dataset for line, numbers in pairs if numbers.values)
     accuracy_first = sorted(measures, key=lambda measure: measure != ACCURACY)
     commonest_first = sorted(rules, key=lambda rule: -len(rules[rule]))
     return {
@@ -143,7 +144,7 @@ def _method(line: SeedGroupView) -> dict:
 def _missing(pairs: Pairs) -> Iterator[Option]:
     """Yields the lines without a curve where others of their data set have one."""
     for line, numbers in pairs:
-        beside = [other.values for one, other in pairs if one.dataset == line.dataset]
-        for key in dict.fromkeys(key for values in beside for key in values):
+        curves = [other.values for view, other in pairs if view.dataset == line.dataset]
+        for key in dict.fromkeys(key for values in curves for key in values):
             if key not in numbers.values:
                 yield Option(f"Not measured: {line.label}.", [_when(line, key)])

@@ -28,9 +28,9 @@ BYTES, SECONDS = ("bytes", "", ""), ("seconds", "", "")
 class Curve(NamedTuple):
     """Numbers of a line at each of its evaluations; None where there is no number."""
 
-    x: dict[str, list]  # rounds, bytes and seconds until then, mean over seeds
-    values: dict[Key, dict[str, list]]  # {"mean", "low", "high", "n"} over seeds
-    published: list[dict]  # {"key", "value", "text"}
+    x: dict[str, list]  # rounds; bytes and seconds until then, means over seeds
+    values: dict[Key, dict[str, list]]  # {"mean", "low", "high", "n": ...} over seeds
+    published: list[dict]  # {"key": ..., "value": ..., "text": ...}
 
 
 def curve(line: SeedGroupView) -> Curve:
@@ -39,11 +39,11 @@ def curve(line: SeedGroupView) -> Curve:
     for run in line.runs:
         seconds = seconds_until(run)
         for record in run.records:
-            at = record["round"]
-            costs = (BYTES, bytes_until(record)), (SECONDS, seconds.get(at))
+            r = record["round"]
+            costs = (BYTES, bytes_until(record)), (SECONDS, seconds.get(r))
             for key, value in (*costs, *record_values(record)):
                 if value is not None:
-                    by_key.setdefault(key, {}).setdefault(at, []).append(value)
+                    by_key.setdefault(key, {}).setdefault(r, []).append(value)
     rounds = sorted({record["round"] for run in line.runs for record in run.records})
     values = {key: _over_seeds(rounds, numbers) for key, numbers in by_key.items()}
     sent, elapsed = values.pop(BYTES)["mean"], values.pop(SECONDS)["mean"]
@@ -53,7 +53,7 @@ def curve(line: SeedGroupView) -> Curve:
 
 def record_values(record: Mapping) -> Iterator[tuple[Key, float]]:
     """Yields the numbers of a record: accuracies in %, other measures as they are."""
-    measured = [(ACCURACY, rule, of) for rule, of in record["rules"].items()]
+    measured = [(ACCURACY, rule, shares) for rule, shares in record["rules"].items()]
     for rule, metrics in record.get("metrics", {}).items():
         measured += [(name, rule, averages) for name, averages in metrics.items()]
     for measure, rule, averages in measured:
@@ -66,20 +66,20 @@ def record_values(record: Mapping) -> Iterator[tuple[Key, float]]:
 
 def _over_seeds(rounds: Sequence[int], numbers: Mapping[int, list[float]]) -> dict:
     """Returns statistics over the seeds that have come to each round, in six digits."""
-    seeds = [numbers.get(at, []) for at in rounds]
+    seeds = [numbers.get(r, []) for r in rounds]
     columns: dict[str, list] = {"n": [len(values) for values in seeds]}
-    for name, of in (("mean", statistics.fmean), ("low", min), ("high", max)):
-        columns[name] = [float(f"{of(v):.6g}") if v else None for v in seeds]
+    for name, f in (("mean", statistics.fmean), ("low", min), ("high", max)):
+        columns[name] = [float(f"{f(v):.6g}") if v else None for v in seeds]
     return columns
 
 
 def published(line: SeedGroupView) -> Iterator[dict]:
     """Yields the accuracies that papers print for the same setting, and their rules."""
     for row in published_for(line.group.config, line.group.dataset):
-        judged = published_rule(row)
+        rule = published_rule(row)
         with contextlib.suppress(ValueError):  # no number
             yield {
-                "key": (ACCURACY, judged.rule, judged.average),
+                "key": (ACCURACY, rule.rule, rule.average),
                 "value": float(row.mean),
                 "text": str(Part(row.mean, row.std, row.place)),
             }

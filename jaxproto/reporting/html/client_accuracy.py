@@ -11,7 +11,7 @@ from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.reporting.html.table import Table, per_cent
 from jaxproto.storage.run_folder import RunFolder
 
-PREFIX = "correct_"
+PREFIX = "correct_"  # of columns of `by_client`, before the rule
 HOVER = (
     "%{fullData.name}, client %{customdata[0]}: %{y:.2f} %<br>"
     "%{x} training, %{customdata[1]} test examples, round "
@@ -26,7 +26,7 @@ def client_accuracy(lines: Sequence[SeedGroupView]) -> dict:
     The figure is "" if no record lists them; `spread` is a table over the clients.
     """
     traces, without, notes = list[dict](), list[str](), list[str]()
-    for line, run in [(one, run) for one in lines for run in one.runs]:
+    for line, run in [(view, run) for view in lines for run in view.runs]:
         if not (run.last and run.last.get("by_client")):
             without.append(run.name)
             continue
@@ -75,11 +75,11 @@ def _traces(line: SeedGroupView, run: RunFolder, listed: dict) -> Iterator[dict]
 def spread(lines: Sequence[SeedGroupView]) -> Table:
     """Returns mean, deviation, least and largest over clients of last evaluations."""
     rows = [
-        (run.name, str(run.round), rule, *(per_cent(kinds.get(k)) for k in SPREAD))
+        (run.name, str(run.round), rule, *(per_cent(shares.get(k)) for k in SPREAD))
         for line in lines
         for run in line.runs
         if run.last
-        for rule, kinds in run.last["rules"].items()
+        for rule, shares in run.last["rules"].items()
     ]
     head = ("run", "round", "rule", "mean %", "deviation", "least %", "largest %")
     return Table("Over clients, last evaluation", head, rows)

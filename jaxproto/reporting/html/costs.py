@@ -43,7 +43,7 @@ def figures(lines: Sequence[SeedGroupView]) -> tuple[str, str]:
 def _bars(unit: str, lines: Sequence[SeedGroupView], bars: Mapping[str, list]) -> str:
     """Returns a figure of horizontal bars, the first line on top."""
     rows = list(range(len(lines)))[::-1]
-    look: dict[str, Any] = {"orientation": "h", "textposition": "none", "y": rows}
+    style: dict[str, Any] = {"orientation": "h", "textposition": "none", "y": rows}
     labels = [figure.text(line.label) for line in lines]
     traces = [
         figure.trace(
@@ -54,7 +54,7 @@ def _bars(unit: str, lines: Sequence[SeedGroupView], bars: Mapping[str, list]) -
             marker_color=figure.colour(i if len(bars) > 1 else 2),
             hovertemplate=f"%{{text}}<br>{name}: %{{x:.4s}}<extra></extra>",
             text=labels,
-            **look,
+            **style,
         )
         for i, (name, values) in enumerate(bars.items())
     ]
@@ -65,8 +65,8 @@ def _bars(unit: str, lines: Sequence[SeedGroupView], bars: Mapping[str, list]) -
         "height": max(200, 110 + 26 * len(lines)),
         "xaxis_title_text": f"{unit} of a round",
     }
-    more = {"barmode": "stack", "showlegend": len(bars) > 1}
-    return figure.as_html(f"plot-{unit}", traces, **layout, **more)
+    stacked = {"barmode": "stack", "showlegend": len(bars) > 1}
+    return figure.as_html(f"plot-{unit}", traces, **layout, **stacked)
 
 
 def _cells(runs: Sequence[RunFolder]) -> Iterator[str]:
@@ -87,12 +87,12 @@ def _cells(runs: Sequence[RunFolder]) -> Iterator[str]:
 
 
 def _per_round(runs: Iterable[RunFolder], key: str) -> list[float | None]:
-    """Returns the mean over the evaluations of each run."""
+    """Returns the mean of a field over the evaluations of each run."""
     return [_mean(number(r.get(key)) for r in run.records) for run in runs]
 
 
 def _round_seconds(run: RunFolder) -> float | None:
-    """Returns the median, without the first evaluation, which may include compiling."""
+    """Returns the median over evaluations but the first, which may compile."""
     seconds = [number(r.get("seconds")) for r in run.records[1:] or run.records]
     known = [value for value in seconds if value is not None]
     return statistics.median(known) if known else None

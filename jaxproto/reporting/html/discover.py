@@ -1,4 +1,4 @@
-"""Runs that a command names: their folders, a folder of them, a sweep."""
+"""Runs that a command names by their folders, a folder of them, or that of a sweep."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jaxproto.storage.run_folder import RunFolder, run_folders
 
 
 class SkippedRun(NamedTuple):
-    """Something that was named and is not on the page."""
+    """Path that the command names and that is not on the page."""
 
     path: str
     why: str
@@ -27,7 +27,7 @@ def discover_runs(
       workdirs: Folders of runs, or folders that hold some, as that of a sweep.
 
     Returns:
-      the runs, and what cannot be read or is the same run again.
+      The runs, and the paths that cannot be read or are the same run again.
 
     Raises:
       UserError: none of them can be read.
@@ -41,14 +41,14 @@ def discover_runs(
 
     for workdir in map(Path, workdirs):
         try:
-            found = run_folders(workdir)
+            folders = run_folders(workdir)
         except UserError as e:
             skip(workdir, e)
             continue
-        if not found:
+        if not folders:
             why = f"{workdir} holds no run: give work directories, or folders of them."
             skip(workdir, why)
-        for path in found:
+        for path in folders:
             paths.setdefault(path.resolve(), path)
     by_settings: dict[str, RunFolder] = {}
     for name, path in arguments.by_folder_name(list(paths.values())).items():

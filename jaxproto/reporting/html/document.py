@@ -22,12 +22,12 @@ STATIC = resources.files("jaxproto.reporting.html").joinpath("static")
 
 
 class Page(NamedTuple):
-    """A page, the number of its runs, what is not on it, and why prototypes are not."""
+    """A page, and what is not on it."""
 
     html: str
-    runs: int
+    runs: int  # number of runs on it
     left_out: Sequence[SkippedRun]
-    notes: Sequence[str]
+    notes: Sequence[str]  # on prototypes that are not on it
 
 
 def render_page(
@@ -49,7 +49,7 @@ def render_page(
     """
     if not all(map(importlib.util.find_spec, ("plotly", "jinja2"))):
         raise UserError(HINT)
-    import jinja2  # of an extra
+    import jinja2  # of the extra `report`
 
     choose_from("choice of checkpoints", which, WHICH)
     folders, skipped = discover_runs(workdirs)
@@ -101,6 +101,6 @@ def _title(lines: Sequence[SeedGroupView]) -> str:
 
 def _plotly() -> str:
     """Returns plotly.js, as the package ships it."""
-    from plotly import offline  # takes a second: only who needs it pays
+    from plotly import offline  # imported here, as it takes a second
 
     return offline.get_plotlyjs()

@@ -12,7 +12,7 @@ import numpy as np
 
 When = dict[str, str]  # name of a control -> its value
 
-COLOURS = (  # each has a contrast of 3 to a light page and to a dark one
+COLOURS = (  # each has a contrast of at least 3 to the light and the dark page
     *("#0072b2", "#d55e00", "#009e73", "#b35c92"),
     *("#b87a00", "#2f8fc4", "#737373", "#c23b4e"),
 )
@@ -34,7 +34,7 @@ BUTTONS = ["lasso2d", "select2d", "autoScale2d"]  # removed from the bar of a fi
 
 
 class Option(NamedTuple):
-    """A text of the page, shown for some choices: an option or a caption."""
+    """An option or a caption of the page, which is shown for some choices."""
 
     text: str
     when: Sequence[When] = ({},)  # one of them must hold
@@ -57,9 +57,9 @@ def dash(i: int) -> str:
     return DASHES[i // len(COLOURS) % len(DASHES)]
 
 
-def text(name: str, most: int = 70) -> str:
-    """Returns a name, cut to `most` characters, that plotly does not read as HTML."""
-    short = name if len(name) <= most else f"{name[: most - 1]}…"
+def text(name: str, limit: int = 70) -> str:
+    """Returns a name, cut to `limit` characters, that plotly does not read as HTML."""
+    short = name if len(name) <= limit else f"{name[: limit - 1]}…"
     return html.escape(short, quote=False)
 
 
@@ -91,9 +91,9 @@ def as_html(div_id: str, traces: Sequence[dict], **layout) -> str:
     Args:
       div_id: Identifier of the element on the page.
       traces: Traces as plotly names their properties.
-      layout: Layout, laid over the one that all figures share.
+      layout: Properties of the layout, over those of `TEMPLATE_LAYOUT`.
     """
-    from plotly import graph_objects  # takes a second: only who needs it pays
+    from plotly import graph_objects  # imported here, as it takes a second
 
     data = {"heatmap": [HEATMAP], "scatter": [{"connectgaps": True}]}
     template = {"layout": TEMPLATE_LAYOUT, "data": data}

@@ -1,4 +1,4 @@
-"""Files of pages, which never replace a file that is no page."""
+"""Files of pages, which replace only earlier pages unless the command allows it."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 
 MARK = '<meta name="generator" content="jaxproto report">'
-NEAR = 1000  # bytes from the beginning in which a page has its mark
+NEAR = 1000  # first bytes of a page, which have its mark
 
 
 def check(path: Path, overwrite: bool = False):

@@ -13,15 +13,15 @@ from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.figure import Option
 from jaxproto.storage.run_folder import RunFolder
 
-CELLS = 100_000  # of a partition that are drawn
-MAX_PARTITIONS = 12  # partitions
-SPLITS = {"train": "training"}  # names on the page
+CELLS = 100_000  # at most, of a partition that is drawn
+MAX_PARTITIONS = 12  # at most, on a page
+SPLITS = {"train": "training"}  # split -> name on the page, if another
 
 
 class Partition(NamedTuple):
     """Examples per client and class, and the runs that have them."""
 
-    runs: str
+    runs: str  # their names
     title: str
     classes: list[str]
     splits: dict[str, np.ndarray]  # [K, C] of train, test and maybe validation
@@ -42,21 +42,21 @@ def partitions(runs: Sequence[RunFolder]) -> dict:
             key = counts + repr(run.config["data.name"]).encode()
             owners.setdefault(key, []).append(run)
     shown: list[Partition] = []
-    for same in list(owners.values())[:MAX_PARTITIONS]:
+    for sharing in list(owners.values())[:MAX_PARTITIONS]:
         try:
-            shown.append(partition(same))
+            shown.append(partition(sharing))
         except UserError as e:
-            notes.append(f"{same[0].name}: {e}")
+            notes.append(f"{sharing[0].name}: {e}")
     if len(owners) > MAX_PARTITIONS:
         notes.append(f"The first {MAX_PARTITIONS} of {len(owners)} partitions.")
     if without:
         notes.append(f"No partition.csv in {first_few(without)}.")
-    captions = [f"{one.runs}: {one.title}. Empty cells: no example." for one in shown]
-    splits = dict.fromkeys(split for one in shown for split in one.splits)
+    captions = [f"{p.runs}: {p.title}. Empty cells: no example." for p in shown]
+    splits = dict.fromkeys(split for p in shown for split in p.splits)
     return {
         "html": _figure(shown) if shown else "",
         "splits": [Option(SPLITS.get(split, split), value=split) for split in splits],
-        "options": [Option(one.runs, value=str(i)) for i, one in enumerate(shown)],
+        "options": [Option(p.runs, value=str(i)) for i, p in enumerate(shown)],
         "captions": [
             Option(text, [{"partition": str(i)}]) for i, text in enumerate(captions)
         ],
@@ -66,8 +66,8 @@ def partitions(runs: Sequence[RunFolder]) -> dict:
 
 def _figure(shown: Sequence[Partition]) -> str:
     """Returns the figure; the height is that of the partition with most clients."""
-    traces = [trace for i, one in enumerate(shown) for trace in _heatmaps(i, one)]
-    rows = max(len(one.splits["train"]) for one in shown)
+    traces = [trace for i, p in enumerate(shown) for trace in _heatmaps(i, p)]
+    rows = max(len(p.splits["train"]) for p in shown)
     axis = {"type": "category", **figure.BARE}
     layout = {"xaxis": axis | {"title": "class"}, "yaxis": axis | {"title": "client"}}
     height = min(900, max(300, 110 + 14 * rows))
@@ -77,8 +77,8 @@ def _figure(shown: Sequence[Partition]) -> str:
 def _heatmaps(i: int, shown: Partition) -> Iterator[dict]:
     """Yields the counts in colours of their logarithm, one trace per split."""
     for split, counts_KC in shown.splits.items():
-        most = max(1, int(counts_KC.max(initial=1)))
-        ticks = [10**k for k in range(6) if 10**k <= most]
+        largest = max(1, int(counts_KC.max(initial=1)))
+        ticks = [10**k for k in range(6) if 10**k <= largest]
         yield figure.heatmap(
             {"partition": str(i), "split": split},
             np.log10(np.where(counts_KC > 0, counts_KC, np.nan)).round(3),
@@ -87,7 +87,7 @@ def _heatmaps(i: int, shown: Partition) -> Iterator[dict]:
             "examples",
             customdata=counts_KC[::-1].tolist(),
             zmin=0,
-            zmax=max(1.0, float(np.log10(most))),
+            zmax=max(1.0, float(np.log10(largest))),
             colorbar_tickvals=list(range(len(ticks))),
             colorbar_ticktext=[f"{count:,}" for count in ticks],
             hovertemplate="client %{y}, class %{x}: %{customdata} examples"
@@ -96,7 +96,7 @@ def _heatmaps(i: int, shown: Partition) -> Iterator[dict]:
 
 
 def partition(owners: Sequence[RunFolder]) -> Partition:
-    """Returns the partition of some runs; of many clients the first.
+    """Returns the partition of some runs, for the first clients if they are many.
 
     Raises:
       UserError: the file is no partition.
@@ -106,8 +106,8 @@ def partition(owners: Sequence[RunFolder]) -> Partition:
     clients, classes = counts.train.shape
     rows = max(1, min(clients, CELLS // max(classes, 1)))
     sizes = {k: f"{count.sum():,}" for k, count in counts.splits().items()}
-    held = f", {sizes['validation']} validation" if "validation" in sizes else ""
-    title = f"{clients:,} clients, {classes} classes, {sizes['train']} training{held} "
+    more = f", {sizes['validation']} validation" if "validation" in sizes else ""
+    title = f"{clients:,} clients, {classes} classes, {sizes['train']} training{more} "
     title += f"and {sizes['test']} test examples"
     if rows < clients:
         title += f"; the first {rows:,} clients are drawn"

@@ -8,8 +8,8 @@ from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.figure import Option, When
 from jaxproto.reporting.html.prototypes import Learnt, Points
 
-FEW = 12  # classes whose angles are written in the cells
-NAMED = 20  # classes whose stars have a name
+FEW = 12  # classes up to which cells have angles as text
+NAMED = 20  # classes up to which stars have names
 MARKERS = {
     "local": {"symbol": "triangle-up", "size": 8, "opacity": 0.7},
     "global": {"symbol": "star", "size": 17, "line": {"width": 1.5, "color": "#888"}},
@@ -21,42 +21,45 @@ def figures(learnt: Sequence[Learnt]) -> dict:
     """Returns the figures of the prototypes of each run, their options and captions."""
     choices: list[When] = [{"run": str(i)} for i in range(len(learnt))]
     pairs = list(zip(learnt, choices, strict=True))
-    planes = [(one.points, when) for one, when in pairs if one.points]
-    marks = [_marks(*place, kind) for place in planes for kind in MARKERS]
+    planes = [(protos.points, when) for protos, when in pairs if protos.points]
+    marks = [_marks(*plane, kind) for plane in planes for kind in MARKERS]
     axis = {"type": "category", "title": "class", **figure.BARE}
     angles = [_heatmap(*pair) for pair in pairs]
     axes = {}
-    for one, when in pairs:  # the axes of two dimensions have a scale
-        plain = one.dimensions == 2
-        ticks = {f"{axis}axis.showticklabels": plain for axis in "xy"}
-        axes[when["run"]] = ticks | {"yaxis.scaleanchor": "x" if plain else None}
+    for protos, when in pairs:  # axes are the dimensions themselves, if they are two
+        is_2d = protos.dimensions == 2
+        ticks = {f"{axis}axis.showticklabels": is_2d for axis in "xy"}
+        axes[when["run"]] = ticks | {"yaxis.scaleanchor": "x" if is_2d else None}
     layout = {"meta": {"layout": {"run": axes}}}
     lines = {"xaxis_zeroline": False, "yaxis_zeroline": False}
     return {
-        "options": [Option(one.run, value=when["run"]) for one, when in pairs],
+        "options": [Option(protos.run, value=when["run"]) for protos, when in pairs],
         "angles": figure.as_html("plot-angles", angles, xaxis=axis, yaxis=axis),
-        "about_angles": [Option(_about(one), [when]) for one, when in pairs],
+        "about_angles": [Option(_about(protos), [when]) for protos, when in pairs],
         "plane": figure.as_html("plot-plane", marks, **layout, **lines),
-        "about_plane": [Option(f"{ABOUT}; {one.how}.", [when]) for one, when in pairs],
+        "about_plane": [
+            Option(f"{ABOUT}; {protos.how}.", [when]) for protos, when in pairs
+        ],
     }
 
 
-def _about(one: Learnt) -> str:
-    if np.isnan(one.angles).all():
-        return f"{one.run}, round {one.round}: no two classes have a global prototype."
+def _about(protos: Learnt) -> str:
+    run = f"{protos.run}, round {protos.round}"
+    if np.isnan(protos.angles).all():
+        return f"{run}: no two classes have a global prototype."
     return (
-        f"{one.run}, round {one.round}: angles between global prototypes, "
-        f"{one.dimensions} dimensions: smallest {np.nanmin(one.angles):.1f}, "
-        f"mean {np.nanmean(one.angles):.1f} degrees."
+        f"{run}: angles between global prototypes, "
+        f"{protos.dimensions} dimensions: smallest {np.nanmin(protos.angles):.1f}, "
+        f"mean {np.nanmean(protos.angles):.1f} degrees."
     )
 
 
-def _heatmap(one: Learnt, when: When) -> dict:
-    classes = [str(c) for c in range(len(one.angles))]
+def _heatmap(protos: Learnt, when: When) -> dict:
+    classes = [str(c) for c in range(len(protos.angles))]
     texts = "%{z:.0f}" if len(classes) <= FEW else ""
     hover = "classes %{y} and %{x}: %{z:.1f} degrees<extra></extra>"
     more = {"texttemplate": texts, "hovertemplate": hover}
-    values = one.angles.round(2)
+    values = protos.angles.round(2)
     return figure.heatmap(when, values, classes, classes, "degrees", **more)
 
 

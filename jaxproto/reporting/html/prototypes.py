@@ -12,11 +12,10 @@ from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.summary import pictures
-from jaxproto.summary.pictures import HostProtos
+from jaxproto.summary.host_prototypes import HostProtos, learnt_prototypes
 
 WHICH = ("first", "all", "none")  # runs of a line whose checkpoint is read
-MAX_LOCAL_PROTOTYPES = 1500  # local prototypes that are drawn
+MAX_LOCAL_PROTOTYPES = 1500  # at most, in the picture of a run
 PERPLEXITY = 30.0
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
@@ -37,16 +36,16 @@ class Learnt(NamedTuple):
     dimensions: int
     angles: np.ndarray  # [C, C] degrees, nan where there is none
     points: Points | None  # None if they are too few for a picture
-    how: str  # how the points came to their places
+    how: str  # how the points were placed, or why there are none
 
 
 def prototypes(
     lines: Sequence[SeedGroupView], which: str = "first", data_dir: str = ""
 ) -> tuple[list[Learnt], list[str]]:
-    """Returns the prototypes of runs with a checkpoint, and what a reader must know.
+    """Returns the prototypes of runs with a checkpoint, and notes on the other runs.
 
     Args:
-      lines: Runs, by lines.
+      lines: Runs that differ in the seed alone, by line.
       which: One of WHICH; "first" is the smallest seed of each line.
       data_dir: Folder of the data sets now; "" is where the runs found them.
     """
@@ -66,17 +65,17 @@ def prototypes(
 
 
 def _chosen(lines: Sequence[SeedGroupView], which: str) -> Iterator[RunFolder]:
-    most = {"none": 0, "first": 1, "all": None}[which]
+    limit = {"none": 0, "first": 1, "all": None}[which]
     for line in lines:
         by_seed = sorted(line.runs, key=lambda run: run.config["seed"])
-        yield from list(filter(_has_checkpoint, by_seed))[:most]
+        yield from list(filter(_has_checkpoint, by_seed))[:limit]
 
 
 def _has_checkpoint(run: RunFolder) -> bool:
     try:
         return bool(checkpoint.rounds(run.path / "checkpoints"))
     except (UserError, OSError):
-        return True  # `_of_run` raises it again
+        return True  # `_of_run` raises the error again
 
 
 def _of_run(folder: RunFolder, data_dir: str) -> Learnt:
@@ -86,23 +85,24 @@ def _of_run(folder: RunFolder, data_dir: str) -> Learnt:
       UserError: no checkpoint can be used, or there are no global prototypes.
     """
     run = restore.load(folder.path, data_dir)
-    learnt = pictures.learnt_prototypes(run.exp, run.state.server, run.state.clients)
+    learnt = learnt_prototypes(run.exp, run.state.server, run.state.clients)
     protos = learnt.protos
     if protos is None:
         raise UserError(f"method {run.config.method.name!r} has no global prototypes")
-    place, between = plane(protos, learnt.local), prototype_angles(protos)
-    return Learnt(folder.name, run.round, protos.mean.shape[1], between, *place)
+    angle_CC, dimensions = prototype_angles(protos), protos.mean.shape[1]
+    placed = plane(protos, learnt.local)
+    return Learnt(folder.name, run.round, dimensions, angle_CC, *placed)
 
 
 def prototype_angles(protos: HostProtos) -> np.ndarray:
     """Returns angles [C, C], nan on the diagonal and for classes without direction."""
     mean_CD = np.asarray(protos.mean, float)
-    some_C = (protos.count > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
-    return np.where(class_geometry.pairs(some_C), angles(mean_CD), np.nan)
+    known_C = (protos.count > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
+    return np.where(class_geometry.pairs(known_C), angles(mean_CD), np.nan)
 
 
 def plane(protos: HostProtos, local: HostProtos | None) -> tuple[Points | None, str]:
-    """Returns global and local prototypes in a plane, and how they came there."""
+    """Returns global and local prototypes in a plane, and how they were placed."""
     label = np.flatnonzero(protos.count > 0)
     mean_PD, client = np.asarray(protos.mean, float)[label], np.full(len(label), -1)
     note = ""

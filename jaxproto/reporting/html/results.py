@@ -1,4 +1,4 @@
-"""Progress of the runs, the comparison of those that ended, and alerts."""
+"""Progress of the runs, the comparison of finished runs, and alerts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -33,8 +33,8 @@ def _accuracy(run: RunFolder, rule: str) -> str:
     rows = [(r["round"], r["rules"].get(rule, {}).get("pooled")) for r in run.records]
     if not rows:
         return MISSING
-    by = records.validation_accuracies(run.records, rule)
-    digest = records.summarize_series(rows, validation=by)
+    validation = records.validation_accuracies(run.records, rule)
+    digest = records.summarize_series(rows, validation=validation)
     if digest["best"] is None:
         return MISSING
     return f"{per_cent(digest['final'])} ({per_cent(digest['best'])})"
@@ -56,22 +56,22 @@ def comparison(lines: Sequence[SeedGroupView]) -> tuple[Table | None, tuple[str,
 def alerts(
     lines: Sequence[SeedGroupView], skipped: Sequence[SkippedRun]
 ) -> Iterator[str]:
-    """Yields warnings of runs that diverged, collapsed, go on or are left out."""
+    """Yields warnings of runs that diverged, collapsed, did not end or are left out."""
     runs = [run for line in lines for run in line.runs]
     for run in runs:
         if run.summary and run.status() is Status.DIVERGED:
             reason = escape_unprintable(str(run.summary.get("reason", "no reason")))
             yield f"{run.name} diverged: {reason}"
     for run in runs:
-        alone = baselines.majority_share(run)
-        for rule, since in baselines.collapsed_rules(run, alone).items():
+        majority = baselines.majority_share(run)
+        for rule, since in baselines.collapsed_rules(run, majority).items():
             last = run.last["rules"].get(rule, {}).get("pooled") if run.last else None
             share = "" if last is None else f" {per_cent(last)} %"
             means = reference_accuracy.MEANS
             yield f"{run.name} collapsed: {rule}{share} since round {since} {means}."
-    if going := [run.name for run in runs if not run.status().ended]:
+    if live := [run.name for run in runs if not run.status().ended]:
         yield (
-            f"Not ended: {first_few(going)}. The page shows what was there when it was "
+            f"Not ended: {first_few(live)}. The page shows what was there when it was "
             "made; the same command makes it again."
         )
     yield from (f"Left out: {path}: {why}" for path, why in skipped)

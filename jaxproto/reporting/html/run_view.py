@@ -1,4 +1,4 @@
-"""Runs that differ in the seed alone, the progress of a run, numbers of its records."""
+"""Runs that differ in the seed alone, progress of a run, numbers of its records."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from jaxproto.storage.status import Status
 
 
 class SeedGroupView(NamedTuple):
-    """Runs that differ in nothing but the seed: a line of the figures."""
+    """Runs that differ in the seed alone: a line of the figures."""
 
     position: int  # among the lines
     label: str
@@ -22,7 +22,7 @@ class SeedGroupView(NamedTuple):
 
     @property
     def runs(self) -> tuple[RunFolder, ...]:
-        """Returns its runs, with their names."""
+        """Returns the runs of the line."""
         return self.group.runs
 
     @property
@@ -55,14 +55,14 @@ def bytes_until(record: Mapping) -> float | None:
 
 def seconds_until(run: RunFolder) -> dict[int, float]:
     """Returns the seconds until each evaluation; a record has those of one round."""
-    by_round, total, before = dict[int, float](), 0.0, 0
+    by_round, total, last_round = dict[int, float](), 0.0, 0
     for record in run.records:
         seconds = number(record.get("seconds"))
         if seconds is None:
             return {}
-        total += seconds * (record["round"] - before)
-        before = record["round"]
-        by_round[before] = total
+        total += seconds * (record["round"] - last_round)
+        last_round = record["round"]
+        by_round[last_round] = total
     return by_round
 
 

@@ -8,27 +8,28 @@ from jaxproto.reporting.compare.run_groups import differing_fields
 from jaxproto.reporting.html.table import MISSING, Table
 from jaxproto.storage.run_folder import RunFolder
 
-SILENT = {"name"}  # of the configuration; the runs have names of their own
-FIRST = ("method.name", "data.name", "seed")  # of the columns
+IGNORED = {"name"}  # fields that are not shown: runs have names of their own
+FIRST = ("method.name", "data.name", "seed")  # first columns
 
 
 def differing_settings(runs: Sequence[RunFolder]) -> Table:
     """Returns a row per run, a column per field in which they differ."""
-    fields = [k for k in differing_fields([r.config for r in runs]) if k not in SILENT]
+    fields = [k for k in differing_fields([r.config for r in runs]) if k not in IGNORED]
     order = [k for k in FIRST if k in fields] + [k for k in fields if k not in FIRST]
     rows = [(run.name, *(_text(run.config, k) for k in order)) for run in runs]
     return Table("Fields that differ between runs", ("run", *order), rows)
 
 
 def shared_settings(runs: Sequence[RunFolder]) -> Table:
-    """Returns the fields that all runs share: value, other default, meaning.
+    """Returns the fields that all runs share: value, default if it differs, meaning.
 
-    Unknown fields, of an older version or a method of a user, lack the last two.
+    Unknown fields, of an older version or a user's method, have neither default nor
+    meaning.
     """
     config = runs[0].config
-    silent = {*differing_fields([run.config for run in runs]), *SILENT}
+    ignored = {*differing_fields([run.config for run in runs]), *IGNORED}
     fields, rows = all_fields(str(config["method.name"])), []
-    for name in sorted(config.keys() - silent):
+    for name in sorted(config.keys() - ignored):
         default = meaning = ""
         if field := fields.get(name):
             meaning = field.help

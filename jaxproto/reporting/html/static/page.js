@@ -8,43 +8,43 @@ const NOTHING = { text: "Nothing to show for these choices", showarrow: false,
 const drawn = new Map(); // figure -> what it shows, as JSON
 
 function choices() {
-  const made = {};
+  const chosen = {};
   for (const control of all(".controls [name]")) {
-    made[control.name] ??= [];
-    if (control.type !== "checkbox" || control.checked) made[control.name].push(control.value);
+    chosen[control.name] ??= [];
+    if (control.type !== "checkbox" || control.checked) chosen[control.name].push(control.value);
   }
-  return made;
+  return chosen;
 }
 
-const holds = (when, made) => when.some((one) =>
-  Object.entries(one).every(([name, value]) => made[name].includes(value)));
+const holds = (when, chosen) => when.some((one) =>
+  Object.entries(one).every(([name, value]) => chosen[name].includes(value)));
 
-function draw(figure, made) {
+function draw(figure, chosen) {
   const { x, layout = {} } = figure.layout.meta ?? {};
-  const visible = figure.data.map((trace) => holds(trace.meta.when, made));
+  const visible = figure.data.map((trace) => holds(trace.meta.when, chosen));
   const change = Object.assign(
     { annotations: visible.includes(true) ? [] : [NOTHING],
       "xaxis.autorange": true, "yaxis.autorange": true },
-    ...Object.entries(layout).map(([name, values]) => values[made[name][0]]));
+    ...Object.entries(layout).map(([name, values]) => values[chosen[name][0]]));
   const state = JSON.stringify([visible, change]);
   if (drawn.get(figure) === state) return;
   drawn.set(figure, state);
   const style = { visible };
-  if (x) style.x = figure.data.map((trace) => x[trace.meta.x][made.against[0]]);
+  if (x) style.x = figure.data.map((trace) => x[trace.meta.x][chosen.against[0]]);
   Plotly.update(figure, style, change);
 }
 
 function show() {
-  const made = choices();
+  const chosen = choices();
   for (const element of all("[data-when]"))
-    element.hidden = element.disabled = !holds(JSON.parse(element.dataset.when), made);
+    element.hidden = element.disabled = !holds(JSON.parse(element.dataset.when), chosen);
   const gone = document.querySelector("option:checked[hidden]");
   const other = gone?.parentElement.querySelector("option:not([hidden])");
-  if (other) { // no longer offered: the first that is
+  if (other) { // select the first option that is offered
     other.selected = true;
     return show();
   }
-  for (const figure of all(".js-plotly-plot")) draw(figure, made);
+  for (const figure of all(".js-plotly-plot")) draw(figure, chosen);
 }
 
 for (const button of all("button[value]"))
