@@ -36,10 +36,12 @@ S is the paper of `cps_ppa_cpkd.py`.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive, PositiveShare
@@ -83,6 +85,20 @@ def from_matrices(w_GMN: Array, shape: tuple[int, ...]) -> Array:
     return w[0] if len(shape) == 2 else w.transpose(1, 2, 0).reshape(shape)
 
 
+def eigenvectors(a_GNN: Array) -> Array:
+    """Returns the eigenvectors of symmetric matrices, as columns.
+
+    On CPUs one matrix at a time: XLA's kernel waits for threads of the pool in which it
+    runs if it has several, so two programs side by side can wait for ever.
+    """
+
+    def batched(a):
+        return jnp.linalg.eigh(a)[1]
+
+    one_by_one = partial(lax.map, jax.custom_batching.sequential_vmap(batched))
+    return lax.platform_dependent(a_GNN, cpu=one_by_one, default=batched)
+
+
 @kernels.float32_matmuls
 def factors(w_GMN: Array) -> tuple[Array, Array, Array]:
     """Computes U sqrt(S) [L, G, M], V sqrt(S) [L, G, N], sums of S^2 over G [L].
@@ -90,7 +106,7 @@ def factors(w_GMN: Array) -> tuple[Array, Array, Array]:
     By the eigenvectors V of W^T W, ten times faster than a singular value
     decomposition of a 1600 x 500 matrix on a CPU; W V = U S.
     """
-    v_GNL = jnp.linalg.eigh(w_GMN.swapaxes(1, 2) @ w_GMN)[1][..., ::-1]
+    v_GNL = eigenvectors(w_GMN.swapaxes(1, 2) @ w_GMN)[..., ::-1]
     us_GML = w_GMN @ v_GNL
     s_G1L = jnp.linalg.norm(us_GML, axis=1, keepdims=True)
     root = jnp.sqrt(jnp.maximum(s_G1L, SMALLEST))

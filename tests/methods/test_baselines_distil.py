@@ -1,6 +1,7 @@
 """LG-FedAvg, FedPer, FedDistill, FedGH; costs and configurations of FML and FedKD."""
 
 import dataclasses
+import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from jaxproto.experiment import build, method_builder
 from jaxproto.experiment.check import check_experiment
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
-from jaxproto.methods.fedkd import fedkd
+from jaxproto.methods.fedkd import eigenvectors, fedkd
 from jaxproto.methods.fedper import FedPerUpload, fedper
 from jaxproto.methods.fml import fml
 from jaxproto.methods.lg_fedavg import lg_fedavg
@@ -193,6 +194,18 @@ PRINTED = {  # millions for FML and FedKD, and the network that gives them
     "Flowers-102": ("36.21", "32.34", 854_196 + 501 * 102),
     "Tiny ImageNet": ("38.12", "34.05", 853_000 + 500 * 200),
 }
+
+
+def test_on_a_cpu_eigenvectors_are_those_of_one_matrix_at_a_time():
+    """XLA's kernel for several matrices can wait for its own threads for ever."""
+    a_KGNN = jax.random.normal(KEY, (3, 2, 5, 5))
+    a_KGNN = a_KGNN + a_KGNN.swapaxes(-1, -2)
+    f = jax.jit(jax.vmap(eigenvectors))
+    calls = re.findall(r"@lapack_ssyevd.*", f.lower(a_KGNN).as_text())
+    assert calls and all("(tensor<5x5xf32>)" in call for call in calls)
+    assert (f(a_KGNN) == jnp.linalg.eigh(a_KGNN)[1]).all()
+    text = f.trace(a_KGNN).lower(lowering_platforms=("cuda",)).as_text()
+    assert "while" not in text
 
 
 @every(PRINTED.items())
