@@ -111,8 +111,9 @@ def dp_sgd_gradient(privacy: Privacy) -> Callable:
     batch is public. Networks must treat the examples of a batch apart: no BatchNorm.
 
     The sum of clipped gradients is the gradient of the sum of losses, each weighted by
-    its clipping factor (Lee and Kifer: Scaling up Differentially Private Deep Learning
-    with Fast Per-Example Gradient Clipping, PoPETs 2021): no example's gradient is kept.
+    its clipping factor, so that no example's gradient is kept (Lee and Kifer: Scaling
+    up Differentially Private Deep Learning with Fast Per-Example Gradient Clipping,
+    PoPETs 2021).
 
     An example without a finite loss and gradient counts as an input of zeros with
     weight 0. Matrix products are full float32: lengths and the clipped sum come from
