@@ -1,4 +1,4 @@
-"""Check of the memory that arrays will need, before they are made."""
+"""Check that arrays fit into memory, before they are made."""
 
 import os
 from pathlib import Path
@@ -20,16 +20,16 @@ def host_memory_bytes() -> float:
         return machine
 
 
-def check_memory(what: str, size: float, way: str):
+def check_memory(what: str, size: float, advice: str):
     """Raises UserError if the memory is smaller than `size`.
 
     Args:
       what: subject of the message, in the plural.
       size: bytes needed.
-      way: advice on what to change.
+      advice: what to change.
     """
     if size > (available := host_memory_bytes()):
         raise UserError(
             f"{what} need about {size / 2**30:,.1f} GiB of memory, but the machine has "
-            f"{available / 2**30:,.1f} GiB; {way}."
+            f"{available / 2**30:,.1f} GiB; {advice}."
         )
