@@ -1,7 +1,8 @@
 """Published archives: download, and reading without unpacking.
 
 An `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images decode
-to RGB: RGB files keep their bytes, others become PNG with the same pixels.
+to RGB: RGB images in JPEG or PNG keep their bytes, others become PNG with the same
+pixels.
 """
 
 import contextlib
