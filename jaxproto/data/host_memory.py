@@ -20,16 +20,16 @@ def host_memory_bytes() -> float:
         return machine
 
 
-def check_memory(what: str, size: float, advice: str):
+def check_memory(what: str, size: float, way: str):
     """Raises UserError if the memory is smaller than `size`.
 
     Args:
       what: subject of the message, in the plural.
       size: bytes needed.
-      advice: what to change.
+      way: advice on what to change.
     """
     if size > (available := host_memory_bytes()):
         raise UserError(
             f"{what} need about {size / 2**30:,.1f} GiB of memory, but the machine has "
-            f"{available / 2**30:,.1f} GiB; {advice}."
+            f"{available / 2**30:,.1f} GiB; {way}."
         )

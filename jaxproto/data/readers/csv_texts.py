@@ -17,7 +17,7 @@ COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
 LONGEST = 2**24  # characters of a field
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
-MANY = 10  # least rows of a file whose labels must repeat
+MANY = 10  # rows from which on labels must repeat
 
 
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:

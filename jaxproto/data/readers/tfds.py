@@ -160,12 +160,8 @@ def _user_errors(name, where):
 def _keys(name, info):
     """Returns the names of the input and of the label."""
     keys = info.supervised_keys or ("image", "label")
-    known = all(isinstance(key, str) and key in info.features for key in keys)
-    if (
-        not known
-        or len(keys) != 2
-        or not hasattr(info.features[keys[1]], "num_classes")
-    ):
+    ok = all(isinstance(key, str) and key in info.features for key in keys)
+    if not ok or len(keys) != 2 or not hasattr(info.features[keys[1]], "num_classes"):
         raise errors.UserError(
             f"{name}: no pair of an input and a class label among its features "
             f"{', '.join(sorted(info.features))}. "
