@@ -25,7 +25,7 @@ class Dataset(NamedTuple):
     domain: np.ndarray | None = None  # [N] int32, source of each example
     domains: tuple[str, ...] = ()  # names of sources; () without sources
     classes: tuple[str, ...] = ()  # C names; () where class 7 is called 7
-    notes: tuple[str, ...] = ()  # sentences about the data, from reading them
+    notes: tuple[str, ...] = ()  # sentences about the data, from its reader
     tokens: tuple[str, ...] = ()  # vocabulary of x; () if x has no tokens
     foreign: int = 0  # number of last rows from another data set, all of them public
 
@@ -62,7 +62,7 @@ def make_dataset(
       join: checked inputs of the parts -> array of all inputs.
     """
     parts = {"train": train} if test is None else {"train": train, "test": test}
-    check = partial(_tokens, len(tokens)) if tokens else _inputs
+    check = partial(_check_tokens, len(tokens)) if tokens else _check_inputs
     x = [check(name, f"x_{split}", part[0]) for split, part in parts.items()]
     y = [
         labels.check_labels(name, f"y_{split}", part[1])
@@ -93,7 +93,8 @@ def empty_classes(dataset: Dataset) -> list[int]:
     return np.flatnonzero(count_C == 0).tolist()
 
 
-def _inputs(name, array, x):
+def _check_inputs(name, array, x):
+    """Returns inputs as float32, uint8 or texts; images get an axis of channels."""
     x = np.asarray(x)
     if x.dtype.kind == "f":
         with np.errstate(over="ignore"):  # _check_finite refuses overflow
@@ -128,17 +129,19 @@ def _inputs(name, array, x):
     return x[..., None] if x.ndim == 3 else x
 
 
-def _tokens(number, name, array, x):
+def _check_tokens(num_tokens, name, array, x):
+    """Returns tokens as int32."""
     x = np.asarray(x)
     if x.ndim != 2 or x.dtype.kind not in "iu" or not x.shape[1]:
         raise errors.UserError(
             f"{name}: {array} has type {x.dtype} and shape {x.shape}, but the file has "
             "a vocabulary. Save tokens as integers [N, length], or leave tokens out."
         )
-    if x.size and not 0 <= x.min() <= x.max() < number:
+    if x.size and not 0 <= x.min() <= x.max() < num_tokens:
         raise errors.UserError(
             f"{name}: {array} has tokens from {x.min()} to {x.max()}, but the "
-            f"vocabulary has {number}. Give tokens from 0 (padding) to {number - 1}."
+            f"vocabulary has {num_tokens}. Give tokens from 0 (padding) to "
+            f"{num_tokens - 1}."
         )
     return x.astype(np.int32)
 
@@ -171,8 +174,8 @@ def _check_finite(name, array, x_N):
 def _check_alike(name, x):
     types = ["text" if x_N.dtype.kind in "UT" else x_N.dtype for x_N in x]
     shapes = [x_N.shape[1:] for x_N in x]
-    both = zip(shapes, types, strict=True)
-    kinds = [f"examples of shape {shape} and type {kind}" for shape, kind in both]
+    pairs = zip(shapes, types, strict=True)
+    kinds = [f"examples of shape {shape} and type {kind}" for shape, kind in pairs]
     if kinds[0] != kinds[-1]:
         raise errors.UserError(
             f"{name}: x_train has {kinds[0]}, but x_test has {kinds[-1]}. "

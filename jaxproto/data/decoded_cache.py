@@ -2,8 +2,8 @@
 
 An entry is a folder with `x.npy`, which is memory-mapped, the other arrays, and
 `about.json`, which is written last and has the size of each file. It is written under
-another name and renamed when complete, so that a partial entry is never read; of two
-concurrent writers the first one wins. `JAXPROTO_CACHE=off` switches the cache off;
+another name and renamed when complete, so that a partial entry is never read. Of two
+concurrent writers, the first one wins. `JAXPROTO_CACHE=off` switches the cache off;
 `python -m jaxproto cache` shows and clears it.
 """
 
@@ -27,8 +27,8 @@ from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
 from jaxproto.io import atomic
 
-FORMAT = 1  # of an entry and of the decoding; another number ignores old entries
-LIMIT = 2**35  # bytes of all entries; the least recently used are removed beyond
+FORMAT = 1  # of entries and of decoding; entries of another format are ignored
+LIMIT = 2**35  # bytes of all entries, beyond which the least recently used go
 ABANDONED_AFTER = 24 * 3600  # seconds after which an unfinished entry has no writer
 ABOUT, UNFINISHED = "about.json", "unfinished-"
 
@@ -40,7 +40,7 @@ StoreRows = Callable[[tuple[int, ...], np.dtype, Iterable[np.ndarray]], np.ndarr
 def store_in_memory(
     shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
 ) -> np.ndarray:
-    """Joins blocks of rows in memory, without cache."""
+    """Joins blocks of rows to an array in memory."""
     _check_room(shape, dtype)
     x, end = np.empty(shape, dtype), 0
     for rows in blocks:
@@ -51,8 +51,9 @@ def store_in_memory(
 
 def _check_room(shape, dtype):
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    way = "choose a smaller data.pixels, or fewer examples"
-    host_memory.check_memory(f"{shape[0]} examples of shape {shape[1:]}", size, way)
+    advice = "choose a smaller data.pixels, or fewer examples"
+    what = f"{shape[0]} examples of shape {shape[1:]}"
+    host_memory.check_memory(what, size, advice)
 
 
 def store_in_file(
@@ -91,15 +92,15 @@ def fingerprint(paths: Iterable[str | Path]) -> str:
 
 
 def load_or_decode(
-    name: str, read: Callable[[StoreRows], Dataset], **what: str | int
+    name: str, read: Callable[[StoreRows], Dataset], **key: str | int
 ) -> Dataset:
     """Returns a data set from the cache, or reads it and caches it.
 
     Args:
       name: of the data set, as the user gave it.
-      read: called with a function that stores the rows of x, returns the checked
+      read: function that stores the rows of x by its argument, and returns the checked
         data set.
-      **what: key of the entry: kind, fingerprint of the files, pixels.
+      **key: values that identify the entry: kind, fingerprint of the files, pixels.
 
     Raises:
       UserError: from `read`; nothing is cached then.
@@ -107,13 +108,13 @@ def load_or_decode(
     root = folder()
     if root is None:
         return read(store_in_memory)
-    text = json.dumps({"format": FORMAT, **what}, sort_keys=True)
+    text = json.dumps({"format": FORMAT, **key}, sort_keys=True)
     entry = root / hashlib.sha256(text.encode()).hexdigest()[:32]
     cached = _open(entry)
     if cached is not None:
         return cached._replace(name=name)
     try:
-        return _keep(entry, read)
+        return _decode(entry, read)
     except atomic.Unwritable as error:
         note = f"{name} could not be kept decoded in {root}: {error.reason}"
         dataset = read(store_in_memory)
@@ -142,39 +143,39 @@ def _open(entry):
         return None
 
 
-def _keep(entry, read):
+def _decode(entry, read):
     """Reads the data set into a temporary folder, which becomes the entry."""
     with atomic.write_errors(entry, 0):
         entry.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(entry.parent)
+        _remove_abandoned(entry.parent)
         work = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
     try:
         with atomic.in_progress(work):
-            made = read(partial(store_in_file, work / "x.npy"))
+            dataset = read(partial(store_in_file, work / "x.npy"))
             if (work / "x.npy").exists():  # texts are not kept
                 with atomic.write_errors(entry, 0):
-                    _complete(work, made)
-                    _put(work, entry)
+                    _complete(work, dataset)
+                    _rename(work, entry)
                 prune(entry.parent, LIMIT, entry)
-            return made
+            return dataset
     finally:
         shutil.rmtree(work, ignore_errors=True)  # it is gone if all went well
 
 
-def _complete(work, made):
+def _complete(work, dataset):
     """Writes all arrays but x, syncs them to disk, and writes `about.json` last."""
     for key in ("y", "domain"):
-        if getattr(made, key) is not None:
-            np.save(work / f"{key}.npy", getattr(made, key))
+        if getattr(dataset, key) is not None:
+            np.save(work / f"{key}.npy", getattr(dataset, key))
     atomic.fsync_tree(work)
     sizes = {path.name: path.stat().st_size for path in work.iterdir()}
-    numbers = {"num_classes": made.num_classes, "train_size": made.train_size}
-    texts = {key: getattr(made, key) for key in ("classes", "notes", "domains")}
-    about = {"name": made.name, "sizes": sizes, "numbers": numbers, "texts": texts}
+    numbers = {key: getattr(dataset, key) for key in ("num_classes", "train_size")}
+    texts = {key: getattr(dataset, key) for key in ("classes", "notes", "domains")}
+    about = {"name": dataset.name, "sizes": sizes, "numbers": numbers, "texts": texts}
     atomic.write(work / ABOUT, json.dumps(about).encode())
 
 
-def _put(work, entry):
+def _rename(work, entry):
     """Renames `work` to `entry`, unless another writer was first."""
     if entry.exists() and _open(entry) is None:
         broken = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
@@ -187,7 +188,7 @@ def _put(work, entry):
             raise
 
 
-def _sweep(root):
+def _remove_abandoned(root):
     """Removes unfinished entries of killed writers."""
     for path in root.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError):
@@ -206,26 +207,26 @@ class CacheEntry(NamedTuple):
 
 def entries(root: Path) -> list[CacheEntry]:
     """Returns the complete entries in a folder, most recently used first."""
-    kept = []
+    complete = []
     for marker in root.glob(f"*/{ABOUT}"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             about = json.loads(marker.read_text())
             size = sum(about["sizes"].values())
             used = marker.stat().st_mtime
-            kept.append(CacheEntry(marker.parent, about["name"], size, used))
-    return sorted(kept, key=lambda entry: -entry.used)
+            complete.append(CacheEntry(marker.parent, about["name"], size, used))
+    return sorted(complete, key=lambda entry: -entry.used)
 
 
 def prune(root: Path, limit: int, keep: Path | None = None) -> list[CacheEntry]:
     """Removes the least recently used entries beyond `limit` bytes in all.
 
-    It never removes `keep`, and returns the removed entries. A process that has mapped
-    a removed entry can still read it.
+    It never removes the entry `keep`, and returns the removed entries. A process that
+    has mapped a removed entry can still read it.
     """
     total, removed = 0, []
-    for kept in entries(root):
-        total += kept.size
-        if total > limit and kept.path != keep:
-            shutil.rmtree(kept.path, ignore_errors=True)
-            removed.append(kept)
+    for entry in entries(root):
+        total += entry.size
+        if total > limit and entry.path != keep:
+            shutil.rmtree(entry.path, ignore_errors=True)
+            removed.append(entry)
     return removed

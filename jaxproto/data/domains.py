@@ -1,8 +1,8 @@
 """Sources of examples, such as writers, cameras or hospitals.
 
 A data set may have the source of every example (`domain_train` and `domain_test` of an
-npz file, or the folders of `domains:PATH`); the partition `feature` gives each source
-to one client.
+npz file, or the folders of `domains:PATH`). The partition `feature` divides examples by
+source.
 """
 
 from collections.abc import Sequence
@@ -67,12 +67,12 @@ def domains_of_clients(
     """
     if dataset.domain is None:
         return None
-    each = [np.unique(dataset.domain[rows]) for rows in client_rows]
-    return np.concatenate(each) if {*map(len, each)} == {1} else None
+    domains = [np.unique(dataset.domain[rows]) for rows in client_rows]
+    return np.concatenate(domains) if {*map(len, domains)} == {1} else None
 
 
 def domain_ids(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """Returns the source [N] of every example, and how many sources there are."""
+    """Returns the source [N] of every example, and the number of sources."""
     if dataset.domain is None:
         raise errors.UserError(
             f"data set {dataset.name!r} does not say where its examples come from, "

@@ -1,4 +1,4 @@
-"""Check of the memory that arrays will need, before they are made."""
+"""Check that arrays fit into memory, before they are made."""
 
 import os
 from pathlib import Path

@@ -19,7 +19,7 @@ from jaxproto import errors
 from jaxproto.data import resize
 from jaxproto.io import atomic
 
-ENDINGS = (  # those of torchvision's ImageFolder and gif, jfif
+ENDINGS = (  # those of torchvision's ImageFolder, and gif and jfif
     *(".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm"),
     *(".tif", ".tiff", ".webp"),
 )
@@ -46,43 +46,47 @@ def is_image(name: str) -> bool:
 
 def read_infos(name: str, files: Sequence[str]) -> list[ImageInfo]:
     """Reads the properties of image files, in their order."""
-    return [head for some in _each(name, files, _head) for head in some]
+    return [info for infos in _map_files(name, files, _read_info) for info in infos]
 
 
 def decode_batches(
     name: str, files: Sequence[str], grey: bool, size: int
 ) -> Iterator[np.ndarray]:
-    """Yields images [n, height, width, 1 if grey or 3], a few at a time, in order.
+    """Yields batches of images [n, height, width, 1 if grey or 3], in order.
 
-    They are resized to `size` x `size` pixels unless that is 0.
+    Images are resized to `size` x `size` pixels unless `size` is 0.
     """
 
-    def one(path):
+    def read_image(path):
         return decode(atomic.read(path), grey, size)
 
-    for some in _each(name, files, one):
-        if some:
-            yield np.stack(some)
+    for images in _map_files(name, files, read_image):
+        if images:
+            yield np.stack(images)
 
 
-def _each(name, files, work):
-    """Yields lists of results of `work` on files, and raises for the failed at last."""
+def _map_files(name, files, read):
+    """Yields lists of results of `read` in the order of files.
+
+    Raises:
+      UserError: after the last file, if some files failed.
+    """
     failed = []
 
-    def tried(paths):
-        done = []
+    def read_chunk(paths):
+        results = []
         for path in paths:
             try:
-                done.append(work(path))
+                results.append(read(path))
             except Exception as error:  # Pillow raises half a dozen kinds
                 failed.append(f"{path} ({type(error).__name__}: {error})")
-        return done
+        return results
 
     starts = range(0, len(files), CHUNK)
     with ThreadPoolExecutor(THREADS) as threads:
         for i in range(0, len(starts), THREADS):
-            some = starts[i : i + THREADS]  # no more at once: memory stays bounded
-            yield from threads.map(tried, [files[s : s + CHUNK] for s in some])
+            group = starts[i : i + THREADS]  # no more at once: memory stays bounded
+            yield from threads.map(read_chunk, [files[s : s + CHUNK] for s in group])
     if failed:
         failed.sort()
         more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
@@ -93,22 +97,22 @@ def _each(name, files, work):
         )
 
 
-def check_one_size(name: str, files: Sequence[str], heads: Sequence[ImageInfo]) -> None:
+def check_one_size(name: str, files: Sequence[str], infos: Sequence[ImageInfo]) -> None:
     """Raises UserError, naming two files, if the images differ in size."""
-    count = Counter(head.shape for head in heads)
+    count = Counter(info.shape for info in infos)
     if len(count) == 1:
         return
     (usual, _), (other, _) = count.most_common(2)
-    shapes = [head.shape for head in heads]
-    one, two = (files[shapes.index(shape)] for shape in (usual, other))
+    shapes = [info.shape for info in infos]
+    first, second = (files[shapes.index(shape)] for shape in (usual, other))
     raise errors.UserError(
-        f"{name}: images of {len(count)} sizes: {one} has {usual[1]} x {usual[0]} "
-        f"pixels, but {two} has {other[1]} x {other[0]}. Set data.pixels to the height "
-        "and width that all are to be resized to, for example 64."
+        f"{name}: images of {len(count)} sizes: {first} has {usual[1]} x {usual[0]} "
+        f"pixels, but {second} has {other[1]} x {other[0]}. Set data.pixels to the "
+        "height and width that all are to be resized to, for example 64."
     )
 
 
-def _head(path):
+def _read_info(path):
     content = atomic.read(path)
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         if image.mode not in GREY_MODES + COLOUR_MODES:
@@ -119,11 +123,11 @@ def _head(path):
 
 
 def decode(content: bytes, grey: bool, size: int) -> np.ndarray:
-    """Decodes to [height, width, 1 or 3] uint8; drops transparency, keeps colours."""
+    """Decodes an image to [height, width, 1 or 3] uint8 without its transparency."""
     with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
         image: Image.Image = opened
         if image.mode in ("P", "PA"):
-            image = image.convert("RGBA")  # Pillow warns of losing transparency else
+            image = image.convert("RGBA")  # or Pillow warns of lost transparency
         image = image.convert("L" if grey else "RGB")
     image_HWC = np.asarray(image).reshape(image.height, image.width, -1)
     return resize.resize(image_HWC, size) if size else image_HWC

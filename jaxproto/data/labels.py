@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxproto import errors
 
-MOST = 100_000  # classes; some partitions draw for each of them, with or without data
+MOST = 100_000  # classes; some partitions draw for each class, even an empty one
 
 
 class EncodedLabels(NamedTuple):
@@ -79,14 +79,14 @@ def encode_labels(
     kinds = {f"y_{split}": y_N.dtype.kind in "iu" for split, y_N in parts.items()}
     if len(set(kinds.values())) > 1:
         words = {True: "integers", False: "strings"}
-        listed = ", ".join(f"{key} {words[whole]}" for key, whole in kinds.items())
+        kind_of = ", ".join(f"{key} {words[whole]}" for key, whole in kinds.items())
         raise errors.UserError(
-            f"{name}: labels are of two kinds ({listed}). Save both parts as one kind."
+            f"{name}: labels are of two kinds ({kind_of}). Save both parts as one kind."
         )
     y = [*parts.values()]
     if all(kinds.values()):
-        each = [np.unique(y_N).astype(object) for y_N in y]  # no type holds all
-        label_C = np.unique(np.concatenate(each))
+        # as objects, since no type has the range of both int64 and uint64
+        label_C = np.unique(np.concatenate([np.unique(a).astype(object) for a in y]))
         gaps = label_C[0] >= 0 and label_C[-1] >= len(label_C)
     else:
         label_C, gaps = np.unique(np.concatenate(y)), True
@@ -110,8 +110,8 @@ def encode_labels(
 def check_alike(name: str, labels: Sequence[str]):
     """Raises UserError for two labels that look the same.
 
-    Such are composed and decomposed accents, digits of another width, and letters with
-    an invisible sign beside them.
+    Examples are composed and decomposed accents, digits of another width, and letters
+    with an invisible sign beside them.
     """
     seen: dict[str, str] = {}
     for label in labels:
@@ -131,32 +131,32 @@ def names_of_classes(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unseen(name, y, classes):
-    """Describes test examples of classes without training examples."""
-    strange = np.setdiff1d(y[-1], y[0])
-    if not len(strange):
+    """Returns a note on test examples of classes without training examples, if any."""
+    unseen = np.setdiff1d(y[-1], y[0])
+    if not len(unseen):
         return ()
-    count = np.isin(y[-1], strange).sum()
-    names = [classes[c] if classes else c for c in strange]
+    count = np.isin(y[-1], unseen).sum()
+    names = [classes[c] if classes else c for c in unseen]
     return (
-        f"{name}: the test part has {count} examples of {len(strange)} classes that "
+        f"{name}: the test part has {count} examples of {len(unseen)} classes that "
         f"the training part has none of "
         f"({errors.first_few(repr(str(n)) for n in names)})",
     )
 
 
-def _check_declared(name, found, num_classes):
-    if num_classes not in (None, found):
+def _check_declared(name, num_labels, num_classes):
+    if num_classes not in (None, num_labels):
         raise errors.UserError(
-            f"{name}: num_classes is {num_classes}, but the labels are {found} "
+            f"{name}: num_classes is {num_classes}, but the labels are {num_labels} "
             "different strings. Leave num_classes out, or save integers."
         )
 
 
-def _check_number(name, num_classes, found):
+def _check_number(name, num_classes, num_labels):
     if num_classes > MOST:
         raise errors.UserError(
-            f"{name}: num_classes is {num_classes}, but labels are of {found} classes "
-            f"and at most {MOST:,} are supported. Save the right num_classes."
+            f"{name}: num_classes is {num_classes}, but labels are of {num_labels} "
+            f"classes and at most {MOST:,} are supported. Save the right num_classes."
         )
 
 

@@ -21,13 +21,13 @@ Parts = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]  # split -> x, y, s
 def leaf_users(
     files: archives.ArchiveFiles, folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields users and their examples from LEAF's JSON files in a folder."""
+    """Yields the name and the examples of each user in LEAF's JSON files."""
     for name in files.names:
         if not re.fullmatch(rf"data/{folder}/[^/]+\.json", name):
             continue
         try:
-            found = json.loads(files.read(name))["user_data"]
-            users = [(u, {"x": own["x"], "y": own["y"]}) for u, own in found.items()]
+            data = json.loads(files.read(name))["user_data"]
+            users = [(u, {"x": own["x"], "y": own["y"]}) for u, own in data.items()]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{files.where}, file {name}, is none of LEAF's ({error!r}). It needs "
@@ -37,14 +37,15 @@ def leaf_users(
 
 
 def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -> Parts:
-    """Reads the parts that LEAF's scripts have made, or all its data.
+    """Reads the train and test parts that LEAF's scripts made, or the undivided data.
 
     Args:
-      inputs: examples of a user -> x [M, ...].
-      label: label of an example -> label here.
+      files: files of LEAF's folder `data`.
+      inputs: converts the inputs of a user to x [M, ...].
+      label: converts the label of an example.
     """
-    made = any(name.startswith("data/train/") for name in files.names)
-    folders = {"train": "train", "test": "test"} if made else {"train": "all_data"}
+    divided = any(name.startswith("data/train/") for name in files.names)
+    folders = {"train": "train", "test": "test"} if divided else {"train": "all_data"}
     parts = {}
     for split, folder in folders.items():
         x: list[np.ndarray] = []
@@ -71,7 +72,7 @@ def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -
 
 
 def read_femnist(files: archives.ArchiveFiles) -> Parts:
-    """Reads images of 28 x 28 pixels, grey levels from 0 to 1 in LEAF."""
+    """Reads images of 28 x 28 pixels; LEAF's grey levels from 0 to 1 become uint8."""
 
     def images(x):
         grey = np.asarray(x, np.float32).reshape(-1, 28, 28)
@@ -81,7 +82,7 @@ def read_femnist(files: archives.ArchiveFiles) -> Parts:
 
 
 LENGTH = 80  # characters of a text
-# LEAF's characters, each a token; others are the unknown one
+# LEAF's characters, each a token; other characters are the unknown token
 LETTERS = (
     "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 )

@@ -1,4 +1,4 @@
-"""Data sets whose examples come from people, writers or roles, made of archives.
+"""Data sets whose examples come from people, writers or roles, read from archives.
 
 `jaxproto prepare NAME --manual_dir=DIR` writes an npz file with the source of every
 example; with the partition `feature` each source is a client.
@@ -13,7 +13,7 @@ example; with the partition `feature` each source is a client.
   shakespeare  about 1,100 roles, the next of 80 characters; LEAF's JSON files.
 
 Deviations:
-  PFLlib's PAMAP2: a window that spans several activities has the least of their
+  PFLlib's PAMAP2: a window of several activities gets the smallest of their
     numbers, missing values are 0, and each person's channels are divided by their
     maximum. Here: such windows are left out, missing values are interpolated, and each
     person's channels are standardised.
@@ -56,15 +56,15 @@ WINDOW, STEP = 256, 128  # samples at 100 Hz, as in PFLlib
 class NaturalSet(NamedTuple):
     """Archive of a data set, and its reader."""
 
-    source: str  # where the archive comes from
+    source: str  # address of the archive, or of the script that makes it
     archive: str  # file in --manual_dir
     inside: str  # the folder of the archive that is read
     read: Callable[[archives.ArchiveFiles], Parts]
-    tokens: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()  # vocabulary; () if inputs are no tokens
 
 
 def table(files: archives.ArchiveFiles, name: str) -> np.ndarray:
-    """Reads numbers separated by blanks [rows, columns]."""
+    """Reads a file of numbers separated by blanks, [rows, columns]."""
     if name not in files.names:
         raise UserError(f"{files.where}: {name} is missing. Download it again.")
     try:
@@ -77,7 +77,7 @@ def table(files: archives.ArchiveFiles, name: str) -> np.ndarray:
 
 
 def read_har(files: archives.ArchiveFiles) -> Parts:
-    """Reads the windows of UCI-HAR with their official parts."""
+    """Reads the windows of both official parts of UCI-HAR."""
     parts = {}
     for split in ("train", "test"):
         root = f"UCI HAR Dataset/{split}"
@@ -88,11 +88,11 @@ def read_har(files: archives.ArchiveFiles) -> Parts:
         label = table(files, f"{root}/y_{split}.txt")[:, 0].astype(int)
         person = table(files, f"{root}/subject_{split}.txt")[:, 0].astype(int)
         lengths = {len(part) for part in (*signals, label, person)}
-        found = sorted({*label.tolist()})
-        if len(lengths) > 1 or not {*found} <= {*range(1, 7)}:
+        activities = sorted({*label.tolist()})
+        if len(lengths) > 1 or not {*activities} <= {*range(1, 7)}:
             raise UserError(
                 f"{files.where}: the files of {root} have {sorted(lengths)} rows and "
-                f"activities {found}, but need one number of rows and "
+                f"activities {activities}, but need one number of rows and "
                 "activities from 1 to 6. Download it again."
             )
         names = np.array(HAR_ACTIVITIES)[label - 1]
@@ -102,18 +102,18 @@ def read_har(files: archives.ArchiveFiles) -> Parts:
 
 def read_pamap2(files: archives.ArchiveFiles) -> Parts:
     """Reads PAMAP2's recordings, and cuts them into overlapping windows."""
-    place = re.compile(r"PAMAP2_Dataset/(Protocol|Optional)/subject(\d+)\.dat")
-    found = [match for match in map(place.fullmatch, files.names) if match]
+    path_pattern = re.compile(r"PAMAP2_Dataset/(Protocol|Optional)/subject(\d+)\.dat")
+    matches = [match for match in map(path_pattern.fullmatch, files.names) if match]
     windows, labels, people = [], [], []
-    for person in sorted({match[2] for match in found}):
-        recordings = [table(files, m[0]) for m in found if m[2] == person]
+    for person in sorted({match[2] for match in matches}):
+        recordings = [table(files, m[0]) for m in matches if m[2] == person]
         if any(recording.shape[1] != 54 for recording in recordings):
             raise UserError(
                 f"{files.where}: a recording of person {person} has not 54 columns. "
                 "Download it again."
             )
-        own, activities = zip(*map(cut, recordings), strict=True)
-        x = np.concatenate(own)
+        own_windows, activities = zip(*map(cut, recordings), strict=True)
+        x = np.concatenate(own_windows)
         if len(x):
             scale = x.std((0, 1)) + 1e-6
             windows.append((x - x.mean((0, 1))) / scale)
@@ -129,7 +129,14 @@ def read_pamap2(files: archives.ArchiveFiles) -> Parts:
 
 
 def cut(recording: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns windows [N, WINDOW, 27] of one activity each, and the activities [N]."""
+    """Cuts a recording into windows of one activity each.
+
+    Args:
+      recording: samples [T, 54], the columns of PAMAP2's files.
+
+    Returns:
+      Windows [N, WINDOW, 27] and their activities [N].
+    """
     time = np.arange(len(recording))
     activity = recording[:, 1].astype(int)
     channels = recording[:, PAMAP2_COLUMNS]
@@ -179,23 +186,25 @@ def prepare(
       min_examples: sources with fewer examples are left out; 2 at least, one to train
         and one to test.
     """
-    wanted = SETS[name]
+    data = SETS[name]
     if min_examples < 2:
         raise UserError(f"min_examples is {min_examples}. Give at least 2.")
-    archive, folder = manual_dir / wanted.archive, manual_dir / wanted.inside
+    archive, folder = manual_dir / data.archive, manual_dir / data.inside
     if not archive.is_file() and not folder.exists():
         raise UserError(
             f"{name}: neither {archive} nor {folder} is there. Download the data set, "
             "put it there and give the folder as --manual_dir."
         )
     path = archive if archive.is_file() else manual_dir
-    with archives.open_archive(path, wanted.inside) as files:
-        parts = wanted.read(files)
-    size = Counter(source for part in parts.values() for source in part[2].tolist())
+    with archives.open_archive(path, data.inside) as files:
+        parts = data.read(files)
+    size = Counter(
+        source for *_, domain in parts.values() for source in domain.tolist()
+    )
     kept = [source for source, examples in size.items() if examples >= min_examples]
     arrays: dict[str, Any] = {}
-    if wanted.tokens:
-        arrays["tokens"] = np.array(wanted.tokens)
+    if data.tokens:
+        arrays["tokens"] = np.array(data.tokens)
     for split, part in parts.items():
         rows = np.isin(part[2], kept)
         if rows.any():

@@ -1,9 +1,10 @@
 """Agreement of nodes on labels, inputs and vocabulary before the first round.
 
-Each node describes its data: kind and shape of an input, names of its labels, numbers
-of examples, and for texts the words that enough of them have; never an example. The
-server makes the agreement of all descriptions. Labels are numbered in sorted order, and
-words by their total frequency. A node that joins later must fit the agreement.
+Each node describes its data: kind and shape of an input, names of labels, numbers of
+examples, and the words that at least `data.min_texts` of its texts have. A description
+has no examples. The server merges all descriptions to the agreement, a `NodeSchema`.
+Labels are numbered in sorted order, and words by their total frequency. A node that
+joins later must fit the agreement.
 """
 
 import json
@@ -21,7 +22,7 @@ from jaxproto.io import atomic
 
 FILE = "agreement.json"
 WHOLE = re.compile(r"[+-]?[0-9]+")  # a label that is a number
-TEXTS = "texts"  # kind of an input; other kinds are types of numpy
+TEXTS = "texts"  # kind of inputs; other kinds are numpy types
 KINDS = (TEXTS, "uint8", "float32")
 MAX_EXAMPLES = 10**7  # training or test examples of a node
 MAX_INPUT = 10**7  # numbers of an input
@@ -56,25 +57,25 @@ class NodeSchema(NamedTuple):
     shape: tuple[int, ...]
     labels: tuple[str, ...]  # number -> name
     tokens: tuple[str, ...]  # the vocabulary; () without texts
-    number: int  # clients of the federation
+    number: int  # of clients of the federation
     clients: dict[int, ClientSizes]  # clients that took part in the agreement
-    late: dict[int, ClientSizes]  # clients that joined later; no other depends on them
+    late: dict[int, ClientSizes]  # clients that joined later, unknown to the others
 
 
 def to_json(schema: NodeDescription | NodeSchema) -> str:
-    """Serialises to text, which `parse_description` and `parse_schema` parse."""
+    """Serialises to JSON, which `parse_description` or `parse_schema` parses."""
     return json.dumps(schema._asdict(), sort_keys=True)
 
 
 def parse_description(serialized: str) -> NodeDescription:
-    """Parses a description."""
+    """Parses and checks a node's description of its data."""
     try:
         fields = json.loads(serialized)
         kind, labels = fields["kind"], _names("labels", fields["labels"])
         train, test = (_count(n, fields[n], MAX_EXAMPLES) for n in ("train", "test"))
         shape = tuple(_count("shape", n, MAX_INPUT) for n in fields["shape"])
-        most = MAX_REPEATS * train
-        words = {k: _count("words", n, most) for k, n in fields["words"].items()}
+        limit = MAX_REPEATS * train
+        words = {k: _count("words", n, limit) for k, n in fields["words"].items()}
         _names("words", words)
         if kind not in KINDS or (kind == TEXTS) != (not shape):
             raise UserError(f"a node has {shorten(kind)} inputs of shape {shape}.")
@@ -93,19 +94,21 @@ def parse_description(serialized: str) -> NodeDescription:
         ) from e
 
 
-def _count(name: str, value, most: int) -> int:
-    if type(value) is not int or not 1 <= value <= most:
+def _count(name: str, value, limit: int) -> int:
+    """Returns an integer from 1 to `limit`; raises UserError for other values."""
+    if type(value) is not int or not 1 <= value <= limit:
         raise UserError(
             f"a node describes its {name} as {shorten(value)}; accepted are whole "
-            f"numbers from 1 to {most:,}."
+            f"numbers from 1 to {limit:,}."
         )
     return value
 
 
 def _names(name: str, values: Iterable[str]) -> tuple[str, ...]:
-    values, most = tuple(values), MAX_NAMES[name]
-    if len(values) > most:
-        raise UserError(f"a node has {len(values):,} {name}; accepted are {most:,}.")
+    """Returns printable texts; raises UserError for other values or too many."""
+    values, limit = tuple(values), MAX_NAMES[name]
+    if len(values) > limit:
+        raise UserError(f"a node has {len(values):,} {name}; accepted are {limit:,}.")
     for value in values:
         if not isinstance(value, str) or first_unprintable(value):
             raise UserError(
@@ -150,8 +153,8 @@ def read(path: Path) -> NodeSchema:
 
 def _sizes(entries: Mapping) -> dict[int, ClientSizes]:
     return {
-        int(i): ClientSizes(int(n), int(m), tuple(map(str, labels)))
-        for i, (n, m, labels) in entries.items()
+        int(i): ClientSizes(int(train), int(test), tuple(map(str, labels)))
+        for i, (train, test, labels) in entries.items()
     }
 
 
@@ -160,12 +163,13 @@ def merge_descriptions(
 ) -> NodeSchema:
     """Makes the agreement of nodes.
 
+    Nodes that differ from the majority in their inputs or in the form of their labels
+    are left out.
+
     Args:
-      nodes: client -> description, of those that take part.
+      nodes: client id -> description.
       number: number of clients of the federation.
       vocab_size: largest number of tokens; 0 is all words.
-
-    Nodes that differ from the majority in inputs or form of labels are left out.
     """
     nodes = _majority(nodes)
     first = min(nodes)
@@ -180,7 +184,7 @@ def merge_descriptions(
         )
     tokens: tuple[str, ...] = ()
     if nodes[first].kind == TEXTS:
-        counts = sum((Counter(of.words) for of in nodes.values()), Counter())
+        counts = sum((Counter(node.words) for node in nodes.values()), Counter())
         tokens = text.order_by_frequency(counts, vocab_size)
         if len(tokens) <= len(text.SPECIAL):
             raise UserError(
@@ -188,92 +192,111 @@ def merge_descriptions(
                 "node tells one; choose a smaller data.min_texts."
             )
     clients = {
-        i: ClientSizes(nodes[i].train, nodes[i].test, nodes[i].labels) for i in nodes
+        i: ClientSizes(node.train, node.test, node.labels) for i, node in nodes.items()
     }
-    kind, shape, *_ = nodes[first]
+    kind, shape = nodes[first].kind, nodes[first].shape
     return NodeSchema(kind, shape, labels, tokens, number, clients, {})
 
 
 def _majority(nodes: Mapping[int, NodeDescription]) -> Mapping[int, NodeDescription]:
-    """Returns the descriptions that most nodes agree with; all without a majority."""
-    form = {i: (of.kind, of.shape, _is_number(of.labels[0])) for i, of in nodes.items()}
+    """Returns the descriptions of the form that most have; all without a majority."""
+    form = {i: (n.kind, n.shape, _is_number(n.labels[0])) for i, n in nodes.items()}
     usual, count = Counter(form.values()).most_common(1)[0]
     if 2 * count <= len(nodes):
         return nodes
-    return {i: of for i, of in nodes.items() if form[i] == usual}
+    return {i: node for i, node in nodes.items() if form[i] == usual}
 
 
 def _labels(nodes: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     """Returns all labels, sorted: numbers by value, others as text."""
-    every = sorted({label for of in nodes.values() for label in of.labels})
-    check_alike("nodes", every)
-    whole = [label for label in every if _is_number(label)]
-    if len(whole) == len(every):
-        return tuple(sorted(every, key=int))
-    if whole:
-        word = next(label for label in every if label not in whole)
-        who, other = (
+    labels = sorted({label for node in nodes.values() for label in node.labels})
+    check_alike("nodes", labels)
+    numbers = [label for label in labels if _is_number(label)]
+    if len(numbers) == len(labels):
+        return tuple(sorted(labels, key=int))
+    if numbers:
+        word = next(label for label in labels if label not in numbers)
+        first, second = (
             next(i for i in sorted(nodes) if label in nodes[i].labels)
-            for label in (whole[0], word)
+            for label in (numbers[0], word)
         )
         raise UserError(
-            f"client {who} has the label {whole[0]!r} and client {other} the label "
-            f"{word!r}: labels are numbers or names; give all nodes the same ones."
+            f"client {first} has the label {numbers[0]!r} and client {second} the "
+            f"label {word!r}: labels are numbers or names; give all nodes the same "
+            "ones."
         )
-    return tuple(every)
+    return tuple(labels)
 
 
-def _check_alike(id: int, own: NodeDescription, who: str, other):
-    """Raises UserError if inputs differ in kind or shape."""
-    if own.kind != other.kind:
+def _check_alike(id: int, node: NodeDescription, owner: str, other):
+    """Raises UserError if inputs differ in kind or shape.
+
+    Args:
+      id: client id of `node`.
+      node: its description.
+      owner: name of the owner of `other`.
+      other: description or agreement to compare with.
+    """
+    if node.kind != other.kind:
         raise UserError(
-            f"client {id} has inputs of type {own.kind}, but {who} has {other.kind}; "
-            "give all nodes data of one kind."
+            f"client {id} has inputs of type {node.kind}, but {owner} has "
+            f"{other.kind}; give all nodes data of one kind."
         )
-    if own.shape != other.shape:
-        way = "set data.pixels to one size for all, and the same number of channels"
+    if node.shape != other.shape:
+        advice = "give all nodes one"
+        if len(node.shape) == 3:
+            advice = (
+                "set data.pixels to one size for all, and the same number of channels"
+            )
         raise UserError(
-            f"client {id} has inputs of shape {own.shape}, but {who} has "
-            f"{other.shape}; {way if len(own.shape) == 3 else 'give all nodes one'}."
+            f"client {id} has inputs of shape {node.shape}, but {owner} has "
+            f"{other.shape}; {advice}."
         )
 
 
-def add_client(schema: NodeSchema, id: int, own: NodeDescription) -> NodeSchema:
-    """Returns the agreement with a client that joins."""
-    _check_alike(id, own, "the agreement", schema)
-    strange = [label for label in own.labels if label not in schema.labels]
-    if strange:
+def add_client(schema: NodeSchema, id: int, node: NodeDescription) -> NodeSchema:
+    """Returns the agreement with a client that joins.
+
+    Raises:
+      UserError: the data do not fit the agreement, or differ from those that the client
+        described before.
+    """
+    _check_alike(id, node, "the agreement", schema)
+    unknown = [label for label in node.labels if label not in schema.labels]
+    if unknown:
         raise UserError(
-            f"client {id} has the labels {first_few(map(repr, strange))}, which the "
+            f"client {id} has the labels {first_few(map(repr, unknown))}, which the "
             f"agreement does not know; it has {first_few(map(repr, schema.labels))}. "
             "Rename or remove them, or begin a new run in another folder with all "
             "nodes there."
         )
-    now = ClientSizes(own.train, own.test, own.labels)
-    before = {**schema.clients, **schema.late}.get(id, now)
-    if now != before:
+    sizes = ClientSizes(node.train, node.test, node.labels)
+    agreed = {**schema.clients, **schema.late}.get(id, sizes)
+    if sizes != agreed:
         raise UserError(
-            f"client {id} has {_sizes_as_text(now)}, but the agreement says "
-            f"{_sizes_as_text(before)}. {AGAIN}"
+            f"client {id} has {_sizes_as_text(sizes)}, but the agreement says "
+            f"{_sizes_as_text(agreed)}. {AGAIN}"
         )
     if id in schema.clients:
         return schema
-    return schema._replace(late={**schema.late, id: now})
+    return schema._replace(late={**schema.late, id: sizes})
 
 
-def _sizes_as_text(of: ClientSizes) -> str:
-    labels = first_few(map(repr, of.labels))
-    return f"{of.train} training and {of.test} test examples of {labels}"
+def _sizes_as_text(sizes: ClientSizes) -> str:
+    labels = first_few(map(repr, sizes.labels))
+    return f"{sizes.train} training and {sizes.test} test examples of {labels}"
 
 
 def num_train_examples(schema: NodeSchema) -> int:
-    """Returns the number of training examples of all clients."""
-    return sum(of.train for of in schema.clients.values())
+    """Returns the training examples of all clients that took part in the agreement."""
+    return sum(client.train for client in schema.clients.values())
 
 
 def schema_for(schema: NodeSchema, id: int) -> NodeSchema:
     """Returns the agreement as a client gets it, without the labels of others."""
-    others = {i: of._replace(labels=()) for i, of in schema.clients.items()}
-    own = {i: of for i, of in schema.clients.items() if i == id}
-    late = {i: of for i, of in schema.late.items() if i == id}
-    return schema._replace(clients={**others, **own}, late=late)
+    clients = {
+        i: client if i == id else client._replace(labels=())
+        for i, client in schema.clients.items()
+    }
+    late = {i: client for i, client in schema.late.items() if i == id}
+    return schema._replace(clients=clients, late=late)

@@ -1,7 +1,7 @@
 """Data of a federation of nodes, as each node and the server have them.
 
-A node has its examples and the agreement; the server has no examples. Both build the
-same experiment, with placeholders for examples of others.
+A node has its own examples and the agreement (`node_schema`); the server has no
+examples. Both build the same experiment, with placeholders for examples of others.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class NodeData(NamedTuple):
     """Data of a node."""
 
     dataset: Dataset
-    train: np.ndarray  # rows
-    test: np.ndarray
+    train: np.ndarray  # rows of the training examples
+    test: np.ndarray  # rows of the test examples
 
 
 def read(config, id: int, source: str) -> NodeData:
@@ -32,11 +32,11 @@ def read(config, id: int, source: str) -> NodeData:
 
     Args:
       config: fields `data` of the federation.
-      id: of the client; seeds the division together with `data.seed`.
+      id: client id, which seeds the division together with `data.seed`.
       source: name of the data set, such as folder:PATH.
     """
-    given = {"data_dir": config.data_dir or None, "pixels": config.pixels}
-    dataset = load(source, seed=config.seed, **given)
+    options = {"data_dir": config.data_dir or None, "pixels": config.pixels}
+    dataset = load(source, seed=config.seed, **options)
     rows = np.arange(len(dataset.y), dtype=np.int32)
     train, test = rows[: dataset.train_size], rows[dataset.train_size :]
     if not len(test):
@@ -51,7 +51,7 @@ def read(config, id: int, source: str) -> NodeData:
 
 
 def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
-    """Describes the data of a node, with words of `min_texts` training texts."""
+    """Describes the data of a node, with words of at least `min_texts` texts."""
     dataset = data.dataset
     if dataset.tokens:
         raise UserError(
@@ -77,15 +77,16 @@ def node_view(
     if schema.tokens:
         alone = make_partition([data.train], [data.test])
         dataset = text.encode(dataset, alone, max_len=max_len, known=schema.tokens)
-    place = [schema.labels.index(label) for label in dataset.class_names()]
+    number = [schema.labels.index(label) for label in dataset.class_names()]
     dataset = dataset._replace(
-        y=np.asarray(place, np.int32)[dataset.y],
+        y=np.asarray(number, np.int32)[dataset.y],
         num_classes=len(schema.labels),
         classes=names_of_classes(schema.labels),
         domain=None,
     )
     sizes = [schema.clients.get(i, ABSENT) for i in range(schema.number)]
-    train, test = _nobodys([of.train for of in sizes]), _nobodys([1] * schema.number)
+    train = [np.zeros(size.train, np.int32) for size in sizes]
+    test = [np.zeros(1, np.int32) for _ in sizes]
     train[id], test[id] = data.train, data.test
     return dataset, make_partition(train, test)
 
@@ -93,8 +94,8 @@ def node_view(
 def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     """Returns the data as the server has them: one empty example per class.
 
-    Each client has as many rows as examples, spread evenly over its classes, as the
-    server does not know its class counts.
+    The rows of a client are as many as its examples. They spread evenly over its
+    classes, as the server does not know its class counts.
     """
     shape = (max_len,) if schema.tokens else schema.shape
     kind = np.int32 if schema.tokens else np.dtype(schema.kind)
@@ -104,14 +105,10 @@ def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     dataset = Dataset(
         NODES, x, y, number, number, classes=classes, tokens=schema.tokens
     )
-    joined, order = {**schema.clients, **schema.late}, range(schema.number)
-    label = {name: c for c, name in enumerate(schema.labels)}
-    held = [[label[n] for n in joined.get(i, ABSENT).labels] or [0] for i in order]
-    train = [schema.clients.get(i, ABSENT).train for i in order]
-    test = [joined.get(i, ABSENT).test for i in order]
-    parts = ([*map(np.resize, held, sizes)] for sizes in (train, test))
+    joined, ids = {**schema.clients, **schema.late}, range(schema.number)
+    row = {label: c for c, label in enumerate(schema.labels)}
+    rows_K = [[row[n] for n in joined.get(i, ABSENT).labels] or [0] for i in ids]
+    train = [schema.clients.get(i, ABSENT).train for i in ids]
+    test = [joined.get(i, ABSENT).test for i in ids]
+    parts = ([*map(np.resize, rows_K, sizes)] for sizes in (train, test))
     return dataset, make_partition(*parts)
-
-
-def _nobodys(sizes) -> list[np.ndarray]:
-    return [np.zeros(size, np.int32) for size in sizes]

@@ -1,8 +1,8 @@
 """Description of a partition: class counts, local steps, label skew.
 
-It counts examples per client and class, local steps and the work that padding wastes,
-and measures the distance of clients' labels to those of all, and the accuracy of always
-predicting the majority class.
+It counts examples per client and class, local steps, and steps that are padding. It
+measures the distance between the label distributions of each client and of all clients,
+and the accuracy of always predicting the majority class.
 """
 
 import csv
@@ -22,10 +22,10 @@ from jaxproto.errors import UserError
 from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
 
-MANY_CLASSES = 10  # classes beyond which the table of a client shows only some
+MANY_CLASSES = 10  # classes of a client beyond which the table shows only some
 PROBLEMS = OSError, IndexError, TypeError, ValueError, OverflowError, csv.Error
-SHOWN = 5  # classes shown then, the most frequent ones; the csv has all
-MOST_CLIENTS = 50  # shown in the table; the csv has all
+SHOWN = 5  # most frequent classes, shown beyond MANY_CLASSES; the csv has all
+MOST_CLIENTS = 50  # clients shown in the table; the csv has all
 
 
 class Counts(NamedTuple):
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
 
 
 class RoundWork(NamedTuple):
-    """Local steps of each client, and those that padding would add."""
+    """Local steps of each client, and the share of steps that are padding."""
 
     steps: np.ndarray  # [K] local steps per round
     dropped: np.ndarray  # [K] training examples outside the whole batches of an epoch
@@ -56,8 +56,8 @@ class Skew(NamedTuple):
     """
 
     variation: np.ndarray  # [K] total variation, 1/2 sum_c |p_c - q_c|
-    shannon: np.ndarray  # [K] Jensen-Shannon distance, base 2: the root of the
-    # mean relative entropy, in bits, of both to the distribution half way between
+    shannon: np.ndarray  # [K] Jensen-Shannon distance, base 2: the root of the mean
+    # relative entropy, in bits, of both distributions to their mean
 
 
 class MajorityShare(NamedTuple):
@@ -74,8 +74,8 @@ def counts(dataset: Dataset, partition: Partition) -> Counts:
     def count(rows):
         return np.bincount(dataset.y[rows], minlength=dataset.num_classes)
 
-    parts = filter(None, partition)
-    return Counts(*(np.stack([count(rows) for rows in split]) for split in parts))
+    splits = filter(None, partition)  # without an empty validation part
+    return Counts(*(np.stack([count(rows) for rows in split]) for split in splits))
 
 
 def write_csv(path: str | os.PathLike, counts: Counts) -> None:
@@ -96,38 +96,39 @@ def read_csv(path: str | os.PathLike) -> Counts:
         rows = list(csv.reader(io.StringIO(atomic.read(path).decode())))[1:]
         names = dict.fromkeys(("train", "test", *(r[1] for r in rows)))
         split = {name: [r[2:] for r in rows if r[1] == name] for name in names}
-        counted = Counts(**{name: np.array(part, int) for name, part in split.items()})
+        counts = Counts(**{name: np.array(part, int) for name, part in split.items()})
     except PROBLEMS as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e
-    known, shape = counted.splits().values(), counted.train.shape
-    if {c.shape for c in known} != {shape} or len(shape) != 2 or 0 in shape:
+    splits, shape = counts.splits().values(), counts.train.shape
+    if {c.shape for c in splits} != {shape} or len(shape) != 2 or 0 in shape:
         raise UserError(
             f"{path} is no partition of a run: it does not count all splits of every "
             "client."
         )
-    if min(c.min() for c in known) < 0 or max(c.max() for c in known) > MAX_INT:
+    if min(c.min() for c in splits) < 0 or max(c.max() for c in splits) > MAX_INT:
         raise UserError(
             f"{path} is no partition of a run: counts are from 0 to {MAX_INT}."
         )
-    return counted
+    return counts
 
 
 def majority_share(counts: Counts) -> MajorityShare:
     """Returns the accuracy of always predicting the majority class of each client.
 
-    The first of equally frequent classes counts as the majority class. That of clients
-    without training examples is the majority class of all.
+    The first of equally frequent classes counts as the majority class. A client without
+    training examples predicts the majority class of all clients.
     """
     trains_K1 = counts.train.any(axis=1, keepdims=True)
-    best_K = np.argmax(np.where(trains_K1, counts.train, counts.train.sum(0)), axis=1)
-    right_K = np.take_along_axis(counts.test, best_K[:, None], axis=1)[:, 0]
+    train_KC = np.where(trains_K1, counts.train, counts.train.sum(0))
+    majority_K1 = np.argmax(train_KC, axis=1, keepdims=True)
+    correct_K = np.take_along_axis(counts.test, majority_K1, axis=1)[:, 0]
     size_K = counts.test.sum(axis=1)
-    each_K = right_K / np.maximum(size_K, 1)
+    accuracy_K = correct_K / np.maximum(size_K, 1)
     total = int(size_K.sum())
-    pooled = float(right_K.sum() / max(total, 1))
-    return MajorityShare(pooled, float(each_K.mean()), total)
+    pooled = float(correct_K.sum() / max(total, 1))
+    return MajorityShare(pooled, float(accuracy_K.mean()), total)
 
 
 def work(
@@ -150,13 +151,13 @@ def work(
     """
     size_K = np.asarray(sizes)
     batch_K = np.asarray(per_epoch(size_K, batch_size))
-    left_K = np.maximum(size_K - batch_K * batch_size, 0)
+    dropped_K = np.maximum(size_K - batch_K * batch_size, 0)
     step_K = batch_K * epochs
     useful = np.array([step_K[list(ids)].sum() for ids in cohorts])
     padded = np.array([step_K[list(ids)].max() * len(ids) for ids in cohorts])
     waste = (padded - useful) / np.maximum(padded, 1)  # 0 where nobody trains
     total = (padded - useful).sum() / max(padded.sum(), 1)
-    return RoundWork(step_K, left_K, tuple(waste.tolist()), float(total))
+    return RoundWork(step_K, dropped_K, tuple(waste.tolist()), float(total))
 
 
 def num_unseen(counts: Counts) -> int:
@@ -168,27 +169,27 @@ def skew(count_KC: np.ndarray) -> Skew:
     """Measures the label skew of clients from counts [K, C]; no client is empty."""
     count_KC = np.asarray(count_KC, float)
     all_C = count_KC.sum(axis=0) / count_KC.sum()
-    each_KC = count_KC / count_KC.sum(axis=1, keepdims=True)
-    apart_K = np.abs(each_KC - all_C).sum(axis=1) / 2
-    js_K = distance.jensenshannon(each_KC, all_C[None], base=2, axis=1)
-    return Skew(apart_K, np.nan_to_num(js_K))  # rounding can leave a root of -1e-17
+    share_KC = count_KC / count_KC.sum(axis=1, keepdims=True)
+    variation_K = np.abs(share_KC - all_C).sum(axis=1) / 2
+    js_K = distance.jensenshannon(share_KC, all_C[None], base=2, axis=1)
+    return Skew(variation_K, np.nan_to_num(js_K))  # rounding can give a root of -1e-17
 
 
 def table(
     counts: Counts,
     work: RoundWork | None = None,
-    most: int = MOST_CLIENTS,
+    max_clients: int = MOST_CLIENTS,
     names: Sequence[str] = (),
 ) -> rich.table.Table:
     """Makes a table of sizes and class counts, one line per client.
 
     Args:
       counts: of every client.
-      work: adds the steps, and the share of padding.
-      most: largest number of clients shown.
+      work: steps and the share of padding, which are shown if given.
+      max_clients: largest number of clients shown.
       names: of the classes; () shows their numbers.
     """
-    caption = _caption(counts, work, most)
+    caption = _caption(counts, work, max_clients)
     view = rich.table.Table(title="Partition", caption=caption)
     splits = counts.splits()
     for column in ("client", *splits, "classes"):
@@ -196,7 +197,7 @@ def table(
     if work is not None:
         view.add_column("steps", justify="right")
     view.add_column("class:training examples", overflow="fold")
-    for client, train_C in enumerate(counts.train[:most]):
+    for client, train_C in enumerate(counts.train[:max_clients]):
         sizes = (count_KC[client].sum() for count_KC in splits.values())
         row = [client, *sizes, (train_C > 0).sum()]
         row += [] if work is None else [work.steps[client]]
@@ -207,19 +208,20 @@ def table(
 def format_class_counts(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
     """Formats class counts as "class:count ...", in the order of the classes.
 
-    Of many classes, the most frequent: "17:58 108:48 112:133 116:97 125:99 +63 more".
+    Of many classes, only the most frequent are shown, such as
+    "17:58 108:48 112:133 116:97 125:99 +63 more".
     """
     present = np.flatnonzero(count_C)
     shown = present
     if len(present) > MANY_CLASSES:
         shown = np.sort(present[np.argsort(-count_C[present], kind="stable")[:SHOWN]])
-    called = [escape(names[c]) if names else c for c in shown.tolist()]
-    pairs = zip(called, count_C[shown], strict=True)
+    labels = [escape(names[c]) if names else c for c in shown.tolist()]
+    pairs = zip(labels, count_C[shown], strict=True)
     text = (", " if names else " ").join(f"{c}:{count}" for c, count in pairs)
     return text + f" +{len(present) - len(shown)} more" * (len(shown) < len(present))
 
 
-def _caption(counts, work, most):
+def _caption(counts, work, max_clients):
     clients, classes = counts.train.shape
     pairs = (counts.train > 0).sum()
     parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
@@ -229,8 +231,8 @@ def _caption(counts, work, most):
         f"{counts.train.sum()} training{held} and {counts.test.sum()} test examples"
     )
     parts.append(f"{num_unseen(counts)} test examples of classes unseen in training")
-    if clients > most:
-        parts.append(f"clients from {most} on not shown")
+    if clients > max_clients:
+        parts.append(f"clients from {max_clients} on not shown")
     if (empty := (counts.train + counts.test).sum(axis=0) == 0).any():
         parts.append(f"{empty.sum()} classes without examples")
     if work is not None:

@@ -45,7 +45,7 @@ class PreparedDataset(NamedTuple):
     path: pathlib.Path
     sizes: dict[str, int]  # examples per split
     official: dict[str, int]  # examples per split in the official archives; {} unknown
-    fresh: bool  # whether it was prepared now
+    fresh: bool  # whether this call prepared it
 
 
 def prepare(
@@ -58,8 +58,8 @@ def prepare(
     """Prepares a data set as ArrayRecord, unless it is prepared already.
 
     Args:
-      name: of TFDS, or tiny_imagenet, gtsrb43, gtsrb43/official.
-      data_dir: of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
+      name: name in TFDS, or tiny_imagenet, gtsrb43, gtsrb43/official.
+      data_dir: folder of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
       manual_dir: folder of archives that are not downloaded again.
       show: called with a line on the disk space needed, before the download.
     """
@@ -75,7 +75,7 @@ def prepare(
             _check_tensorflow(builder.name)
         show(_check_space(builder, root))
         prepare_quietly(builder, archives)
-    _check_whole(builder)
+    _check_complete(builder)
     path = pathlib.Path(builder.data_path)
     sizes = {
         str(name): split.num_examples for name, split in builder.info.splits.items()
@@ -99,9 +99,9 @@ def _builder(name, root):
         known = tfds.list_builders(with_community_datasets=False)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        ours = ", ".join(n for n in SPACE if "/" not in n)
+        used = ", ".join(n for n in SPACE if "/" not in n)
         raise UserError(
-            f"TFDS has no data set {name!r}.{hint} The papers use {ours}."
+            f"TFDS has no data set {name!r}.{hint} The papers use {used}."
         ) from error
     except ImportError as error:
         raise missing_package_error(name, error) from error
@@ -125,31 +125,30 @@ def _check_tensorflow(name):
 
 
 def _check_space(builder, root):
+    """Returns a line on the disk space; raises UserError if it is too small."""
     existing = next(path for path in (root, *root.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 2**20
     names = builder.info.full_name.rpartition("/")[0], builder.name
     download, keep = next((SPACE[name] for name in names if name in SPACE), (0, 0))
-    need = 2 * download + keep  # TFDS unpacks some archives
-    if free < need:
+    needed = 2 * download + keep  # TFDS unpacks some archives
+    if free < needed:
         raise UserError(
-            f"preparing {builder.name} needs about {need} MiB, but {existing} has "
+            f"preparing {builder.name} needs about {needed} MiB, but {existing} has "
             f"{free} MiB free. Give another --data_dir."
         )
-    size = f"{download} MiB to download and {keep} MiB to keep" if need else "unknown"
+    size = f"{download} MiB to download and {keep} MiB to keep" if needed else "unknown"
     return f"{builder.name}: space needed: {size}; {existing} has {free} MiB free"
 
 
-def _check_whole(builder):
+def _check_complete(builder):
     """Raises UserError for a set that lacks files or has another format."""
     path = builder.data_path
-    info = path / "dataset_info.json"
     splits = builder.info.splits.values()
-    lacking = [
-        file for split in splits for file in split.filepaths if not file.exists()
-    ]
-    if not info.exists() or lacking:
+    files = [file for split in splits for file in split.filepaths]
+    files.append(path / "dataset_info.json")
+    if missing := [file for file in files if not file.exists()]:
         raise UserError(
-            f"{path} is incomplete: {[info, *lacking][bool(lacking)]} is missing. "
+            f"{path} is incomplete: {missing[0]} is missing. "
             "Delete the directory and run the same command again."
         )
     if builder.info.file_format.value != "array_record":
@@ -159,26 +158,28 @@ def _check_whole(builder):
         )
 
 
-def prepared_message(done: PreparedDataset, default: bool) -> list[str]:
+def prepared_message(prepared: PreparedDataset, default: bool) -> list[str]:
     """Returns lines on the location, size and use of a prepared set.
 
     Args:
       default: whether it is in the default folder of TFDS.
     """
-    sizes = ", ".join(f"{size} {split}" for split, size in done.sizes.items())
-    state = "prepared" if done.fresh else "already prepared, nothing to do"
-    lines = [f"{done.name}: {state}: {sizes} examples in {done.path}"]
-    if done.official not in ({}, done.sizes):
-        sizes = ", ".join(f"{size} {split}" for split, size in done.official.items())
+    sizes = ", ".join(f"{size} {split}" for split, size in prepared.sizes.items())
+    state = "prepared" if prepared.fresh else "already prepared, nothing to do"
+    lines = [f"{prepared.name}: {state}: {sizes} examples in {prepared.path}"]
+    if prepared.official not in ({}, prepared.sizes):
+        sizes = ", ".join(
+            f"{size} {split}" for split, size in prepared.official.items()
+        )
         lines.append(
             f"note: the official archives have {sizes} examples: results with these "
             "are not comparable with the papers'"
         )
-    for rest in sorted(done.path.parent.glob("incomplete*")):
-        lines.append(f"note: {rest} is left from an interruption and can be deleted")
-    root = done.path.parents[done.name.count("/") + 1]
-    if done.fresh and (root / "downloads").exists():
+    for folder in sorted(prepared.path.parent.glob("incomplete*")):
+        lines.append(f"note: {folder} is left from an interruption and can be deleted")
+    root = prepared.path.parents[prepared.name.count("/") + 1]
+    if prepared.fresh and (root / "downloads").exists():
         lines.append(f"{root / 'downloads'} is not needed any more")
-    where = "" if default else f" --config.data.data_dir={root}"
-    lines.append(f"use it: --config.data.name=tfds:{done.name}{where}")
+    option = "" if default else f" --config.data.data_dir={root}"
+    lines.append(f"use it: --config.data.name=tfds:{prepared.name}{option}")
     return lines

@@ -12,7 +12,7 @@ from jaxproto.data.resize import check_pixels, resize_and_join
 
 
 def digits(seed: int = 0) -> Dataset:
-    """The 1797 8x8 digits that scikit-learn ships; no official test part, no download.
+    """Returns scikit-learn's 1797 digits of 8x8 pixels, without official test part.
 
     Source: UCI "Optical Recognition of Handwritten Digits", its test file. Grey levels
     0..16 become 0..255.
@@ -25,12 +25,12 @@ def digits(seed: int = 0) -> Dataset:
 
 
 def spiral_fednh(seed: int = 0) -> Dataset:
-    """The spiral as FedNH's code draws it, the default reading."""
+    """Returns the spiral as FedNH's code draws it, the default variant."""
     return make_dataset("spiral", spiral.points(spiral.fednh_angles, seed))
 
 
 def spiral_literal(seed: int = 0) -> Dataset:
-    """The spiral as the ProtoNorm paper prints it."""
+    """Returns the spiral as the ProtoNorm paper prints it."""
     return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
@@ -40,7 +40,7 @@ def find(path: str, data_dir: str | os.PathLike | None) -> str:
     return inside if os.path.exists(inside) else path
 
 
-NODES = "nodes"  # every node of a federation has its own examples: `data.nodes`
+NODES = "nodes"  # the nodes of a federation have the examples: `data/nodes.py`
 DATASETS = {  # name -> seed -> Dataset
     "digits": digits,
     "spiral": spiral_fednh,

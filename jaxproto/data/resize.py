@@ -1,7 +1,7 @@
 """Resizing of images, as in the loaders of the papers.
 
-The filter is Pillow's bilinear one with antialiasing, as in torchvision's Resize((H,
-W)) of a Pillow image. Images become square; their aspect ratio is not kept.
+The filter is Pillow's bilinear one with antialiasing, as in torchvision's
+`Resize((H, W))` of a Pillow image. Images become square whatever their aspect ratio.
 """
 
 from collections.abc import Sequence
@@ -45,14 +45,13 @@ def resize_and_join(
 ) -> np.ndarray:
     """Joins images [N, height, width, channels], resized unless `pixels` is 0.
 
-    If it is 0, parts may be arrays of any numbers.
+    With `pixels` 0, parts may be arrays of any numbers.
     """
     shape = parts[0].shape[1:]
     if pixels:
         check_images(name, parts[0])
         shape = (pixels, pixels, shape[2])
-    starts = ((x, start) for x in parts for start in range(0, len(x), CHUNK))
-    blocks = (x[start : start + CHUNK] for x, start in starts)
+    blocks = (x[i : i + CHUNK] for x in parts for i in range(0, len(x), CHUNK))
     if pixels:
         blocks = (np.stack([resize(image, pixels) for image in x]) for x in blocks)
     return store((sum(map(len, parts)), *shape), parts[0].dtype, blocks)

@@ -1,8 +1,8 @@
 """The spiral of the ProtoNorm paper: six classes of 5000 points in the plane.
 
-ProtoNorm, appendix A (docs/decisions.md#spiral); the set itself comes
-from FedNH: Dai et al., "Tackling Data Heterogeneity in Federated Learning with Class
-Prototypes", AAAI 2023, https://arxiv.org/abs/2212.02758, code Yutong-Dai/FedNH.
+ProtoNorm, appendix A (docs/decisions.md#spiral). The data set comes from FedNH: Dai et
+al., "Tackling Data Heterogeneity in Federated Learning with Class Prototypes", AAAI
+2023, https://arxiv.org/abs/2212.02758, code Yutong-Dai/FedNH.
 
 Deviations:
   paper: angle k pi/3 + t k pi/3 + N(0, 1): class 0 does not turn, and noise of one
@@ -28,7 +28,7 @@ def fednh_angles(rng: np.random.Generator) -> np.ndarray:
 
 
 def literal_angles(rng: np.random.Generator) -> np.ndarray:
-    """Returns [C, N] angles in radians, to the letter of the paper's appendix A."""
+    """Returns [C, N] angles in radians, exactly as in appendix A of the paper."""
     class_C1 = np.arange(CLASSES)[:, None]
     turn_N = np.linspace(0, 1, POINTS)
     noise_CN = rng.standard_normal((CLASSES, POINTS))

@@ -4,9 +4,10 @@ Words are those of torchtext's tokeniser `basic_english`, as in the released cod
 TinyProto (docs/decisions.md#texts).
 
 Deviations:
-  code: one token, 0, stands for padding and for unknown words, and the vocabulary is
-    that of all texts, test ones too. Here: padding is 0 and an unknown word 1, which
-    has a vector of its own, and words are those of the training texts alone.
+  code: token 0 stands for padding and for unknown words, and the vocabulary has the
+    words of all texts, test texts included. Here: padding is token 0, unknown words are
+    token 1 with a vector of its own, and the vocabulary has only the words of the
+    training texts.
 """
 
 import os
@@ -23,7 +24,7 @@ from jaxproto.data.partitions.registry import Partition
 from jaxproto.io import atomic
 from jaxproto.types import PADDING, SPECIAL, UNKNOWN
 
-REPLACED = {  # in this order, after lower case; then blanks separate the words
+REPLACED = {  # in this order, in lower-case text; then blanks separate the words
     "'": " ' ",
     '"': "",
     ".": " . ",
@@ -42,14 +43,15 @@ class TokenizedTexts(NamedTuple):
     """Words of all texts, concatenated."""
 
     words: tuple[str, ...]  # distinct words
-    which: np.ndarray  # [T] int32, index into `words`
+    which: np.ndarray  # [T] int32, index into `words` of each word in the texts
     length: np.ndarray  # [N] int64, number of words of each text
 
 
 def split(text: str) -> list[str]:
     """Splits a text into words, as torchtext's `basic_english` does.
 
-    Lower case; ' . , ( ) ! ? become words, ; : and <br /> become blanks, " is removed.
+    Words are in lower case. The characters ' . , ( ) ! ? become words, ; : and <br />
+    become blanks, and " is removed.
     """
     text = text.lower()
     for old, new in REPLACED.items():
@@ -60,43 +62,41 @@ def split(text: str) -> list[str]:
 def tokenize(texts: Sequence[str]) -> TokenizedTexts:
     """Splits all texts into words."""
     # word -> index, in order of appearance
-    number: defaultdict[str, int] = defaultdict()
-    number.default_factory = number.__len__
-    which, length = [], np.zeros(len(texts), np.int64)
-    for n, text in enumerate(texts):
-        words = np.fromiter(map(number.__getitem__, split(text)), np.int32)
-        which.append(words)
-        length[n] = len(words)
-    return TokenizedTexts(tuple(number), np.concatenate(which), length)
+    index: defaultdict[str, int] = defaultdict()
+    index.default_factory = index.__len__
+    which = [np.fromiter(map(index.__getitem__, split(t)), np.int32) for t in texts]
+    length = np.array([len(words) for words in which], np.int64)
+    return TokenizedTexts(tuple(index), np.concatenate(which), length)
 
 
 def vocabulary(
-    found: TokenizedTexts, rows: np.ndarray, size: int = 0
+    texts: TokenizedTexts, rows: np.ndarray, size: int = 0
 ) -> tuple[str, ...]:
     """Returns the tokens: padding, unknown, then words by descending frequency.
 
     Args:
-      found: words of all texts.
+      texts: words of all texts.
       rows: texts whose words count.
       size: largest number of tokens; 0 is all words. Equally frequent words are in
         alphabetical order.
     """
-    return order_by_frequency(frequent_words(found, rows, 1), size)
+    return order_by_frequency(frequent_words(texts, rows, 1), size)
 
 
 def frequent_words(
-    found: TokenizedTexts, rows: np.ndarray, least: int
+    texts: TokenizedTexts, rows: np.ndarray, min_texts: int
 ) -> dict[str, int]:
-    """Returns the frequency of the words that are in at least `least` of the texts."""
-    chosen_N = np.zeros(len(found.length), bool)
+    """Returns the frequency of words that are in at least `min_texts` of the rows."""
+    chosen_N = np.zeros(len(texts.length), bool)
     chosen_N[rows] = True
-    text_T = np.repeat(np.arange(len(found.length)), found.length)
-    kept = chosen_N[text_T]
-    which, text, number = found.which[kept], text_T[kept], len(found.words)
+    text_T = np.repeat(np.arange(len(texts.length)), texts.length)
+    kept_T = chosen_N[text_T]
+    which, text, number = texts.which[kept_T], text_T[kept_T], len(texts.words)
     pairs = np.unique(text * max(number, 1) + which)  # a word once for each text
-    texts = np.bincount(pairs % max(number, 1), minlength=number)
-    often = np.bincount(which, minlength=number)
-    return {found.words[i]: int(often[i]) for i in np.flatnonzero(texts >= least)}
+    num_texts = np.bincount(pairs % max(number, 1), minlength=number)
+    count = np.bincount(which, minlength=number)
+    common = np.flatnonzero(num_texts >= min_texts)
+    return {texts.words[i]: int(count[i]) for i in common}
 
 
 def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
@@ -106,16 +106,16 @@ def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ..
 
 
 def token_table(
-    found: TokenizedTexts, tokens: Sequence[str], max_len: int
+    texts: TokenizedTexts, tokens: Sequence[str], max_len: int
 ) -> np.ndarray:
     """Makes tokens [N, max_len] int32: the first words of each text, then padding."""
     number = {word: i for i, word in enumerate(tokens) if i > UNKNOWN}
-    token = np.array([number.get(w, UNKNOWN) for w in found.words], np.int32)
-    first_N = np.cumsum(found.length) - found.length
-    place = np.arange(len(found.which)) - np.repeat(first_N, found.length)
-    token_NL = np.full((len(found.length), max_len), PADDING, np.int32)
-    filled_NL = np.arange(max_len) < found.length[:, None]
-    token_NL[filled_NL] = token[found.which[place < max_len]]
+    token = np.array([number.get(w, UNKNOWN) for w in texts.words], np.int32)
+    first_N = np.cumsum(texts.length) - texts.length
+    position_T = np.arange(len(texts.which)) - np.repeat(first_N, texts.length)
+    token_NL = np.full((len(texts.length), max_len), PADDING, np.int32)
+    filled_NL = np.arange(max_len) < texts.length[:, None]
+    token_NL[filled_NL] = token[texts.which[position_T < max_len]]
     return token_NL
 
 
@@ -129,12 +129,12 @@ def encode(
 ) -> Dataset:
     """Encodes the texts of a data set as tokens [N, max_len], with their vocabulary.
 
-    Other data sets are returned unchanged. A text without words is all padding. Numbers
-    of cut texts and unknown words become a sentence in `Dataset.notes`.
+    Other data sets are returned unchanged. A text without words is all padding. A
+    sentence in `Dataset.notes` has the numbers of cut texts and of unknown words.
 
     Args:
-      dataset: of texts, or of any other inputs.
-      partition: clients' training texts, and public ones, give the words.
+      dataset: data set of texts, or of any other inputs.
+      partition: its training texts, and public texts, give the vocabulary.
       vocab_size: largest number of tokens, special ones included; 0 is all.
       max_len: number of first words of a text that are kept.
       known: vocabulary of a resumed run; None makes one.
@@ -143,21 +143,21 @@ def encode(
         return dataset
     _check(vocab_size, max_len)
     size = len(dataset.x) * max_len * 5  # bytes of tokens and of the mask of words
-    way = "choose a smaller data.max_len"
+    advice = "choose a smaller data.max_len"
     host_memory.check_memory(
-        f"{len(dataset.x)} texts of data.max_len={max_len} words", size, way
+        f"{len(dataset.x)} texts of data.max_len={max_len} words", size, advice
     )
-    found = tokenize(dataset.x.tolist())
+    texts = tokenize(dataset.x.tolist())
     rows = [*partition.train, *([] if dataset.public is None else [dataset.public])]
     tokens = known
     if tokens is None:
-        tokens = vocabulary(found, np.concatenate(rows), vocab_size)
+        tokens = vocabulary(texts, np.concatenate(rows), vocab_size)
     if len(tokens) <= len(SPECIAL):
         raise errors.UserError(
             f"{dataset.name}: no training text has a word. Check the column of texts."
         )
-    token_NL = token_table(found, tokens, max_len)
-    notes = (*dataset.notes, _note(dataset, partition, found, tokens, token_NL))
+    token_NL = token_table(texts, tokens, max_len)
+    notes = (*dataset.notes, _note(dataset, partition, texts, tokens, token_NL))
     return dataset._replace(x=token_NL, notes=notes, tokens=tokens)
 
 
@@ -174,10 +174,10 @@ def _check(vocab_size, max_len):
         )
 
 
-def _note(dataset, partition, found, tokens, token_NL):
-    tested = token_NL[np.unique(np.concatenate(partition.test))]
-    unknown, words = (tested == UNKNOWN).sum(), (tested != PADDING).sum()
-    empty, cut = (found.length == 0).sum(), (found.length > token_NL.shape[1]).sum()
+def _note(dataset, partition, texts, tokens, token_NL):
+    test_NL = token_NL[np.unique(np.concatenate(partition.test))]
+    unknown, words = (test_NL == UNKNOWN).sum(), (test_NL != PADDING).sum()
+    empty, cut = (texts.length == 0).sum(), (texts.length > token_NL.shape[1]).sum()
     return (
         f"{dataset.name}: {len(tokens):,} tokens in the vocabulary; {unknown:,} of "
         f"{words:,} words of test texts are unknown; of {len(token_NL):,} texts, "
@@ -186,7 +186,7 @@ def _note(dataset, partition, found, tokens, token_NL):
 
 
 def write(path: str | os.PathLike, tokens: Sequence[str]) -> None:
-    """Writes a vocabulary, one token per line: line i + 1 is token i."""
+    """Writes a vocabulary, one token per line: line i + 1 has token i."""
     atomic.write(path, ("\n".join(tokens) + "\n").encode())
 
 

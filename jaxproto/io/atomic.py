@@ -1,4 +1,4 @@
-"""Atomic writes, and the one reader of files that others may have written.
+"""Atomic writes, and bounded reads of files that others may have written.
 
 `read` takes regular files up to a size: reading a pipe, a device or a sparse file may
 never end.
@@ -91,24 +91,24 @@ def _unusable(path, why: str) -> OSError:
     return OSError(errno.EINVAL, why, os.fspath(path))
 
 
-def read(path: str | os.PathLike, most: int = LARGEST) -> bytes:
-    """Reads a regular file of at most `most` bytes.
+def read(path: str | os.PathLike, limit: int = LARGEST) -> bytes:
+    """Reads a regular file of at most `limit` bytes.
 
     Raises:
       OSError: the file is irregular or larger, or cannot be read.
     """
     with open_regular(path) as file:
-        return read_open(file, path, most)
+        return read_open(file, path, limit)
 
 
-def read_open(file: BinaryIO, path: str | os.PathLike, most: int = LARGEST) -> bytes:
-    """Reads an open regular file of at most `most` bytes; `path` is for errors.
+def read_open(file: BinaryIO, path: str | os.PathLike, limit: int = LARGEST) -> bytes:
+    """Reads an open regular file of at most `limit` bytes; `path` is for errors.
 
     Raises:
       OSError: the file is larger, or cannot be read.
     """
-    if (size := os.fstat(file.fileno()).st_size) > most:
-        why = f"it has {format_bytes(size)}, over {format_bytes(most)}"
+    if (size := os.fstat(file.fileno()).st_size) > limit:
+        why = f"it has {format_bytes(size)}, over {format_bytes(limit)}"
         raise _unusable(path, why)
     try:
         return file.read(size)
@@ -132,15 +132,15 @@ def has_content(path: str | os.PathLike, content: bytes) -> bool:
 
 
 def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
-    """Writes a file atomically; a file with this content already is not touched.
+    """Writes a file atomically, unless it has this content already.
 
-    The content is on disk before the name is, and the name when this returns.
+    The content is on disk before the rename, and the new name before the return.
 
     Args:
       path: of the file.
       content: its bytes.
-      private: mode 0600 whatever the umask, and a unique temporary name, so that
-        several processes may write the same file.
+      private: gives the file mode 0600 whatever the umask, and the temporary file a
+        unique name, so that several processes may write the same file.
 
     Raises:
       Unwritable: the file cannot be written; the old file stays.
@@ -149,7 +149,7 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
     with write_errors(path, len(content)):
         if has_content(path, content):
             return
-        new = _own_name(path) if private else path.with_name(path.name + NEW)
+        new = _make_unique(path) if private else path.with_name(path.name + NEW)
         with in_progress(new):
             with new.open("wb") as file:
                 file.write(content)
@@ -195,8 +195,8 @@ def remove_in_progress():
 def remove_leftovers(folder: Path, patterns: tuple[str, ...]):
     """Removes temporary files that a killed process left for files of these names."""
     for pattern in patterns:
-        for left in folder.glob(pattern + NEW):
-            remove(left)
+        for path in folder.glob(pattern + NEW):
+            remove(path)
 
 
 def remove(path: Path):
@@ -209,7 +209,7 @@ def remove(path: Path):
 
 
 def check_free(path: Path, size: int):
-    """Raises Unwritable if the disk of a file or folder to be written lacks room."""
+    """Raises Unwritable if the disk has no room for `size` bytes at `path`."""
     if shutil.disk_usage(path.parent).free < size:
         raise Unwritable(path, size, os.strerror(errno.ENOSPC))
 
@@ -249,7 +249,7 @@ def fsync_tree(folder: Path):
     fsync_dir(folder)
 
 
-def _own_name(path: Path) -> Path:
+def _make_unique(path: Path) -> Path:
     """Makes an empty file beside `path` with a unique name and mode 0600."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     os.close(handle)

@@ -41,7 +41,7 @@ def parse_object(content: bytes) -> dict:
     """Parses a JSON object whose numbers are finite float64 and int64.
 
     Raises:
-      Damaged: it is something else.
+      Damaged: the content is not such an object.
     """
     try:
         value = json.loads(
@@ -70,19 +70,19 @@ def _int(text: str) -> int:
     return number
 
 
-def json_type(found: Any) -> str:
+def json_type(value: Any) -> str:
     """Returns the name of a JSON value's type, with its article."""
     names = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(found), "a number")
+    return names.get(type(value), "a number")
 
 
 class Number(NamedTuple):
-    """The kind of numbers in a schema."""
+    """Kind of numbers in a schema."""
 
     least: float = -1e100
     whole: bool = False  # without a fraction
-    null: bool = True  # an unknown one is null
-    most: float = 1e100  # what readers compute from it is finite, too
+    null: bool = True  # null is allowed and means unknown
+    most: float = 1e100  # so that values computed from it are finite, too
 
     def fits(self, value: Any) -> bool:
         """Returns whether a value is of this kind."""
@@ -96,26 +96,26 @@ Schema = type | Number | tuple | list | Mapping
 
 
 def find_error(value: Any, schema: Schema, name: str = "it") -> str:
-    """Returns a clause that names the first entry of another kind, or "".
+    """Returns a clause on the first entry that does not fit the schema, or "".
 
     Args:
       value: JSON value.
-      schema: a type; a `Number`; a tuple of alternatives; a list of the schema of its
-        entries; or a mapping from entries to their schemas. An entry whose name ends in
-        "?" may be absent, and `EVERY` is the schema of all entries.
+      schema: a type; a `Number`; a tuple of alternative schemas; a list with the one
+        schema of all elements; or a mapping from names of entries to their schemas. An
+        entry whose name ends in "?" may be absent, and `EVERY` stands for all entries.
       name: name of the value in the message.
     """
     if isinstance(schema, Mapping):
         return _find_in_object(value, schema, name)
     if isinstance(schema, Number):
-        good = schema.fits(value)
+        fits = schema.fits(value)
     elif isinstance(schema, list):
-        good = type(value) is list and not any(find_error(v, *schema) for v in value)
+        fits = type(value) is list and not any(find_error(v, *schema) for v in value)
     elif isinstance(schema, tuple):
-        good = any(not find_error(value, each) for each in schema)
+        fits = any(not find_error(value, alternative) for alternative in schema)
     else:
-        good = type(value) is schema
-    return "" if good else _wrong(name, value)
+        fits = type(value) is schema
+    return "" if fits else _wrong(name, value)
 
 
 def _find_in_object(value: Any, schema: Mapping, name: str) -> str:
@@ -123,13 +123,14 @@ def _find_in_object(value: Any, schema: Mapping, name: str) -> str:
         return _wrong(name, value)
     for key, kind in schema.items():
         entry = key.removesuffix("?")
-        if entry == key != EVERY and entry not in value:
+        required = key != EVERY and entry == key
+        if required and entry not in value:
             return f"it lacks {entry if name == 'it' else f'{name}.{entry}'}"
         for k in value if key == EVERY else {entry} & value.keys():
-            at = k if name == "it" else f"{name}.{k}"
+            path = k if name == "it" else f"{name}.{k}"
             if key == EVERY and first_unprintable(k):
-                return f"{at[:SHOWN]!r} is no name"
-            if error := find_error(value[k], kind, at):
+                return f"{path[:SHOWN]!r} is no name"
+            if error := find_error(value[k], kind, path):
                 return error
     return ""
 

@@ -20,7 +20,9 @@ class NotOwnedError(UserError):
 
 
 def owner_only_folder(path: Path):
-    """Makes a folder, and its missing parents, with mode 0700, also an existing folder.
+    """Makes a folder and its missing parents, all with mode 0700.
+
+    A folder that exists gets this mode, too.
 
     Raises:
       NotOwnedError: the folder exists, and others can write into it.
@@ -35,7 +37,7 @@ def owner_only_folder(path: Path):
     path.chmod(0o700)
     parent = path.parent.stat()  # whose writers can replace this folder
     if not parent.st_mode & stat.S_ISVTX:
-        _check(path.parent, parent, "755", stat.S_IWOTH, also=0)
+        _check(path.parent, parent, "755", stat.S_IWOTH, other_owner=0)
 
 
 def read_owner_only(path: Path) -> bytes:
@@ -51,16 +53,29 @@ def read_owner_only(path: Path) -> bytes:
 
 
 def _check(
-    path: Path, status: os.stat_result, mode: str, others: int = OTHERS, also: int = -1
+    path: Path,
+    status: os.stat_result,
+    mode: str,
+    refused: int = OTHERS,
+    other_owner: int = -1,
 ):
+    """Raises NotOwnedError if another user owns a file, or may write it.
+
+    Args:
+      path: of the file or folder.
+      status: its status.
+      mode: that the message advises.
+      refused: bits of permissions that the file must not have.
+      other_owner: id of a user that may own the file, too; -1 is none.
+    """
     if not hasattr(os, "geteuid"):  # Windows: the user's folders are the user's
         return
-    if status.st_uid not in (os.geteuid(), also):
+    if status.st_uid not in (os.geteuid(), other_owner):
         raise NotOwnedError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()} who runs "
             "this: remove it"
         )
-    if status.st_mode & others:
+    if status.st_mode & refused:
         raise NotOwnedError(
             f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): "
             f"remove it, or chmod {mode} if nobody did"

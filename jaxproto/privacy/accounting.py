@@ -29,6 +29,7 @@ def epsilon_composed(noise: float, times: int, delta: float) -> float:
     Args:
       noise: multiplier z; a replaced unit moves a sum by two clipping norms.
       times: number of releases that the unit contributes to.
+      delta: of the guarantee (epsilon, delta).
     """
     import dp_accounting
 
@@ -43,12 +44,13 @@ def epsilon_subsampled(
     """Returns epsilon over rounds of sampled clients, by Rényi divergences.
 
     Wang, Balle, Kasiviswanathan: Subsampled Rényi Differential Privacy and Analytical
-    Moments Accountant, AISTATS 2019. It is at most `epsilon_composed` over all rounds.
-    The adversary does not see which clients are drawn.
+    Moments Accountant, AISTATS 2019. The result is at most `epsilon_composed` over all
+    rounds. The adversary does not see which clients are drawn.
 
     Args:
-      noise: noise multiplier z, as of `epsilon_composed`.
-      sampling: of the clients of a round.
+      noise, delta: as in `epsilon_composed`.
+      rounds: number of rounds.
+      sampling: sampling of the clients of a round.
     """
     import dp_accounting
 

@@ -23,56 +23,61 @@ from jaxproto.privacy.mechanism import (
 from jaxproto.types import Array, Client, Data, Net, Protos, Tree
 
 LOST = 1  # stream of the server's key
-SURE = 2.0  # standard deviations of noise that the weight of a class must exceed
+SURE = 2.0  # the weight of a present class exceeds this many noise deviations
 
 
 class Contribution(NamedTuple):
     """Rows that examples contribute to the sums of the classes."""
 
     of_example: Callable  # feat_BD, y_B -> [B, S], added to the rows of the classes
-    weighed: bool  # a last column counts, and the server divides by its sum
+    weighed: bool  # a last column has weights, and the server divides by their sum
 
 
 MEANS = Contribution(lambda feat_BD, y_B: feat_BD, weighed=True)
 
 
-def append_weight_column(row: Array, on: Array | float = 1.0) -> Array:
-    """Appends the column `on` to rows [..., S]."""
-    column = jnp.broadcast_to(jnp.asarray(on, row.dtype), row.shape[:-1])
+def append_weight_column(row: Array, weight: Array | float = 1.0) -> Array:
+    """Appends a column of weights to rows [..., S]."""
+    column = jnp.broadcast_to(jnp.asarray(weight, row.dtype), row.shape[:-1])
     return jnp.concatenate([row, column[..., None]], -1)
 
 
 def class_rows(
-    net: Net, body: Client, data: Data, made: Contribution, clip: Real, classes: int
+    net: Net,
+    client: Client,
+    data: Data,
+    contribution: Contribution,
+    clip: Real,
+    classes: int,
 ) -> Array:
-    """Sums the rows of a client's examples by class [C, S], each row clipped."""
+    """Returns the sum per class [C, S] of the clipped rows of a client's examples."""
 
-    def f(batch):
-        feat_BD = own_features(net, body, batch.x)
-        row_BS = made.of_example(feat_BD, batch.y)
-        row_BS = append_weight_column(row_BS) if made.weighed else row_BS
+    def batch_sum(batch):
+        feat_BD = own_features(net, client, batch.x)
+        row_BS = contribution.of_example(feat_BD, batch.y)
+        row_BS = append_weight_column(row_BS) if contribution.weighed else row_BS
         row_BS = rows_clipped(row_BS, clip)
         return kernels.class_sum(row_BS, batch.y, batch.mask, classes)[0]
 
-    return sum_over_batches(f, data)
+    return sum_over_batches(batch_sum, data)
 
 
-def clip_client_rows(up: Protos, made: Contribution, clip) -> Array:
+def clip_client_rows(up: Protos, contribution: Contribution, clip: Real) -> Array:
     """Returns a client's prototypes clipped as one vector; absent ones are zero."""
     present_C = up.count > 0
     row_CS = jnp.where(present_C[:, None], up.mean, 0.0)
-    return clip_by_norm(
-        append_weight_column(row_CS, present_C) if made.weighed else row_CS, clip
-    )
+    if contribution.weighed:
+        row_CS = append_weight_column(row_CS, present_C)
+    return clip_by_norm(row_CS, clip)
 
 
 def add_missing_noise(
     total: Tree, privacy: Privacy, clients: Array, key: Array
 ) -> Tree:
-    """Adds the noise shares of clients whose upload was lost to a sum.
+    """Adds to a sum the noise shares of clients whose upload was lost.
 
-    For unit `client`, whose server is trusted: the sum then has all the noise that is
-    accounted for.
+    The sum then has all the noise that is accounted for. Only unit `client` needs this;
+    its server is trusted.
 
     Args:
       total: sum of the uploads that arrived.
@@ -85,18 +90,20 @@ def add_missing_noise(
     return add_gaussian_noise(total, privacy.deviation * jnp.sqrt(lost), noise_key)
 
 
-def denoised_means(total_CS: Array, deviation: Real, made: Contribution) -> Protos:
-    """Returns a noisy sum of rows without its column of weights.
+def denoised_means(
+    total_CS: Array, deviation: Real, contribution: Contribution
+) -> Protos:
+    """Returns the means of a noisy sum of rows, or the sum if rows have no weights.
 
-    A class whose weight is not surely above 0 is absent. The weight is noisy already,
-    so that this costs no privacy.
+    A class is absent if its weight is at most `SURE` deviations. The weight is noisy
+    already, so that this costs no privacy.
 
     Args:
       total_CS: sum of the rows of one client or more [C, S].
       deviation: standard deviation of the noise of the sum.
-      made: form of the rows; without weights they stay sums.
+      contribution: form of the rows.
     """
-    if not made.weighed:
+    if not contribution.weighed:
         return Protos(total_CS, jnp.ones(len(total_CS)))
     weight_C = total_CS[:, -1]
     present_C = weight_C > SURE * deviation
@@ -106,39 +113,39 @@ def denoised_means(total_CS: Array, deviation: Real, made: Contribution) -> Prot
 
 
 def sum_noisy_uploads(
-    up: Protos, privacy: Privacy, made: Contribution, key: Array
+    up: Protos, privacy: Privacy, contribution: Contribution, key: Array
 ) -> Protos:
-    """Joins noisy uploads [K, C, S] to one [1, C, S]; zeros if none arrived."""
+    """Joins noisy uploads [K, C, S] to one [1, C, D]; zeros if none arrived."""
     clients = jnp.sum(up.count[:, 0] > 0)
     total_CS = jnp.sum(up.mean, 0)  # lost uploads are zero
     total_CS = add_missing_noise(total_CS, privacy, clients, key)
     shares = privacy.among if privacy.unit == CLIENT else clients
-    mean = denoised_means(total_CS, privacy.deviation * jnp.sqrt(shares), made)
+    deviation = privacy.deviation * jnp.sqrt(shares)
+    mean = denoised_means(total_CS, deviation, contribution)
     return jax.tree.map(lambda a: jnp.where(clients > 0, a, 0.0)[None], mean)
 
 
 def private_prototypes(
-    method: Method, privacy: Privacy, made: Contribution, classes: int
+    method: Method, privacy: Privacy, contribution: Contribution, classes: int
 ) -> Method:
     """Returns a method that uploads `Protos`, under differential privacy.
 
-    Neither presence nor counts are sent: every client sends a row for every class.
+    Every client sends a row for every class, without presence or counts.
     """
     if privacy.unit == OFF:
         return method
 
     def release(net, after, data, up, down, key):
         if privacy.unit == EXAMPLE:
-            row_CS = class_rows(net, after, data, made, privacy.clip, classes)
+            row_CS = class_rows(net, after, data, contribution, privacy.clip, classes)
         else:
-            row_CS = clip_client_rows(up, made, privacy.clip)
+            row_CS = clip_client_rows(up, contribution, privacy.clip)
         row_CS = add_gaussian_noise(row_CS, privacy.deviation, key)
         return Protos(row_CS, jnp.ones(classes))
 
     def update(net, server, up, key):
-        return method.update(
-            net, server, sum_noisy_uploads(up, privacy, made, key), key
-        )
+        up = sum_noisy_uploads(up, privacy, contribution, key)
+        return method.update(net, server, up, key)
 
     return dataclasses.replace(method, release=release, update=update)
 
@@ -147,10 +154,10 @@ def private_update(method: Method, privacy: Privacy) -> Method:
     """Returns a method that uploads `params` and their `size`, under privacy.
 
     Unit `client`: the change since the broadcast is clipped and noisy, and all clients
-    have equal weights. Unit `example`: DP-SGD has trained the parameters already, and
-    sizes are public.
+    have equal weights. Unit `example`: the method stays as it is, as DP-SGD has trained
+    the parameters and sizes are public.
     """
-    if privacy.unit in (OFF, EXAMPLE):
+    if privacy.unit != CLIENT:
         return method
 
     def release(net, after, data, up, down, key):
@@ -159,13 +166,13 @@ def private_update(method: Method, privacy: Privacy) -> Method:
         params = jax.tree.map(jnp.add, down, change)
         return up._replace(params=params, size=jnp.ones_like(up.size))
 
-    mean = method.aggregation
-    assert mean.summand is not None, "the aggregation must sum over the clients"
+    plain = method.aggregation
+    assert plain.summand is not None, "the aggregation must sum over the clients"
 
     def finish(net, server, total, key):
-        changed, clients = total
-        changed = add_missing_noise(changed, privacy, clients, key)
-        return mean.finish(net, server, (changed, clients), key)
+        params, clients = total
+        params = add_missing_noise(params, privacy, clients, key)
+        return plain.finish(net, server, (params, clients), key)
 
-    update = Aggregation(finish, mean.summand)
+    update = Aggregation(finish, plain.summand)
     return dataclasses.replace(method, release=release, update=update)

@@ -1,4 +1,4 @@
-"""Hostile clients, and aggregation that withstands some of them."""
+"""Hostile clients, and aggregation that withstands them."""
 
 from jaxproto.robustness.attacks import ATTACKS, Attack, attacked
 from jaxproto.robustness.centres import CENTRES

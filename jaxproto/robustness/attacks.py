@@ -2,9 +2,11 @@
 
 A hostile client trains as all others and changes what it sends; with `label_flip` it
 trains with wrong labels. An attack is part of the method, so that nodes apply it to
-their own uploads. docs/how_to/robustness.md has a line for each kind. `alie` is by
-Baruch et al.: A Little Is Enough, NeurIPS 2019: its clients know the uploads of the
-others, so that the server replaces theirs; one bit of a message marks them.
+their own uploads. docs/how_to/robustness.md has a line for each kind.
+
+`alie` is by Baruch et al.: A Little Is Enough, NeurIPS 2019. Its clients know the
+uploads of the others. So the server computes what they send; one bit of each message
+marks them.
 """
 
 import dataclasses
@@ -16,7 +18,7 @@ import jax.numpy as jnp
 
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import Real
-from jaxproto.method import Method, no_pre_upload
+from jaxproto.method import Method
 from jaxproto.robustness.robust_aggregation import arrived
 from jaxproto.types import Array, ArrayLike, Batch, Client, Data, Examples, Protos, Tree
 
@@ -24,7 +26,7 @@ NOISE = 5  # stream of the key of a release
 
 
 class Attack(NamedTuple):
-    """Attack and its clients."""
+    """Kind and strength of an attack, and the clients that make it."""
 
     kind: str  # one of `ATTACKS`
     hostile: Callable[[ArrayLike], ArrayLike]  # client ids -> whether they are hostile
@@ -33,16 +35,16 @@ class Attack(NamedTuple):
 
 def attacked(method: Method, attack: Attack) -> Method:
     """Returns a method with hostile clients, whose own results do not count."""
-    special = {"label_flip": flip_labels, "alie": collude}
-    method = special.get(attack.kind, change_uploads)(method, attack)
+    wrappers = {"label_flip": flip_labels, "alie": collude}
+    method = wrappers.get(attack.kind, change_uploads)(method, attack)
     return dataclasses.replace(method, scored=lambda id_K: ~attack.hostile(id_K))
 
 
 def flip_labels(method: Method, attack: Attack) -> Method:
-    """Reverses the order of the classes of hostile clients."""
+    """Returns a method whose hostile clients have class C - 1 - j in place of j."""
 
-    def flipped(f):
-        def of_flipped(*args):
+    def with_flipped(f):
+        def flipped(*args):
             client = next(a for a in args if isinstance(a, Client))
             hostile, last = attack.hostile(client.id), len(client.count) - 1
 
@@ -59,21 +61,23 @@ def flip_labels(method: Method, attack: Attack) -> Method:
 
             return f(*map(flip, args))
 
-        return of_flipped
+        return flipped
 
-    used = {"loss": method.loss, "upload": method.upload}
+    functions = {"loss": method.loss, "upload": method.upload}
     if method.release is not None:
-        used["release"] = method.release
-    if method.pre_upload is not no_pre_upload:
-        used["pre_upload"] = method.pre_upload
-    return dataclasses.replace(method, **{k: flipped(f) for k, f in used.items()})
+        functions["release"] = method.release
+    if method.two_exchanges:
+        functions["pre_upload"] = method.pre_upload
+    wrapped = {name: with_flipped(f) for name, f in functions.items()}
+    return dataclasses.replace(method, **wrapped)
 
 
 def change_uploads(method: Method, attack: Attack) -> Method:
-    """Changes the messages of hostile clients, after noise and clipping.
+    """Returns a method whose hostile clients change messages after clipping and noise.
 
     Raises:
-      UserError: a message has nothing that the attack changes.
+      UserError: when the functions of the method are traced, if the attack changes no
+        value of a message.
     """
 
     def upload(net, before, after, data, down, sums):
@@ -95,19 +99,22 @@ def change_uploads(method: Method, attack: Attack) -> Method:
         return sent(client, message, message, key)
 
     def sent(client, up, untrained, key):
-        new, hostile = changed(attack, up, untrained, key), attack.hostile(client.id)
-        pairs = [*zip(jax.tree.leaves(new), jax.tree.leaves(up), strict=True)]
-        if method.pre_upload is no_pre_upload and all(a is b for a, b in pairs):
+        new = changed(attack, up, untrained, key)
+        pairs = zip(jax.tree.leaves(new), jax.tree.leaves(up), strict=True)
+        if not method.two_exchanges and all(a is b for a, b in pairs):
             raise UserError(
                 f"attack.kind is {attack.kind!r}, but {method.name} sends nothing that "
                 "it changes; take another kind or another method."
             )
+        hostile = attack.hostile(client.id)
         return jax.tree.map(lambda a, b: jnp.where(hostile, a, b), new, up)
 
-    more: dict = {} if attack.kind in OF_PROTOS else {"upload": upload}
-    if method.pre_upload is not no_pre_upload:
-        more["pre_upload"] = pre_upload
-    return dataclasses.replace(method, release=release, **more)
+    functions: dict = {"release": release}
+    if attack.kind not in OF_PROTOS:
+        functions["upload"] = upload
+    if method.two_exchanges:
+        functions["pre_upload"] = pre_upload
+    return dataclasses.replace(method, **functions)
 
 
 def changed(attack: Attack, up: Tree, untrained: Tree, key: Array) -> Tree:
@@ -118,17 +125,17 @@ def changed(attack: Attack, up: Tree, untrained: Tree, key: Array) -> Tree:
     """
     nodes, structure = jax.tree.flatten(up, is_leaf=_is_protos)
     olds, s = jax.tree.leaves(untrained, is_leaf=_is_protos), attack.strength
-    of_protos = OF_PROTOS.get(attack.kind)
+    change_protos = OF_PROTOS.get(attack.kind)
     for i, (node, old) in enumerate(zip(nodes, olds, strict=True)):
-        own_key = jax.random.fold_in(key, i)
-        if _is_protos(node) and of_protos:
-            nodes[i] = of_protos(node, s)
+        node_key = jax.random.fold_in(key, i)
+        if _is_protos(node) and change_protos:
+            nodes[i] = change_protos(node, s)
         elif _is_protos(node):
             zero = jnp.zeros_like(node.mean)
-            mean = OF_VALUES[attack.kind](node.mean, zero, s, own_key)
+            mean = OF_VALUES[attack.kind](node.mean, zero, s, node_key)
             nodes[i] = node.replace(mean=mean)
-        elif not of_protos and jnp.issubdtype(node.dtype, jnp.floating):
-            nodes[i] = OF_VALUES[attack.kind](node, old, s, own_key)
+        elif not change_protos and jnp.issubdtype(node.dtype, jnp.floating):
+            nodes[i] = OF_VALUES[attack.kind](node, old, s, node_key)
     return jax.tree.unflatten(structure, nodes)
 
 
@@ -137,25 +144,25 @@ def _is_protos(node) -> bool:
 
 
 def noisy(x: Array, old: Array, s: Real, key: Array) -> Array:
-    """Adds noise of s times the root mean square of the change of each row."""
+    """Adds noise of s times the root mean square of each row's change `x - old`."""
     axis = -1 if x.ndim > 1 else None
     rms = jnp.sqrt(jnp.mean((x - old) ** 2, axis=axis, keepdims=True))
     return x + s * rms * jax.random.normal(key, x.shape)
 
 
 def roll(protos: Protos, s: Real) -> Protos:
-    """Gives every class the prototype and the count of the class before it."""
+    """Gives every class s times the prototype, and the count, of the class before."""
     mean_CD, count_C = jnp.roll(protos.mean, 1, 0), jnp.roll(protos.count, 1)
     return protos.replace(mean=s * mean_CD, count=count_C)
 
 
 def magnet(protos: Protos, s: Real) -> Protos:
-    """Gives every class the mean of the client's own prototypes."""
-    held_C = (protos.count > 0).astype(protos.mean.dtype)
-    point_D = held_C @ protos.mean / jnp.maximum(jnp.sum(held_C), 1.0)
+    """Gives every class s times the mean of the client's own prototypes."""
+    present_C = (protos.count > 0).astype(protos.mean.dtype)
+    point_D = present_C @ protos.mean / jnp.maximum(jnp.sum(present_C), 1.0)
     mean_CD = jnp.broadcast_to(s * point_D, protos.mean.shape)
-    most_C = jnp.full_like(protos.count, jnp.max(protos.count))
-    return protos.replace(mean=mean_CD, count=most_C)
+    count_C = jnp.full_like(protos.count, jnp.max(protos.count))
+    return protos.replace(mean=mean_CD, count=count_C)
 
 
 OF_VALUES: dict[str, Callable] = {  # x, old, s, key -> x that is sent
@@ -169,7 +176,7 @@ ATTACKS = ("label_flip", *OF_VALUES, *OF_PROTOS, "alie")
 
 
 def collude(method: Method, attack: Attack) -> Method:
-    """Replaces uploads of hostile clients by `deviated` ones on the server."""
+    """Returns a method whose server replaces hostile uploads by `deviated` ones."""
 
     def release(net, after, data, up, down, key):
         if method.release is not None:
@@ -186,21 +193,21 @@ def collude(method: Method, attack: Attack) -> Method:
 
 def deviated(up: Tree, hostile_K: Array, s: Real) -> Tree:
     """Replaces values of hostile clients by mean - s std over the uploads [K, ...]."""
-    here_K = arrived(up)
+    arrived_K = arrived(up)
 
-    def of(x, there):
-        number = jnp.maximum(jnp.sum(there, 0), 1)
-        mean = jnp.sum(x, 0, where=there) / number
-        std = jnp.sqrt(jnp.sum((x - mean) ** 2, 0, where=there) / number)
+    def deviated_values(x, sent):
+        number = jnp.maximum(jnp.sum(sent, 0), 1)
+        mean = jnp.sum(x, 0, where=sent) / number
+        std = jnp.sqrt(jnp.sum((x - mean) ** 2, 0, where=sent) / number)
         hostile = hostile_K.reshape(-1, *[1] * (x.ndim - 1))
-        return jnp.where(hostile & there, mean - s * std, x)
+        return jnp.where(hostile & sent, mean - s * std, x)
 
-    def one(node):
+    def deviated_node(node):
         if _is_protos(node):
-            held_KC1 = (here_K[:, None] & (node.count > 0))[..., None]
-            return node.replace(mean=of(node.mean, held_KC1))
+            sent_KC1 = (arrived_K[:, None] & (node.count > 0))[..., None]
+            return node.replace(mean=deviated_values(node.mean, sent_KC1))
         if not jnp.issubdtype(node.dtype, jnp.floating):
             return node
-        return of(node, here_K.reshape(-1, *[1] * (node.ndim - 1)))
+        return deviated_values(node, arrived_K.reshape(-1, *[1] * (node.ndim - 1)))
 
-    return jax.tree.map(one, up, is_leaf=_is_protos)
+    return jax.tree.map(deviated_node, up, is_leaf=_is_protos)

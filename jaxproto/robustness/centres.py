@@ -1,4 +1,4 @@
-"""Robust centres of K vectors, some of them from hostile clients.
+"""Robust centres of K vectors that hostile clients may have sent.
 
     median            per coordinate (Yin et al., ICML 2018)
     trimmed_mean      per coordinate, without the b lowest and b highest (Yin et al.)
@@ -7,8 +7,8 @@
                       al., NeurIPS 2017)
     geometric_median  Weiszfeld's iterations (Pillutla et al., IEEE TSP 2022)
 
-Of the m senders, b may be hostile: their share, rounded up, but always less than half.
-A centre of one or two vectors cannot show which is hostile.
+Of the m senders, b may be hostile: the share of m, rounded up, but less than half of m.
+With one or two vectors, b is 0.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ ROUNDING = 1e-4  # by which a share of m may exceed a whole number in float32
 
 
 def num_hostile(sent_K: Array, share: Real) -> Array:
-    """Returns b."""
+    """Returns b, the number of senders that may be hostile."""
     m = jnp.sum(sent_K)
     b = jnp.ceil(share * m - ROUNDING).astype(m.dtype)
     return jnp.minimum(b, jnp.maximum(m - 1, 0) // 2)
@@ -63,13 +63,16 @@ def clipped_mean(x_KN: Array, sent_K: Array, share: Real = 0.0) -> Array:
 
 
 def krum(x_KN: Array, sent_K: Array, share: Real) -> Array:
-    """Returns the vector with the smallest squared distances to its neighbours."""
+    """Returns the vector with the smallest sum of squared distances to its neighbours.
+
+    Neighbours are the m - b - 2 nearest vectors, at least one.
+    """
     square_KK = lax.map(lambda x_N: jnp.sum((x_KN - x_N) ** 2, 1), x_KN)
     others_KK = sent_K & ~jnp.eye(len(x_KN), dtype=bool)
     sorted_KK = jnp.sort(jnp.where(others_KK, square_KK, jnp.inf), 1)
     m = jnp.sum(sent_K)
-    near = jnp.minimum(jnp.maximum(m - num_hostile(sent_K, share) - 2, 1), m - 1)
-    score_K = jnp.sum(sorted_KK, 1, where=jnp.arange(len(x_KN)) < near)
+    number = jnp.minimum(jnp.maximum(m - num_hostile(sent_K, share) - 2, 1), m - 1)
+    score_K = jnp.sum(sorted_KK, 1, where=jnp.arange(len(x_KN)) < number)
     score_K = jnp.minimum(score_K, jnp.finfo(score_K.dtype).max)
     return x_KN[jnp.argmin(jnp.where(sent_K, score_K, jnp.inf))]
 

@@ -1,10 +1,11 @@
 """Robust aggregation as a wrapper of any method.
 
 The server replaces the values of every upload by their centre over the clients, and
-then aggregates as the method does: every mean of equal uploads is the centre, whatever
-weights clients claim. Prototypes have a centre per class, over the clients that sent
-it. All arrays together are one vector; single numbers have a centre each. Whole numbers
-such as n_i stay. An upload with a value that is not finite counts as lost.
+then aggregates as the method does. Every weighted mean of equal uploads is the centre,
+so that the weights that clients claim have no effect. Prototypes have a centre per
+class, over the clients that sent it. All other arrays together are one vector, and each
+scalar has a centre of its own. Integers stay as they are. An upload with a value that
+is not finite counts as lost.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jaxproto import gather, kernels
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import Real
-from jaxproto.method import Aggregation, Method, no_pre_upload
+from jaxproto.method import Aggregation, Method
 from jaxproto.robustness.centres import Centre, median
 from jaxproto.types import Array, Protos, Top, Tree
 from jaxproto.uploads import all_finite
@@ -37,7 +38,7 @@ def robust(method: Method, centre: Centre, share: Real) -> Method:
     def pre_aggregate(server, ups, key):
         return method.pre_aggregate(server, centred(ups, centre, share), key)
 
-    if method.pre_upload is no_pre_upload:
+    if not method.two_exchanges:
         pre_aggregate = method.pre_aggregate
     update = Aggregation(finish, drops_non_finite=True)
     return dataclasses.replace(method, update=update, pre_aggregate=pre_aggregate)
@@ -67,28 +68,28 @@ def centred(up: Tree, centre: Centre, share: Real) -> Tree:
             "take another method."
         )
 
-    def of_arrays(arrays: list[Array]) -> list[Array]:
-        """Returns the centre of values without a natural zero, such as weights."""
+    def centre_of_arrays(arrays: list[Array]) -> list[Array]:
+        """Returns the centre relative to the median; weights have no natural zero."""
         _, unravel = ravel_pytree([a[0] for a in arrays])
         x_KN = jax.vmap(lambda row: ravel_pytree(row)[0])(arrays)
         middle_N = median(x_KN, sent_K)
         away_KN = jnp.where(sent_K[:, None], x_KN - middle_N, 0.0)
-        one = unravel(middle_N + centre(away_KN, sent_K, share))
-        return [sent_K.reshape(-1, *[1] * a.ndim) * a for a in one]
+        centres = unravel(middle_N + centre(away_KN, sent_K, share))
+        return [sent_K.reshape(-1, *[1] * a.ndim) * a for a in centres]
 
-    def of_class(x_KD, held_K):
-        return jnp.where(held_K[:, None], centre(x_KD, held_K, share), 0.0)
+    def centre_of_class(x_KD, present_K):
+        return jnp.where(present_K[:, None], centre(x_KD, present_K, share), 0.0)
 
-    joint = []
+    joined = []  # positions of the arrays that are one vector
     for i, node in enumerate(nodes):
         if isinstance(node, Protos):
-            mean = jax.vmap(of_class, (1, 1), 1)(node.mean, node.count > 0)
+            mean = jax.vmap(centre_of_class, (1, 1), 1)(node.mean, node.count > 0)
             nodes[i] = node.replace(mean=mean)
         elif jnp.issubdtype(node.dtype, jnp.floating) and node.ndim == 1:
-            (nodes[i],) = of_arrays([node])
+            (nodes[i],) = centre_of_arrays([node])
         elif jnp.issubdtype(node.dtype, jnp.floating):
-            joint.append(i)
-    together = of_arrays([nodes[i] for i in joint]) if joint else []
-    for i, value in zip(joint, together, strict=True):
+            joined.append(i)
+    values = centre_of_arrays([nodes[i] for i in joined]) if joined else []
+    for i, value in zip(joined, values, strict=True):
         nodes[i] = value
     return jax.tree.unflatten(structure, nodes)

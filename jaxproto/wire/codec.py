@@ -5,16 +5,15 @@ A message is a header of `wire.HEADER` bytes and the payload, little endian:
     magic "JP" | version, 1 byte | format, 1 byte | payload length, 4 | CRC-32, 4
 
 The checksum covers what both sides know (the fields with shapes and types, and on nodes
-round and sender), the rest of the header and the payload. A message without fields is
-no bytes at all.
-The payload has the parts of the message one after the other:
+the round and the sender), the rest of the header and the payload. A message without
+fields has no bytes. The payload has the parts of the message one after the other:
 - Protos: presence bitmap, counts of the present rows as int32 if disclosed, the scales
   of the present rows if int8, their values.
 - Top: number of entries or rows as uint32, then a bitmap or ascending indices of them,
   whichever is smaller (the bitmap if equal), the scale or scales if int8, the values.
-- arrays: booleans as bits, anything else element by element; int8 scales first.
+- arrays: booleans as bits, other types element by element; int8 scales first.
 
-Bits fill a byte from the lowest; those left over are 0.
+Bits fill each byte from its lowest bit; unused bits are 0.
 """
 
 import math
@@ -35,20 +34,20 @@ CHECKSUM = struct.Struct("<I")
 
 
 class WireError(UserError):
-    """Bytes that are not an undamaged message of the expected fields."""
+    """Error of bytes that are not an undamaged message of the expected fields."""
 
 
 class CodecMismatch(AssertionError):
-    """The codec and `wire` disagree on values or size."""
+    """Error of a codec that disagrees with `wire` on values or size."""
 
 
 def encode(packed: Tree, form: str, about: bytes = b"") -> bytes:
     """Encodes one sender's packed message.
 
     Args:
-      packed: of `wire.pack`, as numpy arrays.
-      form: one of `wire.FORMATS`, that of `packed`.
-      about: round and sender, in the checksum only.
+      packed: result of `wire.pack`, as numpy arrays.
+      form: format of `packed`, one of `wire.FORMATS`.
+      about: bytes of round and sender, which only the checksum covers.
     """
     parts = jax.tree.leaves(packed, is_leaf=wire.is_message_node)
     if not parts:
@@ -63,12 +62,12 @@ def decode(data: bytes, like: Tree, form: str, about: bytes = b"") -> Tree:
 
     Args:
       data: bytes from `encode`.
-      like: a packed message's structure, with shapes and types (of `jax.eval_shape`).
+      like: packed message with the expected shapes and types, as from `jax.eval_shape`.
       form, about: as in `encode`.
 
     Raises:
       WireError: the bytes are damaged, cut off, too many, of another version or format,
-        of other fields, or about something else.
+        of other fields, or of another round or sender.
     """
     parts, structure = jax.tree.flatten(like, is_leaf=wire.is_message_node)
     if not parts:
@@ -86,7 +85,7 @@ def check_roundtrip(packed: Tree, size: int, form: str):
     """Checks that one message survives encoding and decoding.
 
     Args:
-      packed: of `wire.pack`; all zero if the client sent nothing.
+      packed: result of `wire.pack`; all zero if the client sent nothing.
       size: bytes that the round counted for the message; 0 if none was sent.
       form: as in `encode`.
 
@@ -99,15 +98,15 @@ def check_roundtrip(packed: Tree, size: int, form: str):
     data = encode(packed, form)
     if (n := len(data)) != size:
         raise CodecMismatch(f"a message counted as {size} bytes is {n} bytes long.")
-    got = jax.tree.leaves(decode(data, packed, form))
-    for (path, a), b in zip(jax.tree.leaves_with_path(packed), got, strict=True):
+    decoded = jax.tree.leaves(decode(data, packed, form))
+    for (path, a), b in zip(jax.tree.leaves_with_path(packed), decoded, strict=True):
         if _raw(a) != _raw(b):
             name = jax.tree_util.keystr(path) or "the message"
             raise CodecMismatch(f"{name} is {b} after its journey in {form}, was {a}.")
 
 
 def check_broadcast(down: Tree, form: str):
-    """Checks client 0's message by `check_roundtrip`; raises CodecMismatch."""
+    """Checks the broadcast that client 0 gets by `check_roundtrip`."""
     packed = wire.for_client(wire.pack(down, form), 0)
     check_roundtrip(packed, int(wire.message_bytes(packed)), form)
 
@@ -136,13 +135,13 @@ class Reader:
         if dtype.kind == "b":
             return self.bits(count).reshape(shape)
         word = np.dtype(f"<u{dtype.itemsize}")
-        found = np.frombuffer(self.take(count * word.itemsize), word)
-        return found.astype(word.newbyteorder("=")).view(dtype).reshape(shape)
+        words = np.frombuffer(self.take(count * word.itemsize), word)
+        return words.astype(word.newbyteorder("=")).view(dtype).reshape(shape)
 
     def bits(self, count: int) -> np.ndarray:
         """Reads the next bits, [count] bool."""
-        found = np.frombuffer(self.take(wire.bitmap_bytes(count)), np.uint8)
-        bit = np.unpackbits(found, bitorder="little").astype(bool)
+        byte = np.frombuffer(self.take(wire.bitmap_bytes(count)), np.uint8)
+        bit = np.unpackbits(byte, bitorder="little").astype(bool)
         if bit[count:].any():
             raise WireError(f"a bitmap of {count} bits has more bits set behind them.")
         return bit[:count]
@@ -180,16 +179,16 @@ def _checksum(packed, start, payload, about):
 
 
 def _schema(packed) -> bytes:
-    """Returns path, kind, shapes and types of all fields, a line each."""
+    """Returns a line per field, with its path, kind, shapes and types."""
 
-    def of(path, part):
-        inside = [(a.shape, np.dtype(a.dtype).name) for a in jax.tree.leaves(part)]
+    def line(path, part):
+        arrays = [(a.shape, np.dtype(a.dtype).name) for a in jax.tree.leaves(part)]
         kind = type(part).__name__ if wire.is_message_node(part) else "array"
-        shown = getattr(part, "disclosed", False)
-        return f"{jax.tree_util.keystr(path)} {kind} {shown} {inside}"
+        disclosed = getattr(part, "disclosed", False)
+        return f"{jax.tree_util.keystr(path)} {kind} {disclosed} {arrays}"
 
     fields = jax.tree.leaves_with_path(packed, is_leaf=wire.is_message_node)
-    return "\n".join(of(*pair) for pair in fields).encode()
+    return "\n".join(line(path, part) for path, part in fields).encode()
 
 
 def _raw(x) -> bytes:
@@ -201,7 +200,7 @@ def _raw(x) -> bytes:
     return x.view(word).astype(word.newbyteorder("<")).tobytes()
 
 
-def _rows(x, mask):
+def _masked(x, mask):
     """Returns the bytes of the masked rows or entries, int8 scales first."""
     if isinstance(x, Scaled):
         scale = x.scale[mask] if x.scale.ndim else x.scale
@@ -213,25 +212,26 @@ def _write(part) -> bytes:
     if isinstance(part, Protos):
         present_C = np.asarray(part.count) > 0
         count = _raw(part.count[present_C]) if part.disclosed else b""
-        return _raw(present_C) + count + _rows(part.mean, present_C)
+        return _raw(present_C) + count + _masked(part.mean, present_C)
     if isinstance(part, Top):
-        number, which = np.uint32(part.sent.sum()), _which(part.sent)
-        return _raw(number) + which + _rows(part.value, part.sent)
+        number = _raw(np.uint32(part.sent.sum()))
+        return number + _positions(part.sent) + _masked(part.value, part.sent)
     if isinstance(part, Scaled):
         return _raw(part.scale) + _raw(part.value)
     return _raw(part)
 
 
-def _by_index(number, entries):
-    """Returns whether indices are smaller than a bitmap."""
+def _as_indices(number, entries):
+    """Returns whether indices take fewer bytes than a bitmap."""
     return number * wire.index_bytes(entries) < wire.bitmap_bytes(entries)
 
 
-def _which(sent_P) -> bytes:
-    which, width = np.flatnonzero(sent_P), wire.index_bytes(len(sent_P))
-    if not _by_index(len(which), len(sent_P)):
+def _positions(sent_P) -> bytes:
+    """Returns the positions of the sent entries, as indices or as a bitmap."""
+    index, width = np.flatnonzero(sent_P), wire.index_bytes(len(sent_P))
+    if not _as_indices(len(index), len(sent_P)):
         return _raw(sent_P)
-    return which.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
+    return index.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
 
 
 def _read(part, reader):
@@ -259,14 +259,14 @@ def _read_protos(part, reader):
 def _read_rows(like, mask, reader):
     """Reads the masked rows or entries of an array; the others are zero."""
     if not isinstance(like, Scaled):
-        return _spread(like, mask, reader)
-    scale = np.ones(like.scale.shape, np.float32)  # of zeros, as `to_wire_format` has
-    which = mask if scale.ndim else ()
-    scale[which] = reader.array(scale[which].shape, np.float32)
-    return Scaled(_spread(like.value, mask, reader), scale)
+        return _read_values(like, mask, reader)
+    scale = np.ones(like.scale.shape, np.float32)  # 1 for zeros, as `to_wire_format`
+    rows = mask if scale.ndim else ()
+    scale[rows] = reader.array(scale[rows].shape, np.float32)
+    return Scaled(_read_values(like.value, mask, reader), scale)
 
 
-def _spread(like, mask, reader):
+def _read_values(like, mask, reader):
     """Reads values into the masked rows of an array of zeros."""
     x = np.zeros(like.shape, like.dtype)
     x[mask] = reader.array((int(mask.sum()), *like.shape[1:]), like.dtype)
@@ -278,12 +278,12 @@ def _read_top(part, reader):
     number = int(reader.array((), np.uint32))
     if number > entries:
         raise WireError(f"{number} entries are announced for a vector of {entries}.")
-    sent_P = _read_which(number, entries, reader)
+    sent_P = _read_positions(number, entries, reader)
     return Top(_read_rows(part.value, sent_P, reader), sent_P)
 
 
-def _read_which(number, entries, reader):
-    if not _by_index(number, entries):
+def _read_positions(number, entries, reader):
+    if not _as_indices(number, entries):
         sent_P = reader.bits(entries)
         if sent_P.sum() != number:
             raise WireError(f"the bitmap has {sent_P.sum()} entries, not {number}.")
@@ -291,9 +291,9 @@ def _read_which(number, entries, reader):
     width = wire.index_bytes(entries)
     byte = np.zeros((number, 8), np.uint8)
     byte[:, :width] = reader.array((number, width), np.uint8)
-    which = byte.view("<u8").ravel().astype(np.int64)
-    if (which >= entries).any() or (np.diff(which) <= 0).any():
+    index = byte.view("<u8").ravel().astype(np.int64)
+    if (index >= entries).any() or (np.diff(index) <= 0).any():
         raise WireError(f"indices must ascend and stay below {entries}.")
     sent_P = np.zeros(entries, bool)
-    sent_P[which] = True
+    sent_P[index] = True
     return sent_P

@@ -12,8 +12,8 @@ A message is a tree of arrays, `Protos` and `Top`:
   indices of them, whichever is cheaper.
 - other arrays: every element; booleans as bits, integers as they are.
 
-A broadcast may have `PerClient` besides: rows of arrays and `Top`, of which a client
-gets one (`for_client`).
+A broadcast may also have `PerClient` parts: rows of arrays or of `Top`. Every client
+gets one row (`for_client`).
 
 Values travel as float32, float16, bfloat16, or int8 with one float32 scale per row (the
 last axis), scale = max |row| / 127. A value that is not finite, or beyond float16's
@@ -21,9 +21,9 @@ range, arrives as one that is not finite: a run that diverges is noticed.
 
     python -m jaxproto disclosure --config=configs/protonorm.py:digits
 
-lists the fields of messages and what each reveals (`disclosure.py`). Formats save bytes
-and protect nothing: a reader of a message has class means and weights as they are,
-and both are functions of the client's data.
+lists the fields of messages and what each reveals. Formats save bytes but give no
+privacy: a message has class means and weights, which are functions of the client's
+data.
 """
 
 import math
@@ -40,7 +40,7 @@ FORMATS = ("float32", "float16", "bfloat16", "int8")
 HEADER = 12  # bytes of a message before its payload: see codec.py
 COUNT = 4  # bytes of a class count or of a number of entries
 SCALE = 4  # bytes of the scale of an int8 row
-SMALLEST = 1e-35  # largest value of an int8 row that is not sent as zeros
+SMALLEST = 1e-35  # an int8 row whose largest magnitude is less is sent as zeros
 
 
 class Wire(NamedTuple):
@@ -70,7 +70,7 @@ def _is_per_client(node) -> bool:
 
 
 def per_client_parts(broadcast: Tree) -> list[PerClient]:
-    """Returns the parts of a broadcast of which every client gets a row of its own."""
+    """Returns the `PerClient` parts of a broadcast."""
     parts = jax.tree.leaves(broadcast, is_leaf=_is_per_client)
     return [part for part in parts if _is_per_client(part)]
 
@@ -78,23 +78,29 @@ def per_client_parts(broadcast: Tree) -> list[PerClient]:
 def for_client(broadcast: Tree, id: Array | int) -> Tree:
     """Returns the message that a client gets: its own row in place of `PerClient`."""
 
-    def one(part):
+    def client_part(part):
         if not _is_per_client(part):
             return part
         row = id if part.row is None else jnp.asarray(part.row)[id]
         return jax.tree.map(lambda rows: jnp.asarray(rows)[row], part.value)
 
-    return jax.tree.map(one, broadcast, is_leaf=_is_per_client)
+    return jax.tree.map(client_part, broadcast, is_leaf=_is_per_client)
 
 
 def broadcast_sizes(message: Tree, packed: Tree) -> tuple[Array, Array]:
-    """Returns scalars and bytes of what a client gets, of each [N] with `PerClient`."""
+    """Returns the scalars and bytes of the message that a client gets.
 
-    def of(id):
+    Both are arrays over the clients if the broadcast has `PerClient` parts.
+    """
+
+    def sizes(id):
         return scalars(for_client(message, id)), message_bytes(for_client(packed, id))
 
-    rows = [jax.tree.leaves((a.row, a.value))[0] for a in per_client_parts(message)]
-    return jax.vmap(of)(jnp.arange(len(rows[0]))) if rows else of(0)
+    parts = per_client_parts(message)
+    if not parts:
+        return sizes(0)
+    by_client = jax.tree.leaves((parts[0].row, parts[0].value))[0]
+    return jax.vmap(sizes)(jnp.arange(len(by_client)))
 
 
 def pack(message: Tree, form: str) -> Tree:
@@ -105,20 +111,18 @@ def pack(message: Tree, form: str) -> Tree:
       form: one of FORMATS.
     """
 
-    def one(part):
+    def pack_part(part):
         if isinstance(part, Protos):
             present_C = part.count > 0
             mean_CD = jnp.where(present_C[:, None], part.mean, 0.0)
             count_C = part.count.astype(jnp.int32) if part.disclosed else present_C
             return part.replace(mean=to_wire_format(mean_CD, form), count=count_C)
         if isinstance(part, Top):
-            sent = _rows(part.sent, part.value)
-            return part.replace(
-                value=to_wire_format(jnp.where(sent, part.value, 0.0), form)
-            )
+            value = jnp.where(_per_row(part.sent, part.value), part.value, 0.0)
+            return part.replace(value=to_wire_format(value, form))
         return to_wire_format(part, form)
 
-    return jax.tree.map(one, message, is_leaf=is_message_node)
+    return jax.tree.map(pack_part, message, is_leaf=is_message_node)
 
 
 def unpack(packed: Tree) -> Tree:
@@ -127,7 +131,7 @@ def unpack(packed: Tree) -> Tree:
     Messages may be stacked on leading axes.
     """
 
-    def one(part):
+    def unpack_part(part):
         if isinstance(part, Protos):
             count_C = part.count.astype(jnp.float32)
             return part.replace(mean=to_float32(part.mean), count=count_C)
@@ -135,7 +139,7 @@ def unpack(packed: Tree) -> Tree:
             return Top(to_float32(part.value), part.sent)
         return to_float32(part)
 
-    return jax.tree.map(one, packed, is_leaf=is_message_node)
+    return jax.tree.map(unpack_part, packed, is_leaf=is_message_node)
 
 
 def roundtrip(message: Tree, form: str) -> Tree:
@@ -153,21 +157,22 @@ def to_wire_format(x: Array, form: str) -> Array | Scaled:
         return x
     if form != "int8":
         return x.astype(form)
-    most = jnp.max(jnp.abs(x), -1, initial=0.0) if x.ndim else jnp.abs(x)
-    scale = jnp.where(most < SMALLEST, 1.0, most / 127)  # nan stays nan
-    whole = jnp.clip(jnp.round(x / _rows(scale, x)), -127, 127)
-    return Scaled(whole.astype(jnp.int8), scale)
+    largest = jnp.max(jnp.abs(x), -1, initial=0.0) if x.ndim else jnp.abs(x)
+    scale = jnp.where(largest < SMALLEST, 1.0, largest / 127)  # nan stays nan
+    value = jnp.clip(jnp.round(x / _per_row(scale, x)), -127, 127)
+    return Scaled(value.astype(jnp.int8), scale)
 
 
 def to_float32(x: Array | Scaled) -> Array:
     """Converts floating-point values to float32; leaves other types as they are."""
     if isinstance(x, Scaled):
-        return x.value.astype(jnp.float32) * _rows(x.scale, x.value)
+        return x.value.astype(jnp.float32) * _per_row(x.scale, x.value)
     return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
-def _rows(of_row, x):
-    return of_row[..., None] if of_row.ndim < x.ndim else of_row
+def _per_row(a, x):
+    """Adds a last axis to values per row of x; returns values per entry unchanged."""
+    return a[..., None] if a.ndim < x.ndim else a
 
 
 def message_bytes(packed: Tree) -> Array:
@@ -185,8 +190,8 @@ def _bytes(part):
         return bitmap_bytes(len(part.count)) + counts + _sent_bytes(part.mean, n)
     if isinstance(part, Top):
         entries, n = len(part.sent), jnp.sum(part.sent)
-        which = jnp.minimum(bitmap_bytes(entries), n * index_bytes(entries))
-        return COUNT + which + _sent_bytes(part.value, n)
+        positions = jnp.minimum(bitmap_bytes(entries), n * index_bytes(entries))
+        return COUNT + positions + _sent_bytes(part.value, n)
     return jnp.int32(array_bytes(part))
 
 
@@ -216,9 +221,9 @@ def array_bytes(x: Array | Scaled) -> int:
 
 
 def scalars(message: Tree) -> Array:
-    """Counts the scalars of a message: of present rows, and of sent entries."""
+    """Counts the scalars of a message: those of present rows and of sent entries."""
 
-    def of(part):
+    def part_scalars(part):
         if isinstance(part, Protos):
             return jnp.sum(part.count > 0) * part.mean.shape[-1]
         if isinstance(part, Top):
@@ -226,4 +231,4 @@ def scalars(message: Tree) -> Array:
         return jnp.asarray(part.size)
 
     parts = jax.tree.leaves(message, is_leaf=is_message_node)
-    return sum(map(of, parts), start=jnp.zeros((), jnp.int32))
+    return sum(map(part_scalars, parts), start=jnp.zeros((), jnp.int32))

@@ -1,9 +1,9 @@
 """Partitioners of Flower Datasets: `data.partition=flwr:CLASS,key=value,...`.
 
-A partitioner sees a column `label` with the classes, and `index` with the rows, in a
-random order as those of Flower's `FederatedDataset`. Beside the arguments given, it
-gets those of `num_partitions` (the number of clients), `partition_by` ("label") and
-`seed` (drawn from that of the partition) that it takes.
+A partitioner gets a table with the columns `label` (classes) and `index` (rows),
+shuffled as in Flower's `FederatedDataset`. It also gets the arguments of the text and,
+if it has such parameters, `num_partitions` (the number of clients), `partition_by`
+("label") and `seed` (drawn from the seed of the partition).
 """
 
 import ast
@@ -24,22 +24,22 @@ def flower_scheme(text: str) -> Scheme:
     Args:
       text: name of its class, and arguments: `DirichletPartitioner,alpha=0.3`.
     """
-    name, *given = text.split(",")
-    named = (argument.partition("=") for argument in _joined(given))
-    arguments = {key.strip(): _value(text, key, value) for key, _, value in named}
+    name, *parts = text.split(",")
+    pairs = (argument.partition("=") for argument in _arguments(parts))
+    arguments = {key.strip(): _value(text, key, value) for key, _, value in pairs}
     make = _partitioner(name)
 
     def assign(y_N, num_classes, clients, rng):
-        own = {"num_partitions": clients, "partition_by": "label"}
-        own["seed"] = int(rng.integers(2**31))
-        takes = inspect.signature(make).parameters
-        every = {k: v for k, v in own.items() if k in takes} | arguments
+        defaults = {"num_partitions": clients, "partition_by": "label"}
+        defaults["seed"] = int(rng.integers(2**31))
+        parameters = inspect.signature(make).parameters
+        options = {k: v for k, v in defaults.items() if k in parameters} | arguments
         try:
-            client_rows = _rows(make(**every), y_N, rng.permutation(len(y_N)))
-        except Exception as error:  # a library's: any kind
+            client_rows = _rows(make(**options), y_N, rng.permutation(len(y_N)))
+        except Exception as error:  # libraries raise any kind
             raise errors.UserError(
                 f"flwr:{text} fails: {errors.describe_failure(error)}. {name} takes "
-                f"{', '.join(takes)}."
+                f"{', '.join(parameters)}."
             ) from error
         if len(client_rows) != clients:
             raise errors.UserError(
@@ -51,12 +51,12 @@ def flower_scheme(text: str) -> Scheme:
     return Scheme(assign)
 
 
-def _joined(given: list[str]) -> list[str]:
-    """Returns arguments, with the commas inside of lists."""
+def _arguments(parts: list[str]) -> list[str]:
+    """Returns arguments; joins parts that were split at the commas of a list."""
     arguments: list[str] = []
-    for part in given:
-        inside = arguments and arguments[-1].count("[") > arguments[-1].count("]")
-        if inside:
+    for part in parts:
+        in_list = arguments and arguments[-1].count("[") > arguments[-1].count("]")
+        if in_list:
             arguments[-1] += f",{part}"
         else:
             arguments.append(part)
@@ -97,5 +97,5 @@ def _rows(partitioner, y_N, order_N) -> list[np.ndarray]:
     table = pyarrow.table({"index": order_N, "label": y_N[order_N]})
     digest = hashlib.sha256(order_N.tobytes() + y_N.tobytes()).hexdigest()
     partitioner.dataset = datasets.Dataset(table, fingerprint=digest)
-    every = map(partitioner.load_partition, range(partitioner.num_partitions))
-    return [np.asarray(partition["index"], int) for partition in every]
+    partitions = map(partitioner.load_partition, range(partitioner.num_partitions))
+    return [np.asarray(partition["index"], int) for partition in partitions]

@@ -1,16 +1,15 @@
 """Partitions in CSV files: from other programs, or `indices.csv` of a run.
 
-A line per example, with the columns
+A file has a line per example, with these columns in any order:
 
     client   from 0 to the number of clients - 1
     index    row of the data set: the official training part from 0 on, then the test
              part, each in its own order (docs/decisions.md#pool)
-    part     train, test, or validation (read as train: `data.validation_share` draws it
-             again); without this column every client's examples are divided as those of
-             any other partition
+    part     train, test, or validation (read as train: `data.validation_share` draws
+             validation examples again); without this column, the examples of every
+             client are divided as in other partitions
 
-in any order; other columns are ignored. Examples that no line names belong to no
-client.
+Other columns are ignored. Examples that no line names belong to no client.
 """
 
 import csv
@@ -36,7 +35,7 @@ PART = {"train": True, "validation": True, "test": False}
 class Listed:
     """Lines of a file, in its order."""
 
-    number: np.ndarray  # [R] of the line in the file, from 1
+    number: np.ndarray  # [R] line number in the file, from 1
     client: np.ndarray  # [R]
     index: np.ndarray  # [R]
     train: np.ndarray | None  # [R] bool; None without the column `part`
@@ -45,18 +44,18 @@ class Listed:
 def partition_lines(dataset: Dataset, divided: Partition) -> str:
     """Formats a partition as a file that `load` reads.
 
-    Rows stay in the order of unshuffled batches. An official test part that is common
-    to all clients is left out, as `load` adds it for `pooled=False`.
+    Rows stay in the order of unshuffled batches. The test part is left out if every
+    client tests on the official one, as `load` adds that for `pooled=False`.
     """
     parts = {"train": divided.train, "validation": divided.validation}
     official = registry.official_rows(dataset)
     if not all(np.array_equal(rows, official) for rows in divided.test):
         parts["test"] = divided.test
-    out = ["client,index,part"]
+    lines = ["client,index,part"]
     for part, rows_K in parts.items():
         for k, rows in enumerate(rows_K):
-            out += [f"{k},{row},{part}" for row in rows.tolist()]
-    return "\n".join([*out, ""])
+            lines += [f"{k},{row},{part}" for row in rows.tolist()]
+    return "\n".join([*lines, ""])
 
 
 def load(
@@ -74,12 +73,12 @@ def load(
       path: of the CSV file.
       dataset, clients: as in `registry.partition_dataset`; no client gets public
         examples.
-      pooled: False takes no test examples from the file but the official test part.
-      train_share, seed: of the division of a client's examples if the file has no
-        parts; it does not depend on the order of the lines.
+      pooled: False takes the official test part in place of test examples in the file.
+      train_share, seed: for the division of a client's examples if the file has no
+        column `part`; it does not depend on the order of the lines.
     """
     registry.check_arguments(train_share, seed)
-    tested = None if pooled else registry.official_test(dataset)
+    official = None if pooled else registry.official_test(dataset)
     listed = read(path)
     _check_clients(path, listed, clients)
     _check_rows(path, listed, dataset)
@@ -94,7 +93,7 @@ def load(
     else:
         masks = listed.train, ~listed.train
         train, test = (_rows_of(listed, clients, mask) for mask in masks)
-    test = test if tested is None else [tested] * clients
+    test = test if official is None else [official] * clients
     _check_everyone_has_both(path, train, test)
     return public_examples.remove_public(dataset, registry.make_partition(train, test))
 
@@ -112,9 +111,9 @@ def read(path: str | os.PathLike) -> Listed:
         with open(os.path.expanduser(path), newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             names = [name.strip() for name in next(reader, [])]
-            place = _places(path, names)
-            found = [
-                (reader.line_num, *_parse(path, reader.line_num, row, place))
+            column = _column_positions(path, names)
+            lines = [
+                (reader.line_num, *_parse(path, reader.line_num, row, column))
                 for row in reader
                 if row
             ]
@@ -123,11 +122,11 @@ def read(path: str | os.PathLike) -> Listed:
             f"file:{path}: cannot be read ({error}). Give a CSV file with the columns "
             "client, index and, if wanted, part."
         ) from error
-    number, client, index, train = np.array(found, np.int64).reshape(-1, 4).T
-    return Listed(number, client, index, train > 0 if "part" in place else None)
+    number, client, index, train = np.array(lines, np.int64).reshape(-1, 4).T
+    return Listed(number, client, index, train > 0 if "part" in column else None)
 
 
-def _places(path, names):
+def _column_positions(path, names):
     """Returns the position of each known column."""
     missing = [name for name in NEEDED if name not in names]
     if missing:
@@ -145,14 +144,14 @@ def _places(path, names):
     return {name: names.index(name) for name in (*NEEDED, "part") if name in names}
 
 
-def _parse(path, number, row, place):
-    """Parses client, index and training flag (1 or 0) of a line."""
-    if len(row) <= max(place.values()):
+def _parse(path, number, row, column):
+    """Parses client, index and training flag of a line."""
+    if len(row) <= max(column.values()):
         raise UserError(
             f"file:{path}, line {number}: has {len(row)} values, too few for the "
-            f"columns {', '.join(place)}. Complete or remove it."
+            f"columns {', '.join(column)}. Complete or remove it."
         )
-    value = {name: row[at].strip() for name, at in place.items()}
+    value = {name: row[i].strip() for name, i in column.items()}
     for name in NEEDED:
         if not re.fullmatch("[0-9]{1,15}", value[name]):
             raise UserError(
@@ -168,20 +167,20 @@ def _parse(path, number, row, place):
 
 
 def _first(bad_R, listed):
-    """Returns the first bad line and its number; None if no line is bad."""
+    """Returns the position and the line number of the first bad line, or None."""
     if not bad_R.any():
         return None
-    line = int(bad_R.argmax())
-    return line, listed.number[line]
+    position = int(bad_R.argmax())
+    return position, listed.number[position]
 
 
 def _check_clients(path, listed, clients):
     if bad := _first(listed.client >= clients, listed):
-        most = int(listed.client.max())
+        largest = int(listed.client.max())
         raise UserError(
             f"file:{path}, line {bad[1]}: client is {listed.client[bad[0]]}, but "
             f"data.clients is {clients}, so that they are numbered from 0 to "
-            f"{clients - 1}. Set data.clients to {most + 1}."
+            f"{clients - 1}. Set data.clients to {largest + 1}."
         )
     lacking = np.setdiff1d(np.arange(clients), listed.client)
     if len(lacking):
@@ -201,10 +200,10 @@ def _check_rows(path, listed, dataset):
             f"set {dataset.name!r} has {size} examples, numbered from 0 to {size - 1}. "
             "Correct it, or name the data set that the file was made for."
         )
-    _, first_R, which_R = np.unique(
+    _, first_I, inverse_R = np.unique(
         listed.index, return_index=True, return_inverse=True
     )
-    first_R = first_R[which_R]
+    first_R = first_I[inverse_R]  # first line with the same index
     if bad := _first(first_R != np.arange(len(first_R)), listed):
         raise UserError(
             f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is used "
@@ -229,10 +228,10 @@ def _check_official(path, listed, dataset):
 
 
 def _check_everyone_has_both(path, train, test):
-    for k, (mine, tested) in enumerate(zip(train, test, strict=True)):
-        if not len(mine) or not len(tested):
+    for k, (train_rows, test_rows) in enumerate(zip(train, test, strict=True)):
+        if not len(train_rows) or not len(test_rows):
             raise UserError(
-                f"file:{path}: client {k} has {len(mine)} training and {len(tested)} "
-                "test examples. Give every client one of each at least; or, to test "
-                "all on the official test part, set data.pool=False."
+                f"file:{path}: client {k} has {len(train_rows)} training and "
+                f"{len(test_rows)} test examples. Give every client one of each at "
+                "least; or, to test all on the official test part, set data.pool=False."
             )

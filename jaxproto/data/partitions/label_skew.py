@@ -1,7 +1,8 @@
 """Schemes that divide examples over clients, drawn from numpy's Generator.
 
 A scheme depends on labels only (`other_skews.by_domain`: on sources only) and uses
-every example exactly once. `pfllib` has the legacy streams, `registry` all schemes.
+every example exactly once (`pfllib_pathological`: at most once). `pfllib` has schemes
+on numpy's legacy stream, and `registry` has all schemes by name.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,8 @@ class Scheme(NamedTuple):
     # y_N, num_classes, clients, rng -> the rows of each client
     assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
     make_rng: Callable[[int], Rng] = np.random.default_rng  # seed -> rng
-    looks_at: Callable[[Dataset], tuple[np.ndarray, int]] = labels  # y_N, num_classes
+    # dataset -> y_N, num_classes, the arguments of `assign`
+    looks_at: Callable[[Dataset], tuple[np.ndarray, int]] = labels
 
 
 def iid() -> Scheme:
@@ -44,14 +46,14 @@ def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Schem
     """Divides each class in proportions drawn from Dirichlet(alpha).
 
     As in PFLlib, a client that has its fair share N / K already gets nothing of the
-    next class, and all is drawn again while a client has fewer than `min_size`
+    next class, and all classes are drawn again while a client has fewer than `min_size`
     examples. Unlike in PFLlib, cuts are rounded (remainders do not pile up on the last
-    client), and after `max_tries` the smallest clients are topped up from the largest
-    (`ensure_min_size`).
+    client), and after `max_tries` draws the smallest clients are topped up from the
+    largest (`ensure_min_size`).
 
     Args:
-      alpha: small is uneven; 0.1 in papers T and N.
-      min_size: examples per client; 2 at least to have training and test examples.
+      alpha: concentration, small values give uneven clients; 0.1 in papers T and N.
+      min_size: least examples of a client; 2 give a training and a test example.
       max_tries: draws before topping up.
     """
     check_positive("alpha", alpha)
@@ -70,10 +72,10 @@ def _dirichlet_counts(count_C, clients, alpha, rng):
     count_KC = np.zeros((clients, len(count_C)), int)
     size_K = np.zeros(clients, int)
     for c in np.flatnonzero(count_C):
-        open_K = size_K < count_C.sum() / clients
-        share_K = rng.dirichlet(np.full(clients, alpha)) * open_K
+        unfilled_K = size_K < count_C.sum() / clients
+        share_K = rng.dirichlet(np.full(clients, alpha)) * unfilled_K
         if not share_K.sum() > 0:  # all mass underflowed or fell on full clients
-            share_K = np.eye(clients)[rng.choice(np.flatnonzero(open_K))]
+            share_K = np.eye(clients)[rng.choice(np.flatnonzero(unfilled_K))]
         cut_K = np.rint(np.cumsum(share_K / share_K.sum()) * count_C[c]).astype(int)
         count_KC[:, c] = np.diff(cut_K, prepend=0)
         size_K += count_KC[:, c]
@@ -83,7 +85,10 @@ def _dirichlet_counts(count_C, clients, alpha, rng):
 def draw_enough(
     draw: Callable[[], np.ndarray], min_size: int, max_tries: int
 ) -> np.ndarray:
-    """Draws counts [K, C] until every client has `min_size` examples, or tops up."""
+    """Draws counts [K, C] until every client has `min_size` examples.
+
+    After `max_tries` draws it tops up the last one by `ensure_min_size`.
+    """
     for _ in range(max_tries):
         count_KC = draw()
         if count_KC.sum(axis=1).min() >= min_size:
@@ -100,12 +105,12 @@ def ensure_min_size(count_KC: np.ndarray, min_size: int) -> np.ndarray:
     count_KC = count_KC.copy()
     size_K = count_KC.sum(axis=1)
     while size_K.min() < min_size:
-        poor, rich = size_K.argmin(), size_K.argmax()
-        c = count_KC[rich].argmax()
-        count_KC[rich, c] -= 1
-        count_KC[poor, c] += 1
-        size_K[rich] -= 1
-        size_K[poor] += 1
+        smallest, largest = size_K.argmin(), size_K.argmax()
+        c = count_KC[largest].argmax()
+        count_KC[largest, c] -= 1
+        count_KC[smallest, c] += 1
+        size_K[largest] -= 1
+        size_K[smallest] += 1
     return count_KC
 
 
@@ -113,22 +118,22 @@ def pathological(classes_per_client: int) -> Scheme:
     """Gives each client this many classes, and each class to equally many clients.
 
     The clients of a class (their numbers differ by at most one between classes) share
-    its examples equally. N's code has 2 for CIFAR-10, 10 for CIFAR-100.
+    its examples equally. The code of paper N has 2 for CIFAR-10 and 10 for CIFAR-100.
     """
     check_whole("classes_per_client", classes_per_client)
 
     def assign(y_N, num_classes, clients, rng):
         check_enough_examples(len(y_N), clients, 1)
         count_C = np.bincount(y_N, minlength=num_classes)
-        there = np.count_nonzero(count_C)
-        check_classes(there, classes_per_client)
-        _check_places(there, clients, classes_per_client)
+        num_present = np.count_nonzero(count_C)
+        check_classes(num_present, classes_per_client)
+        _check_places(num_present, clients, classes_per_client)
         owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
         count_KC = np.zeros(owns_KC.shape, int)
         for c in np.flatnonzero(count_C):
             owner_S = rng.permutation(np.flatnonzero(owns_KC[:, c]))
-            way = "Use fewer clients or a smaller classes_per_client."
-            check_owners(f"class {c}", count_C[c], len(owner_S), way)
+            advice = "Use fewer clients or a smaller classes_per_client."
+            check_owners(f"class {c}", count_C[c], len(owner_S), advice)
             whole, rest = divmod(count_C[c], len(owner_S))
             count_KC[owner_S, c] = whole + (np.arange(len(owner_S)) < rest)
         return _split_by_counts(y_N, count_KC, rng)
@@ -137,24 +142,26 @@ def pathological(classes_per_client: int) -> Scheme:
 
 
 def shards(classes_per_client: int) -> Scheme:
-    """Sorts examples by class, cuts them into equal shards, gives each client some.
+    """Sorts examples by class, and gives each client equally many equal shards.
 
     McMahan et al., "Communication-Efficient Learning of Deep Networks from
     Decentralized Data", AISTATS 2017, https://arxiv.org/abs/1602.05629: two shards for
     each client.
 
     Args:
-      classes_per_client: shards of a client; it has at most one class more for each,
-        where a shard reaches from a class to the next.
+      classes_per_client: number of shards of a client. A shard that spans the border of
+        two classes gives its client a class more.
     """
     check_whole("classes_per_client", classes_per_client)
 
     def assign(y_N, num_classes, clients, rng):
         check_enough_examples(len(y_N), clients, classes_per_client)
-        rows = [rng.permutation(own) for own in rows_by_class(y_N, num_classes)]
-        every = np.array_split(np.concatenate(rows), clients * classes_per_client)
-        deal_KS = rng.permutation(len(every)).reshape(clients, -1)
-        return [np.concatenate([every[i] for i in deal_S]) for deal_S in deal_KS]
+        by_class = [rng.permutation(rows) for rows in rows_by_class(y_N, num_classes)]
+        shard_rows = np.array_split(
+            np.concatenate(by_class), clients * classes_per_client
+        )
+        shard_KS = rng.permutation(len(shard_rows)).reshape(clients, -1)
+        return [np.concatenate([shard_rows[i] for i in own_S]) for own_S in shard_KS]
 
     return Scheme(assign)
 
@@ -169,12 +176,12 @@ def extended_dirichlet(
 
     Deviations:
       paper: draws until every class has a client and every client enough examples.
-        Here: at most `max_tries` draws of each; then classes are given as by
+        Here: at most `max_tries` draws of each; then classes are assigned as by
         `pathological`, and clients are topped up as by `dirichlet`.
 
     Args:
-      classes_per_client: classes that a client draws.
-      alpha: small is uneven among the clients of a class.
+      classes_per_client: number of classes of a client.
+      alpha: concentration, small values divide a class unevenly.
       min_size, max_tries: as in `dirichlet`.
     """
     check_whole("classes_per_client", classes_per_client)
@@ -184,22 +191,22 @@ def extended_dirichlet(
     def assign(y_N, num_classes, clients, rng):
         check_enough_examples(len(y_N), clients, min_size)
         count_C = np.bincount(y_N, minlength=num_classes)
-        there = np.flatnonzero(count_C)
-        check_classes(len(there), classes_per_client)
-        _check_places(len(there), clients, classes_per_client)
+        present = np.flatnonzero(count_C)
+        check_classes(len(present), classes_per_client)
+        _check_places(len(present), clients, classes_per_client)
         owns_KC = np.zeros((clients, num_classes), bool)
         for _ in range(max_tries):
-            draw_KC = rng.random((clients, len(there)))
+            draw_KC = rng.random((clients, len(present)))
             rank_KC = draw_KC.argsort(1).argsort(1)
-            owns_KC[:, there] = rank_KC < classes_per_client
-            if owns_KC.any(0)[there].all():
+            owns_KC[:, present] = rank_KC < classes_per_client
+            if owns_KC.any(0)[present].all():
                 break
         else:
             owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
 
         def draw():
             count_KC = np.zeros((clients, num_classes), int)
-            for c in there:
+            for c in present:
                 owners = np.flatnonzero(owns_KC[:, c])
                 share_S = rng.dirichlet(np.full(len(owners), alpha))
                 cut_S = np.rint(np.cumsum(share_S)[:-1] * count_C[c]).astype(int)
@@ -212,7 +219,7 @@ def extended_dirichlet(
 
 
 def _owners(exists_C, clients, classes_per_client, rng):
-    """Returns the classes of each client [K, C] bool, those with most places first."""
+    """Assigns classes to clients, first those with most places left; [K, C] bool."""
     left_C = np.zeros(len(exists_C), int)
     class_P = rng.permutation(np.flatnonzero(exists_C))
     whole, rest = divmod(clients * classes_per_client, len(class_P))
@@ -233,12 +240,12 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 
 def _split_by_counts(y_N, count_KC, rng):
     """Returns the rows of each client by counts [K, C], shuffled in each class."""
-    client_rows = []
+    by_class = []  # of each class, the rows of each client
     for rows, count_K in zip(
         rows_by_class(y_N, count_KC.shape[1]), count_KC.T, strict=True
     ):
-        client_rows.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
-    return [np.concatenate(rows) for rows in zip(*client_rows, strict=True)]
+        by_class.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
+    return [np.concatenate(rows) for rows in zip(*by_class, strict=True)]
 
 
 def check_positive(argument: str, value: float) -> None:
@@ -269,28 +276,28 @@ def check_enough_examples(examples: int, clients: int, min_size: int) -> None:
         )
 
 
-def check_classes(there: int, classes_per_client: int) -> None:
-    """Raises UserError if clients should have more classes than there are."""
-    if classes_per_client > there:
+def check_classes(present: int, classes_per_client: int) -> None:
+    """Raises UserError if clients should have more classes than have examples."""
+    if classes_per_client > present:
         raise errors.UserError(
-            f"classes_per_client is {classes_per_client}, but only {there} classes "
-            f"have examples. Use at most {there}."
+            f"classes_per_client is {classes_per_client}, but only {present} classes "
+            f"have examples. Use at most {present}."
         )
 
 
-def _check_places(there, clients, classes_per_client):
-    if clients * classes_per_client < there:
+def _check_places(present, clients, classes_per_client):
+    if clients * classes_per_client < present:
         raise errors.UserError(
             f"{clients} clients with {classes_per_client} classes each hold "
-            f"{clients * classes_per_client} classes, but {there} have examples. Use "
-            f"at least {-(-there // classes_per_client)} clients or classes_per_client "
-            f"of at least {-(-there // clients)}."
+            f"{clients * classes_per_client} classes, but {present} have examples. Use "
+            f"at least {-(-present // classes_per_client)} clients or "
+            f"classes_per_client of at least {-(-present // clients)}."
         )
 
 
-def check_owners(name: str, examples: int, owners: int, way: str) -> None:
+def check_owners(name: str, examples: int, owners: int, advice: str) -> None:
     """Raises UserError if a class or source has fewer examples than clients."""
     if examples < owners:
         raise errors.UserError(
-            f"{name} has {examples} examples for {owners} clients. {way}"
+            f"{name} has {examples} examples for {owners} clients. {advice}"
         )

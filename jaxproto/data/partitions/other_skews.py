@@ -5,11 +5,12 @@ ICDE 2022, https://arxiv.org/abs/2102.02079, section 4 (their code: Xtra-Computi
 NIID-Bench).
 
 Deviations:
-  code: quantity skew draws until every client has 10 examples, for ever. Here: as
-    `dirichlet`, an argument, at most `max_tries` draws, then topping up.
-  paper: real-world feature imbalance deals writers to parties "randomly and equally".
-    Here: the same, and where there are fewer sources than clients, a source's clients
-    share it equally.
+  code: quantity skew draws without limit until every client has 10 examples. Here: the
+    minimum is an argument, and after `max_tries` draws clients are topped up, as in
+    `dirichlet`.
+  paper: real-world feature imbalance gives writers to parties "randomly and equally".
+    Here: the same; with fewer sources than clients, the clients of a source share it
+    equally.
   paper: noise-based feature imbalance adds noise to images. Not here: it changes
     examples, so it is a data set of its own (save one with its domains).
 """
@@ -39,7 +40,8 @@ def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> S
     Sizes are uneven; labels are alike up to chance (section 4.3 of the paper).
 
     Args:
-      alpha: small is uneven; 0.5 in the paper, where it is called beta.
+      alpha: concentration, small values give uneven sizes; 0.5 in the paper, where it
+        is called beta.
       min_size, max_tries: as in `dirichlet`.
     """
     check_positive("alpha", alpha)
@@ -66,7 +68,7 @@ def lognormal_sizes(sigma: float, *, min_size: int = 2, max_tries: int = 100) ->
 
 
 def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
-    """Shuffles all examples and cuts them into drawn shares [K]."""
+    """Shuffles all examples and cuts them into the shares [K] that `shares` draws."""
     check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
@@ -83,22 +85,22 @@ def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
 
 
 def by_domain() -> Scheme:
-    """Gives whole sources of examples (writers, cameras) to clients, equally.
+    """Gives each client equally many whole sources, such as writers or cameras.
 
     Numbers of sources per client differ by at most one. With fewer sources than
-    clients, every client has one source, numbers of clients per source differ by at
-    most one, and clients of a source share it equally.
+    clients, every client has one source, and the clients of a source share it equally.
+    Numbers of clients per source then differ by at most one.
     """
 
     def assign(domain_N, num_domains, clients, rng):
         check_enough_examples(len(domain_N), clients, 1)
         rows = rows_by_class(domain_N, num_domains)
-        there = rng.permutation([d for d in range(num_domains) if len(rows[d])])
+        present = rng.permutation([d for d in range(num_domains) if len(rows[d])])
         client_rows = [[] for _ in range(clients)]
-        for turn, d in enumerate(there):
-            owners = range(turn % clients, clients, len(there))
-            way = "Use fewer clients, or leave this source out."
-            check_owners(f"source {d}", len(rows[d]), len(owners), way)
+        for i, d in enumerate(present):
+            owners = range(i % clients, clients, len(present))
+            advice = "Use fewer clients, or leave this source out."
+            check_owners(f"source {d}", len(rows[d]), len(owners), advice)
             parts = np.array_split(rng.permutation(rows[d]), len(owners))
             for owner, part in zip(owners, parts, strict=True):
                 client_rows[owner].append(part)

@@ -1,14 +1,14 @@
 """Partitions of PFLlib and HtFLlib, bit for bit, from numpy's legacy stream.
 
 Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated
-Learning Library and Benchmark", JMLR 2025, https://arxiv.org/abs/2312.04992; the papers
-T and N divide their data so. docs/decisions.md#partition has the recipe.
+Learning Library and Benchmark", JMLR 2025, https://arxiv.org/abs/2312.04992. The papers
+T and N use these partitions. docs/decisions.md#partition has the recipe.
 
 Deviations:
-  code: draws until every client has `least_samples`, for ever. Here: at most
-    `max_tries` draws, then an error (a repair would not be their partition).
-  code: all weights zero gives NaN cuts, by which the last client gets the whole class.
-    Here: the same, without the NaN.
+  code: draws without limit until every client has `least_samples`. Here: at most
+    `max_tries` draws, then an error (a repaired partition would not be PFLlib's).
+  code: weights that are all zero give NaN cuts, so that the last client gets the whole
+    class. Here: the same result without NaN.
   code: least_samples 1 (FedTGP, T, N); newer PFLlib 40. Here: an argument.
 """
 
@@ -23,7 +23,7 @@ from jaxproto.data.partitions import label_skew
 def pfllib_dirichlet(
     alpha: float, *, least_samples: int = 1, max_tries: int = 1_000
 ) -> label_skew.Scheme:
-    """PFLlib's Dirichlet partition.
+    """Divides each class by Dirichlet(alpha) as PFLlib does.
 
     CIFAR-10 at alpha 0.01 and seed 1 takes 37 tries.
     """
@@ -53,7 +53,7 @@ def pfllib_dirichlet(
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
-    """Draws shuffled rows of each class, positions to cut them, sizes of clients."""
+    """Returns the shuffled rows of each class, their cuts, and the clients' sizes."""
     drawn, cuts, size_K = [], [], np.zeros(clients, int)
     for rows in rows_C:
         rows = rows.copy()
@@ -64,7 +64,7 @@ def _draw(rows_C, fair_share, clients, alpha, rng):
         if total > 0:
             cut_K = np.cumsum(share_K / total) * len(rows)
         drawn.append(rows)
-        cuts.append(cut_K.astype(int)[:-1])  # the last takes what is left
+        cuts.append(cut_K.astype(int)[:-1])  # the last client takes the rest
         size_K += np.diff(cuts[-1], prepend=0, append=len(rows))
     return drawn, cuts, size_K
 
@@ -72,10 +72,10 @@ def _draw(rows_C, fair_share, clients, alpha, rng):
 def pfllib_pathological(
     classes_per_client: int, *, least_samples: int = 1
 ) -> label_skew.Scheme:
-    """PFLlib's partition by classes: uneven sizes, examples in the order of the data.
+    """Gives each client some classes as PFLlib does, in uneven sizes without shuffling.
 
     If clients * classes_per_client is no multiple of the number of classes, the last
-    classes can be left to no client (GTSRB: 43 classes, 20 clients of 4).
+    classes may have no client (GTSRB: 43 classes, 20 clients with 4 classes each).
     """
     label_skew.check_whole("classes_per_client", classes_per_client)
 

@@ -1,8 +1,8 @@
 """Public examples: labelled rows that the server and every client have.
 
 They are withdrawn from the partition, or come from another data set; no client has them
-in its own shard. A method with public examples so has the same partition as one
-without, except for these examples.
+in its own shard. So a run with public examples has the same partition as one without,
+except for these examples.
 """
 
 import os
@@ -16,7 +16,7 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.label_skew import Scheme
 from jaxproto.data.partitions.registry import Partition, partition_dataset
 
-STREAM = 1  # keeps the draw apart from that of the partition, which has the same seed
+STREAM = 1  # stream of the data seed
 
 
 def load(
@@ -37,7 +37,7 @@ def load(
       pooled: whether the official test part is divided over clients, too; if not,
         public examples come from the training part.
       share, classes: as in `sample_public_rows`; a share of 0 chooses no examples.
-      other: name of a data set whose examples are public instead; "" is none.
+      other: name of a data set whose examples are all public; "" is none.
       pixels: as in `registry.load`, for both data sets.
     """
     if other and share:
@@ -83,26 +83,27 @@ def sample_public_rows(
             f"data.public_classes is {classes}. Give a share above 0 and at most 1."
         )
     rng = np.random.default_rng([STREAM, seed % 2**32])
-    there = np.unique(y)
-    covered = rng.permutation(there)[: max(1, round(classes * len(there)))]
-    each = max(1, round(share * len(y) / len(covered)))
-    return np.sort(np.concatenate([_sample(y, c, each, rng) for c in covered]))
+    present = np.unique(y)
+    covered = rng.permutation(present)[: max(1, round(classes * len(present)))]
+    size = max(1, round(share * len(y) / len(covered)))
+    return np.sort(np.concatenate([_sample(y, c, size, rng) for c in covered]))
 
 
-def _sample(y_N, c, each, rng):
+def _sample(y_N, c, size, rng):
+    """Draws rows of class c."""
     rows = np.flatnonzero(y_N == c)
-    if len(rows) < each:
+    if len(rows) < size:
         raise errors.UserError(
-            f"class {c} has {len(rows)} examples, but {each} of each covered class are "
+            f"class {c} has {len(rows)} examples, but {size} of each covered class are "
             "to be public. Lower data.public_share or raise data.public_classes."
         )
-    return rng.permutation(rows)[:each]
+    return rng.permutation(rows)[:size]
 
 
 def make_some_public(
     dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
 ) -> Dataset:
-    """Makes a sample public: of all examples, or if not pooled of the training part."""
+    """Makes a sample of all examples public; if not pooled, of the training part."""
     y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
     rows = sample_public_rows(y_N, share, classes, seed)
     return dataset._replace(public=rows.astype(np.int32))
@@ -110,22 +111,22 @@ def make_some_public(
 
 def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
     """Appends all examples of another data set as public ones."""
-    for what, have, got in (
+    for what, expected, actual in (
         ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
         ("inputs of type", dataset.x.dtype, extra.x.dtype),
         ("number of classes", dataset.num_classes, extra.num_classes),
     ):
-        if have != got:
+        if expected != actual:
             raise errors.UserError(
-                f"public data {extra.name!r} have {what} {got}, but data set "
-                f"{dataset.name!r} has {have}. Bring the public examples to the same "
-                "form (an npz file may declare num_classes)."
+                f"public data {extra.name!r} have {what} {actual}, but data set "
+                f"{dataset.name!r} has {expected}. Bring the public examples to the "
+                "same form (an npz file may declare num_classes)."
             )
     _check_names(dataset, extra)
     size, domain_N = len(dataset.y), dataset.domain
-    if domain_N is not None:  # the source -1 is given to no client
-        nobody = np.full(len(extra.y), -1, np.int32)
-        domain_N = np.concatenate([domain_N, nobody])
+    if domain_N is not None:
+        none = np.full(len(extra.y), -1, np.int32)  # a source of no client
+        domain_N = np.concatenate([domain_N, none])
     return dataset._replace(
         x=np.concatenate([dataset.x, extra.x]),
         y=np.concatenate([dataset.y, extra.y]),
@@ -137,11 +138,14 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
 
 
 def _check_names(dataset, extra):
-    """Raises UserError if both data sets have names of classes, and they differ."""
+    """Raises UserError if names of classes differ.
+
+    They must be equal if both data sets name their classes, or if all are numbers.
+    """
     names = [dataset.class_names(), extra.class_names()]
-    known = dataset.classes and extra.classes
+    both_named = dataset.classes and extra.classes
     numbers = all(name.lstrip("-").isdecimal() for pair in names for name in pair)
-    if names[0] != names[1] and (known or numbers):
+    if names[0] != names[1] and (both_named or numbers):
         c = next(
             c for c, pair in enumerate(zip(*names, strict=True)) if len({*pair}) > 1
         )
@@ -179,14 +183,14 @@ def remove_public(dataset: Dataset, parts: Partition) -> Partition:
         return parts
     is_public = np.zeros(len(dataset.y), bool)
     is_public[dataset.public] = True
-    left = [tuple(rows[~is_public[rows]] for rows in part) for part in parts]
+    private = [tuple(rows[~is_public[rows]] for rows in part) for part in parts]
     names = "training", "test", "validation"
-    for what, before_K, after_K in zip(names, parts, left, strict=True):
+    for name, before_K, after_K in zip(names, parts, private, strict=True):
         for k, (before, after) in enumerate(zip(before_K, after_K, strict=True)):
             if len(before) and not len(after):
                 raise errors.UserError(
-                    f"all {len(before)} {what} examples of client {k} are public. "
+                    f"all {len(before)} {name} examples of client {k} are public. "
                     "Lower data.public_share, give clients more examples "
                     "(data.min_size; pfllib: least_samples) or take another data.seed."
                 )
-    return Partition(*left)
+    return Partition(*private)

@@ -1,7 +1,7 @@
 """Partition schemes by name, and the division into training and test examples.
 
-Another scheme is one more function that returns a `Scheme`; `from_file.py` reads
-partitions of other programs.
+A new scheme is a function that returns a `Scheme`, and an entry of PARTITIONS.
+`from_file.py` reads partitions of other programs.
 """
 
 import math
@@ -63,23 +63,23 @@ def partition_dataset(
 
     Args:
       dataset: to divide.
-      scheme: of the division over clients, such as `dirichlet(0.1)`.
+      scheme: division over clients, such as `dirichlet(0.1)`.
       clients: number of clients.
       pooled: True pools the official parts and divides every client's examples by
         `train_share` (docs/decisions.md#pool). False divides the official training part
         and tests every client on the whole official test part.
       train_share: share of a client's examples to train on if pooled; 0.75 in all
         papers.
-      seed: of the partition; models have another.
+      seed: seed of the partition; models have another seed.
     """
     check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)
-    tested = None if pooled else official_test(dataset)
-    y_N, number = scheme.looks_at(dataset)
+    official = None if pooled else official_test(dataset)
+    y_N, num_classes = scheme.looks_at(dataset)
     size = len(y_N) if pooled else dataset.train_size
-    client_rows = scheme.assign(y_N[:size], number, clients, rng)
+    client_rows = scheme.assign(y_N[:size], num_classes, clients, rng)
     train, test = split_each(client_rows, train_share if pooled else 1, rng)
-    test = test if tested is None else [tested] * clients
+    test = test if official is None else [official] * clients
     _check_none_is_empty(train, test, train_share)
     return make_partition(train, test)
 
@@ -103,9 +103,9 @@ def split_each(
     train, test = [], []
     for rows in client_rows:
         order = rows[rng.permutation(len(rows))]
-        tested = len(rows) - math.floor(train_share * len(rows))
-        test.append(order[:tested])
-        train.append(order[tested:])
+        num_test = len(rows) - math.floor(train_share * len(rows))
+        test.append(order[:num_test])
+        train.append(order[num_test:])
     return train, test
 
 
@@ -139,7 +139,7 @@ def check_arguments(train_share: float, seed: int) -> None:
 
 def _check_none_is_empty(train, test, train_share):
     pairs = enumerate(zip(train, test, strict=True))
-    lacking = [k for k, (mine, tested) in pairs if not len(mine) or not len(tested)]
+    lacking = [k for k, parts in pairs if not all(map(len, parts))]
     if lacking:
         k, others = lacking[0], len(lacking) - 1
         more = f" (and so do {others} more clients)" if others else ""

@@ -12,8 +12,8 @@ HELD_OUT = 2  # stream of the data seed
 def hold_out(parts: Partition, share: float, seed: int) -> Partition:
     """Moves a share of each client's training rows to its validation part.
 
-    Client k with n rows gives floor(share * n) of them: none if n < 1 / share, never
-    all. They depend on the set of its rows, `seed` and k alone. The other rows keep
+    Of n rows of client k, floor(share * n) move: none if n < 1 / share, never all. The
+    choice depends only on the set of these rows, `seed` and k. The other rows keep
     their order.
     """
     if not share:

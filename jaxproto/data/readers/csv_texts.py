@@ -17,27 +17,27 @@ COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
 LONGEST = 2**24  # characters of a field
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
-MANY = 10  # rows from which labels that hardly repeat are taken for texts
+MANY = 10  # rows from which on labels must repeat
 
 
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     """Reads the data set in a csv file or in a folder.
 
-    A folder holds train.csv and, for an official test part, test.csv. Two files joined
-    by a comma are such a pair too. A header row names the columns `text` and `label`,
-    others are left out; without one, a row is a text and a label. Files are utf-8,
-    quoted as Python's csv module does. Labels are whole numbers or words. `pixels` is
-    0, as texts have none.
+    A folder has train.csv and, for an official test part, test.csv. Two paths joined by
+    a comma are such a pair, too. A header row names the columns `text` and `label`;
+    other columns are left out. Without a header, a row is a text and a label. Files are
+    utf-8, quoted as Python's csv module does. Labels are whole numbers or words.
+    `pixels` must be 0, as texts have none.
     """
     name = f"csv:{path}"
     check_not_text(name, pixels)
     parts = [_read(file, name) for file in _files(os.path.expanduser(path), name)]
     labels = [label for part in parts for _, label in part]
     _check_repeat(name, labels)
-    texts = np.dtypes.StringDType()
-    kind = int if all(map(WHOLE.fullmatch, labels)) else texts
-    x = [np.array([text for text, _ in part], texts) for part in parts]
-    y = [np.array([label for _, label in part], kind) for part in parts]
+    string = np.dtypes.StringDType()
+    label_type = int if all(map(WHOLE.fullmatch, labels)) else string
+    x = [np.array([text for text, _ in part], string) for part in parts]
+    y = [np.array([label for _, label in part], label_type) for part in parts]
     test = (x[1], y[1]) if len(parts) > 1 else None
     return dataset.make_dataset(name, (x[0], y[0]), test)
 
@@ -84,11 +84,11 @@ def _read(file, name):
     limit = csv.field_size_limit(LONGEST)
     try:
         for i, row in enumerate(filter(None, reader)):
-            at = f"{name}: {file}, line {reader.line_num}"
-            if i == 0 and (found := _header(row, at)):
-                columns, width = found, len(row)
+            line = f"{name}: {file}, line {reader.line_num}"
+            if i == 0 and (positions := _header(row, line)):
+                columns, width = positions, len(row)
                 continue
-            _check_row(row, columns, width, at)
+            _check_row(row, columns, width, line)
             rows.append((row[columns[0]], row[columns[1]].strip()))
     except csv.Error as error:
         raise errors.UserError(
@@ -100,37 +100,37 @@ def _read(file, name):
     return rows
 
 
-def _header(row, at):
+def _header(row, line):
     """Returns the positions of the columns that a row names; None if it names none."""
     names = [cell.strip().lower() for cell in row]
-    there = [column in names for column in COLUMNS]
-    if any(there) and not all(there):
-        missing = COLUMNS[there.index(False)]
+    present = [column in names for column in COLUMNS]
+    if any(present) and not all(present):
+        missing = COLUMNS[present.index(False)]
         raise errors.UserError(
-            f"{at}: the header {', '.join(row)} has no column {missing!r}. Name the "
+            f"{line}: the header {', '.join(row)} has no column {missing!r}. Name the "
             f"columns {' and '.join(COLUMNS)}."
         )
     for column in COLUMNS:
         if names.count(column) > 1:
             raise errors.UserError(
-                f"{at}: the header {', '.join(row)} has the column {column!r} "
+                f"{line}: the header {', '.join(row)} has the column {column!r} "
                 f"{names.count(column)} times. Name each column once."
             )
-    return tuple(map(names.index, COLUMNS)) if all(there) else None
+    return tuple(map(names.index, COLUMNS)) if all(present) else None
 
 
-def _check_row(row, columns, width, at):
+def _check_row(row, columns, width, line):
     if len(row) != width:
         raise errors.UserError(
-            f"{at}: {len(row)} fields where {width} belong. Quote texts that have "
+            f"{line}: {len(row)} fields where {width} belong. Quote texts that have "
             "commas; name the columns text and label in a header row if there are more."
         )
     if any("\0" in row[column] for column in columns):
         raise errors.UserError(
-            f"{at}: a NUL byte, which no text has. Save the file as utf-8 text."
+            f"{line}: a NUL byte, which no text has. Save the file as utf-8 text."
         )
     if not row[columns[1]].strip():
-        raise errors.UserError(f"{at}: no label. Give it one, or remove the row.")
+        raise errors.UserError(f"{line}: no label. Give it one, or remove the row.")
 
 
 def _check_repeat(name, label_N):

@@ -5,8 +5,8 @@
 
 With several domains, a folder of class folders per domain: PATH/sketch/cat/1.png.
 
-Classes are the names of the folders, sorted; images are in order of class and path.
-The orientation in EXIF data is ignored, and the first of several frames is read.
+Classes are the names of the folders, sorted. Images are in the order of class and path.
+The orientation in EXIF data is ignored, and of several frames the first is read.
 """
 
 import os
@@ -21,7 +21,7 @@ from jaxproto import errors
 from jaxproto.data import decoded_cache, domains, image_files
 from jaxproto.data.dataset import Dataset, make_dataset
 
-PARTS = {  # folders above the classes, and the part that they belong to
+PARTS = {  # folder above the class folders -> official part
     "train": "train",
     "val": "train",  # pooled, docs/decisions.md#pool
     "valid": "train",
@@ -34,14 +34,14 @@ NO_CLASS = re.compile(r"\.|__MACOSX$")  # .git, .ipynb_checkpoints and the like
 class FolderListing(NamedTuple):
     """Contents of the folder."""
 
-    files: dict[str, list[list[str]]]  # part -> class -> images
+    files: dict[str, list[list[str]]]  # part -> images of each class
     classes: list[str]
     notes: list[str]
 
     @property
     def rows(self) -> list[str]:
         """Images of all parts in the order of rows."""
-        return [file for part in self.files.values() for some in part for file in some]
+        return [file for part in self.files.values() for own in part for file in own]
 
 
 def load(
@@ -50,28 +50,28 @@ def load(
     """Reads the data set in a folder of class folders.
 
     Args:
-      path: the folder. With train/ in it (and val/, which is pooled into it, and
-        test/), the class folders lie there; without, all of it is for training.
+      path: folder of the class folders, which are all for training; or folder of
+        train/, and perhaps val/ (pooled into train) and test/, with class folders.
       size: as `pixels` in `registry.load`.
       several_domains: whether the folders in `path` are domains of class folders.
     """
     name = f"{'domains' if several_domains else 'folder'}:{path}"
     root = Path(os.path.expanduser(path)).absolute()
-    found = _list(name, root, _domains if several_domains else _parts)
-    made = decoded_cache.load_or_decode(
+    listing = _list(name, root, _domains if several_domains else _parts)
+    dataset = decoded_cache.load_or_decode(
         name,
-        partial(_read, name, found, size),
+        partial(_read, name, listing, size),
         kind="folder",
         path=str(root),
-        classes="/".join(found.classes),
-        files=decoded_cache.fingerprint(found.rows),
+        classes="/".join(listing.classes),
+        files=decoded_cache.fingerprint(listing.rows),
         pixels=size,
     )
-    made = made._replace(notes=(*found.notes, *made.notes))
+    dataset = dataset._replace(notes=(*listing.notes, *dataset.notes))
     if not several_domains:
-        return made
-    names = [Path(file).relative_to(root).parts[0] for file in found.rows]
-    return domains.attach_domains(made, np.array(names))
+        return dataset
+    names = [Path(file).relative_to(root).parts[0] for file in listing.rows]
+    return domains.attach_domains(dataset, np.array(names))
 
 
 def _list(name, root, parts_of):
@@ -89,13 +89,12 @@ def _list(name, root, parts_of):
     for part, folders in parts.items():
         files[part] = []
         for c in classes:
-            inside = [_inside(name, root, f[c]) for f in folders if c in f]
-            files[part].append([file for some, _ in inside for file in some])
-            other += sum(count for _, count in inside)
-    _check_some(name, root, files)
-    empty = [
-        c for c, *some in zip(classes, *files.values(), strict=True) if not any(some)
-    ]
+            found = [_images(name, root, f[c]) for f in folders if c in f]
+            files[part].append([file for images, _ in found for file in images])
+            other += sum(count for _, count in found)
+    _check_not_empty(name, root, files)
+    by_class = zip(classes, *files.values(), strict=True)
+    empty = [c for c, *images in by_class if not any(images)]
     if empty:
         notes.append(
             f"{name}: {len(empty)} class folders are empty: {errors.first_few(empty)}"
@@ -106,7 +105,7 @@ def _list(name, root, parts_of):
 
 
 def _parts(name, root):
-    """Returns part -> [class -> folder], and a note on folders that are not read."""
+    """Returns part -> [class -> folder], and notes on folders that are not read."""
     above = _folders(name, root)
     split = {part: _folders(name, above[part]) for part in PARTS if part in above}
     if not split.get("train"):
@@ -126,16 +125,16 @@ def _parts(name, root):
 
 
 def _domains(name, root):
-    """Returns the class folders of all domains as the training part."""
+    """Returns the class folders of all domains as the training part, and no notes."""
     above = _folders(name, root)
-    each = {domain: _folders(name, folder) for domain, folder in above.items()}
-    if empty := [domain for domain, classes in each.items() if not classes]:
+    classes_of = {domain: _folders(name, folder) for domain, folder in above.items()}
+    if empty := [domain for domain, classes in classes_of.items() if not classes]:
         raise errors.UserError(
             f"{name}: {errors.first_few(empty)} of {root} have no class folders. Put "
             "the images of each class and domain into a folder of its own, "
             "PATH/sketch/cat/1.png, or use folder:PATH for one domain."
         )
-    return {"train": [*each.values()]}, []
+    return {"train": [*classes_of.values()]}, []
 
 
 def _folders(name, path):
@@ -146,17 +145,17 @@ def _folders(name, path):
         raise errors.UserError(
             f"{name}: {path} cannot be read: {error.strerror}."
         ) from error
-    for one in found:
-        if bad := errors.first_unprintable(one.name):
+    for folder in found:
+        if bad := errors.first_unprintable(folder.name):
             raise errors.UserError(
-                f"{name}: the folder {one} has the character {bad} in its name, which "
-                "cannot be printed. Rename it."
+                f"{name}: the folder {folder} has the character {bad} in its name, "
+                "which cannot be printed. Rename it."
             )
     return {p.name: p for p in sorted(found)}
 
 
 def _check_annotations(name, above):
-    """Raises UserError for val/images and a table, as of downloaded Tiny ImageNet."""
+    """Raises UserError if a table has the classes, as in Tiny ImageNet's archive."""
     for folder in above.values():
         tables = sorted(folder.glob("*_annotations.txt"))
         if tables:
@@ -167,37 +166,38 @@ def _check_annotations(name, above):
             )
 
 
-def _inside(name, root, folder):
-    """Returns the images in a class folder, at any depth; how many files are none."""
+def _images(name, root, folder):
+    """Returns the images below a class folder, and the number of other files."""
     files, other, seen = [], 0, set()
     for where, inner, names in os.walk(folder, followlinks=True):
         _check_link(name, root, where, seen)
         inner[:] = sorted(n for n in inner if not NO_CLASS.match(n))
-        good = [n for n in names if image_files.is_image(n)]
-        other += len(names) - len(good)
-        files += [os.path.join(where, n) for n in sorted(good)]
+        images = [n for n in names if image_files.is_image(n)]
+        other += len(names) - len(images)
+        files += [os.path.join(where, n) for n in sorted(images)]
     return files, other
 
 
 def _check_link(name, root, where, seen):
-    """Raises UserError for a link that leaves the data set, or that loops.
+    """Raises UserError for a link out of the data set, or to a folder already read.
 
     Such a link can lead to all files of a machine, or to an endless loop.
     """
     real = os.path.realpath(where)
-    way = "Replace the link by the folder, or name the folder that holds all."
+    advice = "Replace the link by the folder, or name the folder that holds all."
     if not Path(real).is_relative_to(os.path.realpath(root)):
         raise errors.UserError(
-            f"{name}: {where} is a link out of the folder, to {real}. {way}"
+            f"{name}: {where} is a link out of the folder, to {real}. {advice}"
         )
     if real in seen:
         raise errors.UserError(
-            f"{name}: {where} is a link to {real}, which is read already. {way}"
+            f"{name}: {where} is a link to {real}, which is read already. {advice}"
         )
     seen.add(real)
 
 
-def _check_some(name, root, files):
+def _check_not_empty(name, root, files):
+    """Raises UserError for a part without images."""
     for part, classes in files.items():
         if not any(classes):
             raise errors.UserError(
@@ -206,52 +206,60 @@ def _check_some(name, root, files):
             )
 
 
-def _read(name, found, size, store):
+def _read(name, listing, size, store):
     """Reads and stores all images, and returns the checked data set."""
-    every = found.rows
+    files = listing.rows
     y = {
-        part: np.repeat(np.arange(len(classes)), [*map(len, classes)])
-        for part, classes in found.files.items()
+        part: np.repeat(np.arange(len(images)), [*map(len, images)])
+        for part, images in listing.files.items()
     }
-    cut = len(y["train"])
-    heads = image_files.read_infos(name, every)
-    notes = _duplicates(name, every, heads, np.concatenate([*y.values()]), cut)
-    grey = all(head.grey for head in heads)
+    train_size = len(y["train"])
+    infos = image_files.read_infos(name, files)
+    notes = _duplicates(name, files, infos, np.concatenate([*y.values()]), train_size)
+    grey = all(info.grey for info in infos)
     if not size:
-        image_files.check_one_size(name, every, heads)
-    shape = (size, size) if size else heads[0].shape
-    shape = (len(every), *shape, 1 if grey else 3)
-    blocks = image_files.decode_batches(name, every, grey, size)
+        image_files.check_one_size(name, files, infos)
+    shape = (size, size) if size else infos[0].shape
+    shape = (len(files), *shape, 1 if grey else 3)
+    blocks = image_files.decode_batches(name, files, grey, size)
     x = store(shape, np.dtype(np.uint8), blocks)
-    train, test = (x[:cut], y["train"]), (x[cut:], y.get("test"))
-    count = len(found.classes)
-    options = {"classes": found.classes, "join": lambda parts: x}
-    made = make_dataset(name, train, test if "test" in y else None, count, **options)
-    some = sum(head.grey for head in heads)
-    if some and not grey:
-        notes.append(f"{name}: {some} grey images among {len(heads)} become colour")
-    return made._replace(notes=(*notes, *made.notes))
+    dataset = make_dataset(
+        name,
+        (x[:train_size], y["train"]),
+        (x[train_size:], y["test"]) if "test" in y else None,
+        len(listing.classes),
+        classes=listing.classes,
+        join=lambda parts: x,
+    )
+    num_grey = sum(info.grey for info in infos)
+    if num_grey and not grey:
+        notes.append(f"{name}: {num_grey} grey images among {len(infos)} become colour")
+    return dataset._replace(notes=(*notes, *dataset.notes))
 
 
-def _duplicates(name, files, heads, y_N, cut):
-    """Counts files with equal content; raises UserError for those of two classes."""
-    first, copies, across = {}, [], 0
-    for row, head in enumerate(heads):
-        one = first.setdefault(head.digest, row)
-        if one == row:
+def _duplicates(name, files, infos, y_N, train_size):
+    """Returns notes on files with equal content.
+
+    Raises:
+      UserError: files of two classes have equal content.
+    """
+    first_row, copies, leaks = {}, [], 0
+    for row, info in enumerate(infos):
+        first = first_row.setdefault(info.digest, row)
+        if first == row:
             continue
-        if y_N[one] != y_N[row]:
+        if y_N[first] != y_N[row]:
             raise errors.UserError(
-                f"{name}: {files[one]} and {files[row]} are the same file in two "
+                f"{name}: {files[first]} and {files[row]} are the same file in two "
                 "classes. Remove the wrong one."
             )
-        copies.append((one, row))
-        across += one < cut <= row
+        copies.append((first, row))
+        leaks += first < train_size <= row
     if not copies:
         return []
-    one, row = copies[0]
-    leaked = f"; {across} of them are test images of training ones" * (across > 0)
+    first, row = copies[0]
+    leaked = f"; {leaks} of them are test images of training ones" * (leaks > 0)
     return [
         f"{name}: {len(copies)} images are copies of others, such as {files[row]} of "
-        f"{files[one]}{leaked}"
+        f"{files[first]}{leaked}"
     ]

@@ -22,13 +22,13 @@ from jaxproto.types import SPECIAL
 TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
 OPTIONAL = ("num_classes", "domain_train", "domain_test", "tokens")
-LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
+LARGE = 2**25  # bytes of arrays from which on a file goes through the cache
 
 
 def encode(data: Sequence) -> tuple[str, bytes]:
-    """Returns name and content of an npz file of (x, y) or (x, y, x_test, y_test).
+    """Checks (x, y) or (x, y, x_test, y_test) and encodes them as an npz file.
 
-    The name has the hash of the content. `make_dataset` checks the arrays.
+    Returns the name of the file, which has the hash of its content, and the content.
     """
     if len(data) not in (2, 4):
         n = len(data)
@@ -89,14 +89,14 @@ def _load(name, path, pixels, store):
             return dataset.join(parts)
         return resize_and_join(name, parts, pixels, store)
 
-    declared = _declared_classes(name, arrays)
-    tokens = _vocabulary(name, arrays)
-    parts = train, test, declared
-    made = dataset.make_dataset(name, *parts, tokens=tokens, join=join)
+    num_classes, tokens = _declared_classes(name, arrays), _vocabulary(name, arrays)
+    data = dataset.make_dataset(
+        name, train, test, num_classes, tokens=tokens, join=join
+    )
     if "domain_train" not in arrays:
-        return made
+        return data
     return domains.attach_domains(
-        made, arrays["domain_train"], arrays.get("domain_test")
+        data, arrays["domain_train"], arrays.get("domain_test")
     )
 
 
@@ -115,6 +115,7 @@ def _read(path, name):
 
 
 def _vocabulary(name, arrays):
+    """Returns the tokens of the file; () if it has none."""
     if "tokens" not in arrays:
         return ()
     tokens = np.ravel(arrays["tokens"]).tolist()
@@ -128,6 +129,7 @@ def _vocabulary(name, arrays):
 
 
 def _declared_classes(name, arrays):
+    """Returns the number of classes in the file; None if it has none."""
     if "num_classes" not in arrays:
         return None
     value = arrays["num_classes"]

@@ -1,8 +1,9 @@
 """Data sets that TFDS has prepared as ArrayRecord, read without TensorFlow.
 
-A prepared set lies in DATA_DIR/NAME[/CONFIG]/VERSION. Images of one size are decoded
-by one thread: two were 1.6 times slower on Fashion-MNIST (small images are mostly
-Python under the interpreter's lock). Those of many sizes are photographs: several do.
+A prepared set lies in DATA_DIR/NAME[/CONFIG]/VERSION. One thread decodes images of one
+size: two were 1.6 times slower on Fashion-MNIST, because small images spend most time
+under the interpreter's lock. Several threads decode images of many sizes, which are
+photographs.
 """
 
 import contextlib
@@ -21,8 +22,8 @@ from jaxproto.data import dataset, decoded_cache, image_files
 from jaxproto.data.resize import check_images, check_not_text, resize
 
 SPLITS = ("train", "validation", "test")  # pooled in this order
-CHUNK = 1_000  # records read at a time, so that their bytes never pile up
-TITLE = "title"  # a text beside the text, as AG News has, comes first
+CHUNK = 1_000  # records read at a time, so that memory stays bounded
+TITLE = "title"  # feature that precedes the text, as in AG News
 
 
 def load(
@@ -34,8 +35,8 @@ def load(
     others together are the training part. Images are decoded once (`decoded_cache`).
 
     Args:
-      name: of TFDS; without a version, the newest one.
-      data_dir: holds the prepared sets; TFDS's own default (TFDS_DATA_DIR or
+      name: name in TFDS; without a version, the newest one is read.
+      data_dir: folder of the prepared sets; TFDS's own default (TFDS_DATA_DIR or
         ~/tensorflow_datasets) if None.
       pixels: as in `registry.load`.
     """
@@ -49,35 +50,36 @@ def load(
 
 
 def _read(name, path, pixels, store):
-    with _explained(name, path):
+    """Reads all examples, and stores images by `store`."""
+    with _user_errors(name, path):
         import tensorflow_datasets as tfds  # imported here, as it takes a second
 
         info = (builder := tfds.builder_from_directory(path)).info
-    input_key, label_key = keys = _keys(name, info)
-    feature, label = (info.features[key] for key in keys)
+    input_key, label_key = _keys(name, info)
+    feature, label = info.features[input_key], info.features[label_key]
     splits, y = _splits(name, info), []
 
     def blocks(read, convert):
         """Yields lists of inputs, and extends `y` by a list of labels per split."""
         for split in splits:
             y.append([])
-            with _explained(name, f"{path}, split {split!r},"):
+            with _user_errors(name, f"{path}, split {split!r},"):
                 for records in read(builder.as_data_source(split)):
-                    some = [(convert(record), record[label_key]) for record in records]
-                    y[-1] += [label for _, label in some]
-                    yield [x for x, _ in some]
+                    pairs = [(convert(record), record[label_key]) for record in records]
+                    y[-1] += [label for _, label in pairs]
+                    yield [x for x, _ in pairs]
 
     if isinstance(feature, tfds.features.Text):
         check_not_text(name, pixels)
-        texts = [key for key in (TITLE, input_key) if key in info.features]
+        keys = [key for key in (TITLE, input_key) if key in info.features]
 
         def join(record):
-            return " ".join(map(_decode, map(record.get, texts)))
+            return " ".join(map(_decode, map(record.get, keys)))
 
-        every = itertools.chain.from_iterable(blocks(_chunks, join))
-        x_N = np.array([*every], np.dtypes.StringDType())
+        texts = itertools.chain.from_iterable(blocks(_chunks, join))
+        x_N = np.array([*texts], np.dtypes.StringDType())
     else:
-        shape, dtype = _form(name, input_key, feature, pixels)
+        shape, dtype = _shape_and_type(name, input_key, feature, pixels)
         read = _chunks_in_threads if None in feature.shape else _chunks
 
         def fit(record):
@@ -87,11 +89,11 @@ def _read(name, path, pixels, store):
         number = sum(info.splits[split].num_examples for split in splits)
         x_N = store((number, *shape), dtype, map(np.stack, blocks(read, fit)))
     y_N = np.array([*itertools.chain.from_iterable(y)], np.int64)
-    cut = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
+    train_size = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
     return dataset.make_dataset(
         name,
-        (x_N[:cut], y_N[:cut]),
-        (x_N[cut:], y_N[cut:]) if len(y) > 1 else None,
+        (x_N[:train_size], y_N[:train_size]),
+        (x_N[train_size:], y_N[train_size:]) if len(y) > 1 else None,
         label.num_classes,
         classes=label.names,
         join=lambda parts: x_N,
@@ -105,36 +107,36 @@ def prepared_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
 
 
 def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Returns the directory of the version in `name`, or of the newest.
+    """Returns the directory of the version that `name` has, or of the newest one.
 
     The configuration may be left out if there is only one.
     """
     root = prepared_folder(data_dir)
     name, _, version = name.partition(":")
-    folders = [*root.glob("*/*"), *root.glob("*/*/*")]  # NAME/VERSION, with a CONFIG
+    folders = [*root.glob("*/*"), *root.glob("*/*/*")]  # NAME[/CONFIG]/VERSION
     versions = sorted(
         (p for p in folders if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and p.is_dir()),
         key=lambda path: [int(number) for number in path.name.split(".")],
     )
-    sets = {path.parent.relative_to(root).as_posix() for path in versions}
-    if not sets:
+    names = {path.parent.relative_to(root).as_posix() for path in versions}
+    if not names:
         raise errors.UserError(
             f"tfds:{name}: no prepared data set in {root}"
             f"{'' if root.is_dir() else ', which is not a directory'}. Point data_dir "
             "(or TFDS_DATA_DIR) at the directory that holds NAME/VERSION, or make it: "
             f"python -m jaxproto prepare {name}"
         )
-    configs = [there for there in sorted(sets) if there.startswith(f"{name}/")]
-    name = configs[0] if name not in sets and len(configs) == 1 else name
-    errors.choose_from(f"data set prepared in {root}", name, sets)
-    there = [path.name for path in versions if path.parent == root / name]
+    configs = [n for n in names if n.startswith(f"{name}/")]
+    name = configs[0] if name not in names and len(configs) == 1 else name
+    errors.choose_from(f"data set prepared in {root}", name, names)
+    present = [path.name for path in versions if path.parent == root / name]
     if version:
-        errors.choose_from(f"version of {name} in {root}", version, there)
-    return root / name / (version or there[-1])
+        errors.choose_from(f"version of {name} in {root}", version, present)
+    return root / name / (version or present[-1])
 
 
 @contextlib.contextmanager
-def _explained(name, where):
+def _user_errors(name, where):
     """Turns errors of TFDS, riegeli and PIL into UserError, and silences TFDS."""
     level = absl.logging.get_verbosity()
     absl.logging.set_verbosity(absl.logging.ERROR)  # "OpenCV is not installed ..."
@@ -158,8 +160,8 @@ def _explained(name, where):
 def _keys(name, info):
     """Returns the names of the input and of the label."""
     keys = info.supervised_keys or ("image", "label")
-    fine = all(isinstance(key, str) and key in info.features for key in keys)
-    if not fine or len(keys) != 2 or not hasattr(info.features[keys[1]], "num_classes"):
+    ok = all(isinstance(key, str) and key in info.features for key in keys)
+    if not ok or len(keys) != 2 or not hasattr(info.features[keys[1]], "num_classes"):
         raise errors.UserError(
             f"{name}: no pair of an input and a class label among its features "
             f"{', '.join(sorted(info.features))}. "
@@ -168,7 +170,7 @@ def _keys(name, info):
     return keys
 
 
-def _form(name, key, feature, pixels):
+def _shape_and_type(name, key, feature, pixels):
     """Returns the shape and type of an input in the cache."""
     shape = feature.shape
     dtype = np.dtype(np.float32 if feature.np_dtype.kind == "f" else feature.np_dtype)
@@ -185,13 +187,14 @@ def _form(name, key, feature, pixels):
 
 
 def _splits(name, info):
-    there = [split for split in SPLITS if split in info.splits]
-    if "train" not in there:
+    """Returns the splits to read, in the order of rows."""
+    splits = [split for split in SPLITS if split in info.splits]
+    if "train" not in splits:
         raise errors.UserError(
             f"{name}: no split 'train'; there are: {', '.join(sorted(info.splits))}. "
             "Prepare the training split too."
         )
-    return there
+    return splits
 
 
 def _decode(text: str | bytes) -> str:
@@ -199,13 +202,13 @@ def _decode(text: str | bytes) -> str:
 
 
 def _chunks(records):
-    """Yields lists of some records."""
+    """Yields lists of at most `CHUNK` records."""
     for start in range(0, len(records), CHUNK):
         yield records.__getitems__([*range(len(records))[start : start + CHUNK]])
 
 
 def _chunks_in_threads(records):
-    """Yields iterators of fewer records, which threads decode."""
+    """Yields iterators over a few records, which threads decode."""
     rows, chunk = range(len(records)), image_files.CHUNK * image_files.THREADS
     with ThreadPoolExecutor(image_files.THREADS) as threads:
         for start in range(0, len(records), chunk):

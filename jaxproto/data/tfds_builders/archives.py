@@ -1,7 +1,8 @@
 """Published archives: download, and reading without unpacking.
 
-An `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images come as
-RGB: the original bytes where they can stay, otherwise the same pixels as PNG.
+An `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images decode
+to RGB: RGB images in JPEG or PNG keep their bytes, others become PNG with the same
+pixels.
 """
 
 import contextlib
@@ -26,34 +27,39 @@ class Archive(NamedTuple):
     name: str
     url: str
     md5: str
-    inside: str  # the folder or file of the archive that is read
+    inside: str  # folder or file in the archive that is read
 
 
 class ArchiveFiles(NamedTuple):
     """Files of an archive, or of the folder that it was unpacked to."""
 
-    where: str
-    names: list[str]  # sorted, parts joined by /
-    read: Callable[[str], bytes]
+    where: str  # path of the archive or folder
+    names: list[str]  # paths of the files in it, sorted, parts joined by /
+    read: Callable[[str], bytes]  # path in it -> content
 
 
 def fetch(archives: Sequence[Archive], downloads) -> list[pathlib.Path]:
     """Returns the path of each archive, a zip file or an unpacked folder.
 
-    An archive in `manual_dir` of TFDS's download manager is taken as it is (its own
-    checksums are verified as it is read); the others are downloaded and must have the
-    known md5, otherwise they are deleted.
+    An archive in `manual_dir` of TFDS's download manager is read as it is (zip files
+    have checksums of their own); the others are downloaded and must have the known md5,
+    otherwise they are deleted.
+
+    Args:
+      archives: archives to find or to download.
+      downloads: TFDS's download manager.
     """
-    found = {a.name: _by_hand(a, downloads) for a in archives}
-    missing = [a for a in archives if found[a.name] is None]
-    got = downloads.download({a.name: a.url for a in missing}) if missing else {}
+    paths = {a.name: _find_manually(a, downloads) for a in archives}
+    missing = [a for a in archives if paths[a.name] is None]
+    loaded = downloads.download({a.name: a.url for a in missing}) if missing else {}
     for archive in missing:
-        found[archive.name] = pathlib.Path(got[archive.name])
-        _check_md5(archive, found[archive.name])
-    return [found[a.name] for a in archives]
+        paths[archive.name] = pathlib.Path(loaded[archive.name])
+        _check_md5(archive, paths[archive.name])
+    return [paths[a.name] for a in archives]
 
 
-def _by_hand(archive, downloads):
+def _find_manually(archive, downloads):
+    """Returns the path of an archive in `manual_dir`; None if it is not there."""
     try:
         folder = pathlib.Path(downloads.manual_dir)
     except AssertionError:  # it is not there, or empty
@@ -87,7 +93,7 @@ def open_archive(path: pathlib.Path, inside: str) -> Iterator[ArchiveFiles]:
         if path.is_dir():
             names, read = _names(path, inside), lambda name: (path / name).read_bytes()
         else:
-            with _explained(path):
+            with _user_errors(path):
                 archive = stack.enter_context(zipfile.ZipFile(path))
             files = (n for n in archive.namelist() if not n.endswith("/"))
             names = [n for n in files if n == inside or n.startswith(f"{inside}/")]
@@ -97,20 +103,22 @@ def open_archive(path: pathlib.Path, inside: str) -> Iterator[ArchiveFiles]:
                 f"{path}: there is no {inside} in it. It is another archive."
             )
 
-        def explained(name):
-            with _explained(path, f", file {name},"):
+        def read_member(name):
+            with _user_errors(path, f", file {name},"):
                 return read(name)
 
-        yield ArchiveFiles(str(path), sorted(names), explained)
+        yield ArchiveFiles(str(path), sorted(names), read_member)
 
 
 def _names(folder, inside):
-    there = [folder / inside, *(folder / inside).rglob("*")]
-    return [file.relative_to(folder).as_posix() for file in there if file.is_file()]
+    """Returns the paths of the files in a folder that are `inside` or below it."""
+    paths = [folder / inside, *(folder / inside).rglob("*")]
+    return [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
 
 
 @contextlib.contextmanager
-def _explained(path, member=""):
+def _user_errors(path, member=""):
+    """Turns any error of a block into UserError."""
     try:
         yield
     except Exception as error:  # zip, zlib and the disk raise half a dozen kinds
@@ -123,9 +131,15 @@ def _explained(path, member=""):
 def check_rgb(
     files: ArchiveFiles, name: str, size: tuple[int, int] | None = None
 ) -> bytes:
-    """Reads an image of a size (any if None) as JPEG or PNG that decodes to RGB."""
+    """Reads an image as JPEG or PNG that decodes to RGB.
+
+    Args:
+      files: files of the archive.
+      name: path of the image in it.
+      size: width and height that the image must have; None allows any.
+    """
     content = files.read(name)
-    with _explained(files.where, f", image {name},"):
+    with _user_errors(files.where, f", image {name},"):
         image = Image.open(io.BytesIO(content), formats=image_files.FORMATS)
         image.load()
     if size not in (None, image.size):

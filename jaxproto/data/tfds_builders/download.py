@@ -1,4 +1,4 @@
-"""Quiet runs of TFDS builders, with errors as UserError."""
+"""Runs of TFDS builders without logs, and with errors as UserError."""
 
 import contextlib
 import io
@@ -21,40 +21,42 @@ def prepare_quietly(builder, manual_dir: pathlib.Path | None):
     from tensorflow_datasets.core.download import downloader
 
     config = tfds.download.DownloadConfig(manual_dir=manual_dir)
-    patient = mock.patch.object(downloader, "MAX_RETRIES", RETRIES)
-    with silence_tfds(), _explained(builder), patient:
+    fewer_retries = mock.patch.object(downloader, "MAX_RETRIES", RETRIES)
+    with silence_tfds(), _user_errors(builder), fewer_retries:
         builder.download_and_prepare(download_config=config, file_format="array_record")
 
 
 @contextlib.contextmanager
 def silence_tfds() -> Iterator[None]:
     """Silences logs of TFDS and urllib3; progress bars go to stderr."""
-    level, retries = absl.logging.get_verbosity(), logging.getLogger("urllib3")
-    before = retries.level
+    urllib3 = logging.getLogger("urllib3")
+    level, urllib3_level = absl.logging.get_verbosity(), urllib3.level
     absl.logging.set_verbosity(absl.logging.ERROR)
-    retries.setLevel(logging.ERROR)
+    urllib3.setLevel(logging.ERROR)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         absl.logging.set_verbosity(level)
-        retries.setLevel(before)
+        urllib3.setLevel(urllib3_level)
 
 
 def set_progress_bars(shown: bool):
     """Turns TFDS's progress bars on or off for the process."""
     import tensorflow_datasets as tfds
 
-    (tfds.enable_progress_bar if shown else tfds.disable_progress_bar)()
+    if shown:
+        tfds.enable_progress_bar()
+    else:
+        tfds.disable_progress_bar()
 
 
 @contextlib.contextmanager
-def _explained(builder) -> Iterator[None]:
+def _user_errors(builder) -> Iterator[None]:
     """Turns errors of TFDS and requests into UserError."""
     import requests
     from tensorflow_datasets.core import download
 
-    failed = requests.RequestException, download.DownloadError
     try:
         yield
     except UserError:
@@ -65,13 +67,13 @@ def _explained(builder) -> Iterator[None]:
             f"{builder.name}: {first}. It is damaged, or another file is there now: "
             "delete it and run the same command again."
         ) from error
-    except failed as error:
+    except (requests.RequestException, download.DownloadError) as error:
         short = f"{type(error).__name__}: {str(error)[:200]}"
-        wanted = "\n".join(f"  {file}  from  {url}" for file, url in files(builder))
+        needed = "\n".join(f"  {file}  from  {url}" for file, url in files(builder))
         raise UserError(
             f"{builder.name}: the download failed ({short}). Without network, "
             "fetch these files elsewhere, put them into one directory and give it by "
-            f"--manual_dir:\n{wanted}"
+            f"--manual_dir:\n{needed}"
         ) from error
     except ImportError as error:
         raise missing_package_error(builder.name, error) from error
@@ -86,14 +88,15 @@ def files(builder) -> list[tuple[str, str]]:
     """Returns name and URL of every file that a builder downloads."""
     if hasattr(builder, "archives"):
         return [(a.name, a.url) for a in builder.archives]
-    known = builder.url_infos or {}
-    return [(i.filename or url.rpartition("/")[2], url) for url, i in known.items()]
+    infos = builder.url_infos or {}
+    return [(i.filename or url.rpartition("/")[2], url) for url, i in infos.items()]
 
 
 def missing_package_error(name: str, error: ImportError) -> UserError:
     """Returns the error for a missing package, with its installation."""
     package = (error.name or "").partition(".")[0]
-    way = EXTRA if package == "tensorflow" else f"pip install {package or 'it'}"
+    command = EXTRA if package == "tensorflow" else f"pip install {package or 'it'}"
     return UserError(
-        f"preparing {name} needs a package that is missing ({error}). Install it: {way}"
+        f"preparing {name} needs a package that is missing ({error}). Install it: "
+        f"{command}"
     )

@@ -7,7 +7,7 @@ https://benchmark.ini.rub.de.
 
 Two configurations, with the same test part of 12,630 images:
   torchvision: trains on the 26,640 images that torchvision downloads; 39,270 in all,
-    the number that gives the papers' costs.
+    the number from which the papers' costs follow.
   official: trains on the 39,209 images of the final training set; 51,839 in all.
 
 Examples lie in torchvision's order: class and file name, then the order of the test
@@ -143,11 +143,11 @@ def train(path: pathlib.Path, config: str) -> archives.Examples:
     """Yields the training images class by class; a folder's name is its label."""
     inside = TRAIN[config].inside
     with archives.open_archive(path, inside) as files:
-        place = re.compile(rf"{inside}/(\d+)/[^/.][^/]*\.ppm")
-        found = [m for m in map(place.fullmatch, files.names) if m]
-        if not found:
+        path_pattern = re.compile(rf"{inside}/(\d+)/[^/.][^/]*\.ppm")
+        matches = [m for m in map(path_pattern.fullmatch, files.names) if m]
+        if not matches:
             raise UserError(f"{files.where}: no images {inside}/CLASS/*.ppm in it.")
-        for m in found:  # in the order of class and file name
+        for m in matches:  # in the order of class and file name
             yield _example(files, m[0], m[1])
 
 
@@ -155,8 +155,8 @@ def test(images: pathlib.Path, truth: pathlib.Path) -> archives.Examples:
     """Yields the test images in the order of their annotations in GT-final_test.csv."""
     with archives.open_archive(images, TEST[0].inside) as files:
         label = {f"{TEST[0].inside}/{name}": c for name, c in annotations(truth)}
-        there = {name for name in files.names if name.endswith(".ppm")}
-        if wrong := sorted(there ^ {*label}):
+        names = {name for name in files.names if name.endswith(".ppm")}
+        if wrong := sorted(names ^ {*label}):
             raise UserError(
                 f"{files.where}: {len(wrong)} test images lack their line in {TRUTH} "
                 f"or the other way round; the first is {wrong[0]}. Download both again."

@@ -4,7 +4,7 @@ Le and Yang, "Tiny ImageNet Visual Recognition Challenge", Stanford CS 231N, 201
 http://cs231n.stanford.edu/reports/2015/pdfs/yle_project.pdf. The archive's test part
 has no labels and is left out; train and validation pooled give the 110,000 examples of
 docs/decisions.md#tiny-imagenet. The archive has all validation images in one folder;
-their classes are those of val_annotations.txt (else they would all be of class 0).
+val_annotations.txt has their classes.
 
 Classes are numbered in the order of their WordNet ids, and examples lie in the order of
 class and file name, as torchvision's ImageFolder has them.
@@ -85,26 +85,26 @@ def train(path: pathlib.Path) -> archives.Examples:
     """Yields the training images of each class in turn."""
     with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
-        place = re.compile(rf"{ROOT}/train/([^/]+)/images/[^/.][^/]*\.JPEG")
-        found = [m for m in map(place.fullmatch, files.names) if m]
-        if wrong := sorted({m[1] for m in found} ^ {*label}):
+        path_pattern = re.compile(rf"{ROOT}/train/([^/]+)/images/[^/.][^/]*\.JPEG")
+        matches = [m for m in map(path_pattern.fullmatch, files.names) if m]
+        if wrong := sorted({m[1] for m in matches} ^ {*label}):
             raise UserError(
                 f"{files.where}: {len(wrong)} classes are in wnids.txt or in train/, "
                 f"but not in both; the first is {wrong[0]}. Download it again."
             )
-        for m in found:  # in the order of wnid and file name
+        for m in matches:  # in the order of wnid and file name
             image = archives.check_rgb(files, m[0], SIZE)
             yield m[0], {"image": image, "label": label[m[1]]}
 
 
 def validation(path: pathlib.Path) -> archives.Examples:
-    """Yields the validation images, class by class as val_annotations.txt has them."""
+    """Yields the validation images, labelled by val_annotations.txt, class by class."""
     with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
         lines = _lines(files, "val/val_annotations.txt")
         wnid = {f"{ROOT}/val/images/{f}": c for f, c, *_ in map(str.split, lines)}
-        there = {n for n in files.names if re.search(r"/val/images/[^/.][^/]*$", n)}
-        if wrong := sorted(there ^ {*wnid}):
+        images = {n for n in files.names if re.search(r"/val/images/[^/.][^/]*$", n)}
+        if wrong := sorted(images ^ {*wnid}):
             raise UserError(
                 f"{files.where}: {len(wrong)} validation images lack their annotation "
                 f"or the other way round; the first is {wrong[0]}. Download it again."
@@ -120,10 +120,12 @@ def validation(path: pathlib.Path) -> archives.Examples:
 
 
 def _wnids(files):
+    """Returns the WordNet ids of the classes, in the order of labels."""
     return sorted(_lines(files, "wnids.txt"))
 
 
 def _lines(files, name):
+    """Returns the lines of a text file that are not blank."""
     if f"{ROOT}/{name}" not in files.names:
         raise UserError(f"{files.where}: {ROOT}/{name} is missing. Download it again.")
     lines = files.read(f"{ROOT}/{name}").decode().splitlines()
