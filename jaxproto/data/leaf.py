@@ -57,10 +57,17 @@ def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -
                     f"{files.where}: user {user} of data/{folder} has "
                     f"{len(own['x'])} inputs and {len(own['y'])} labels. Make it again."
                 )
-            if own["y"]:
+            if not own["y"]:
+                continue
+            try:
                 x.append(inputs(own["x"]))
                 y += map(label, own["y"])
-                users += [user] * len(own["y"])
+            except (ValueError, TypeError) as error:
+                raise UserError(
+                    f"{files.where}: user {user} of data/{folder} has an example that "
+                    f"is none of LEAF's ({error}). Make it again."
+                ) from error
+            users += [user] * len(own["y"])
         if x:
             parts[split] = np.concatenate(x), np.array(y), np.array(users)
     if "train" not in parts:

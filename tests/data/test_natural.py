@@ -129,6 +129,8 @@ BAD = [
     ("pamap2", {"PAMAP2_Dataset/Protocol/subject101.dat": "1 2"}, "has not 54 columns"),
     ("femnist", {"data/train/a.json": "{}"}, "is none of LEAF's (KeyError('user_data"),
     ("femnist", leaf({"a": ([[0] * 784], [1, 2])}), "1 inputs and 2 labels"),
+    ("femnist", leaf({"a": (["dark"], [1])}), "example that is none of LEAF's (could"),
+    ("shakespeare", leaf({"a": (["To be"], [7])}), "is none of LEAF's (ord"),
     ("femnist", {"data/readme": ""}, "no examples in data/train or data/all_data"),
     ("femnist", leaf({"a": ([[0] * 784], [1])}), "none of 1 sources has 2 examples"),
 ]
