@@ -97,7 +97,7 @@ SWEEPS = {
 }
 
 # Methods beyond the four papers and their baselines, on one network
-BEYOND = {
+BEYOND: Cells = {
     name: (f"{name}.py:fashion_mnist", [])
     for name in (
         *("local", "fedproto", "fedavg", "fedpcl", "fedsa", "fedhp", "fedproc", "fpl"),

@@ -107,8 +107,9 @@ def method_fields(name: str) -> dict:
 
 def _factory_fields(factory: Callable) -> dict[str, Field]:
     """Returns the fields of a factory by the names of its arguments."""
-    metadata, fields = annotations(factory), {}
-    for key, default in arguments(factory).items():
+    fields, flat = {}, arguments(factory)  # which refuses what is no function
+    metadata = annotations(factory)
+    for key, default in flat.items():
         value, allowed = _value(key, default), _allowed(key, metadata[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in metadata[key]
