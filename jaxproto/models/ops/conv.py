@@ -6,7 +6,7 @@ and concatenated slices by one matrix; a depthwise one is a sum of shifted produ
 CPUs, XLA has only a slow path for the gradient of a convolution inside a loop (3 to 8
 GF/s on two cores; the matrix reaches 100 to 290). On GPUs, `vmap` over clients, each
 with its own kernels, turns XLA's operation into a grouped convolution, which takes up
-to 20 times as long on an H100. Taps that read only padding are left out.
+to 21 times as long on an H100. Taps that read only padding are left out.
 """
 
 import functools
