@@ -235,6 +235,11 @@ def check(use, c, runs, out: Path) -> str:
 PLACE = st.integers(0, 2**16)
 
 
+def readable(file: Path) -> bool:
+    """Returns whether the fuzzer itself can read a file: not one of `HUGE` bytes."""
+    return file.is_file() and file.stat().st_size <= 2**24
+
+
 def machine(made, done: Counter):
     """The machine over copies of the runs; counts what it does."""
     config, folders = made
@@ -263,12 +268,12 @@ def machine(made, done: Counter):
 
         @rule(place=PLACE, at=PLACE, how=st.sampled_from(["flip", "cut", "foreign"]))
         def bytes(self, place, at, how):
-            file = self.file(place)
-            if not file.is_file() or file.stat().st_size > 2**24:
+            file, other = self.file(place), self.file(at)
+            if not readable(file):
                 return
             content = bytearray(file.read_bytes())
             if how == "foreign":
-                content = self.file(at).read_bytes() if self.file(at).is_file() else b""
+                content = other.read_bytes() if readable(other) else b""
             elif content:
                 at %= len(content)
                 content[at] ^= 1 << place % 8
@@ -283,7 +288,7 @@ def machine(made, done: Counter):
         )
         def sign(self, name, place, sign):
             file = self.runs[0] / name
-            if not file.is_file() or file.stat().st_size > 2**24:
+            if not readable(file):
                 return
             try:
                 with_json(file, place, sign, place)
