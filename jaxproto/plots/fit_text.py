@@ -18,10 +18,13 @@ def fit_text(figure):
     """Breaks long lines, thins touching ticks, shrinks or removes numbers in cells."""
     original = {text: text.get_text() for text, *_ in _rooms(figure)}
     for _ in range(2):  # more lines make panels flatter, which changes their ticks
-        figure.draw_without_rendering()
+        figure.get_layout_engine().execute(figure)
+        before = {text: text.get_text() for text in original}
         for text, room, upright in _rooms(figure):
             text.set_text(original[text])
             _break(text, room, upright)
+        if all(text.get_text() == before[text] for text in original):
+            break
     for axes in _panels(figure):
         for axis in (axes.xaxis, axes.yaxis):
             _thin(axis)
