@@ -88,7 +88,7 @@ def experiment(
     platform: str,
     tokens: tuple[str, ...] | None = None,
     layout: OneDevice = ONE,
-    given: FederationData | None = None,
+    data: FederationData | None = None,
 ) -> Experiment:
     """Builds and checks everything that can be checked before training.
 
@@ -97,7 +97,7 @@ def experiment(
       platform: platform of the device, "cpu", "gpu" or "tpu".
       tokens: vocabulary of a resumed run on texts; None builds one.
       layout: one device, or several.
-      given: data set and partition; None loads those of the configuration.
+      data: data set and partition; None loads those of the configuration.
 
     Raises:
       UserError: names, data, partition or shapes are invalid.
@@ -105,15 +105,15 @@ def experiment(
     build_sampler(config.participation)  # its errors come before data are read
     local = build_local_training(config)
     names = network_names(config.model.group)
-    given = given or build_data(fields.resolved_data_fields(config), tokens)
-    dataset, partition, _ = given
+    data = data or build_data(fields.resolved_data_fields(config), tokens)
+    dataset, partition, _ = data
     privacy.check_vocabulary(config, dataset)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     network = network_factory(dataset, spec, config.model.compute_dtype)
     cohorts = build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
     privacy.check_networks(config.privacy.unit, cohorts)
-    parts = partial(build_parts, config, spec, given, network)
+    parts = partial(build_parts, config, spec, data, network)
     built = parts({})
     method, sampler = built.method, built.sampler
     without_jit = jax.config.jax_disable_jit  # type: ignore[attr-defined]
@@ -149,7 +149,7 @@ def experiment(
     )
     # networks whose counts of operations are equal on all platforms
     lax_network = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
-    lax_parts = partial(build_parts, config, spec, given, lax_network)
+    lax_parts = partial(build_parts, config, spec, data, lax_network)
     seconds = simulated_devices.floats_of(
         config, cohorts, lax_parts, lax_network, spec, dataset
     )

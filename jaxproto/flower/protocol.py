@@ -44,7 +44,7 @@ def experiment(
             f"time.devices is {config.time.devices!r}, but nodes are devices of their "
             f"own, whose seconds are measured; set it to {OFF}."
         )
-    exp = build.experiment(config, jax.default_backend(), tokens, given=data)
+    exp = build.experiment(config, jax.default_backend(), tokens, data=data)
     check_experiment(exp)
     return exp
 

@@ -38,7 +38,7 @@ from jaxproto.types import Array, ArrayLike, LossAux, Protos, Spec
 
 
 @flax.struct.dataclass(eq=False)  # compared by identity: it is part of a method
-class Anchors:
+class AnchorMessage:
     """Message of the server with the anchors, sent once."""
 
     anchors: ArrayLike  # [C, D]
@@ -116,7 +116,7 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
         upload=upload,
         update=update,
         predict=predict,
-        setup=Anchors(anchor_CD),
+        setup=AnchorMessage(anchor_CD),
         title="FedHP",
         nominal=None,
     )

@@ -55,6 +55,7 @@ from jaxproto.hyperparameters import (
 from jaxproto.method import Method, no_pre_upload, own_features, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import class_means
+from jaxproto.participation import top_k_mask
 from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 
 
@@ -174,13 +175,6 @@ def budget_size(budget: float | Array, size: int) -> Array:
     return jnp.maximum(jnp.round(budget * size), 1).astype(jnp.int32)
 
 
-def top_k_mask(value_P: Array, count: Array) -> Array:
-    """Returns whether entries are among the `count` largest (Eq. 4, 5)."""
-    order_P = jnp.argsort(-value_P, stable=True)
-    chosen_P = jnp.arange(len(value_P)) < count
-    return jnp.zeros(value_P.shape, bool).at[order_P].set(chosen_P)
-
-
 def masked_mean(up: RefProtoFLUpload, old_P: Array) -> Array:
     """Averages each entry over the clients that sent it, by |D_k| (Algorithm 2)."""
     weight_KP = up.adapter.sent * up.size[:, None].astype(jnp.float32)
@@ -245,7 +239,7 @@ def refprotofl(
             ravel_pytree(a)[0] for a in (after.params["adapter"], down.adapter)
         )
         count = budget_size(budget, len(value_P))
-        sent_P = top_k_mask(jnp.abs(value_P - old_P), count)  # Eq. 3
+        sent_P = top_k_mask(jnp.abs(value_P - old_P), count)  # Eq. 3 to 5
         return RefProtoFLUpload(Top(value_P, sent_P), data.shard.size), after.memory
 
     def update(net, server, up, key):

@@ -106,7 +106,7 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     config.clients.store = store or config.clients.store
     nodes_data = _nodes_data(run.path, config)
     tokens = workdir.tokens(run.path)
-    exp = build.experiment(config, jax.default_backend(), tokens, given=nodes_data)
+    exp = build.experiment(config, jax.default_backend(), tokens, data=nodes_data)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
     return without_lanes(exp)

@@ -57,7 +57,7 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
     config.local.epochs, config.clients.store = 1, "device"
     data = _one_client(config)
     with jax.disable_jit():  # the method is not checked by shapes first
-        exp = build.experiment(config, jax.default_backend(), given=data)
+        exp = build.experiment(config, jax.default_backend(), data=data)
     mode = execution.only_client()
     cohorts = (dataclasses.replace(cohort, mode=mode) for cohort in exp.cohorts)
     exp = exp._replace(cohorts=tuple(cohorts))

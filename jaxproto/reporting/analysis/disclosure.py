@@ -269,7 +269,7 @@ def _message_table(
     agreed: FederationData | None,
 ) -> TableView:
     unit = config.privacy.unit
-    exp = build.experiment(config, jax.default_backend(), given=agreed)
+    exp = build.experiment(config, jax.default_backend(), data=agreed)
     loss, spent = BESIDE_BY_UNIT[unit]
     beside = BESIDE.format(loss=loss, spent=spent)
     if every:

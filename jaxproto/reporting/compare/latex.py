@@ -122,7 +122,7 @@ def _columns(
 ) -> list[Sequence[Piece]]:
     """Returns the columns; titles lack the data set if a spanning head has it."""
     columns: list[Sequence[Piece]] = [
-        [*map(Piece, (table.head[0], *table.asked.names))]
+        [*map(Piece, (table.head[0], *table.request.names))]
     ]
     for column, column_marks in zip(table.columns, marks, strict=True):
         title = Piece(column.title if spanned else column.name)

@@ -80,12 +80,12 @@ def _blocks(table: Table, texts: Sequence[Sequence[str]]) -> list[list]:
     """
     blocks = list(dict.fromkeys(c.dataset for c in table.columns))
     if len({name.partition(", ")[0] for name in blocks}) == len(blocks):
-        return [["", table.head, *zip(table.asked.names, *texts, strict=True)]]
+        return [["", table.head, *zip(table.request.names, *texts, strict=True)]]
     tables = []
     for block in blocks:
         indices = [i for i, c in enumerate(table.columns) if c.dataset == block]
         head = (table.head[0], *(table.columns[i].title for i in indices))
-        rows = zip(table.asked.names, *(texts[i] for i in indices), strict=True)
+        rows = zip(table.request.names, *(texts[i] for i in indices), strict=True)
         known = [row for row in rows if {*row[1:]} != {MISSING}]
         tables.append([block or "all", head, *known])
     return tables

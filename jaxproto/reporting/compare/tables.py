@@ -35,7 +35,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...]
     columns: tuple[Column, ...]  # all but the first, the labels
     caption: int  # number of first notes, which explain the numbers
-    asked: TableRequest
+    request: TableRequest
 
 
 def table(
