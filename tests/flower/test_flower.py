@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.federated import QUIET, Calls, Killed, both, faults, metrics, small, why
+from support.federated import QUIET, Calls, Killed, both, metrics, small
 from support.refusal import refused
 
 import jaxproto
@@ -47,30 +47,6 @@ def test_a_server_that_begins_again_ends_as_one_that_never_stopped(tmp_path):
     assert np.isfinite(run.prototypes.mean).all()
     with refused("keep their networks on their nodes"):
         run.clients[0]
-
-
-def test_who_is_lost_in_a_round_is_named_and_there_in_the_next(tmp_path):
-    """In the first round client 1 sends damaged bytes, and client 2 is not there."""
-    c = small()
-
-    def happens(stage, r, i, said):
-        if stage == "evaluate":
-            link.there = {0, 1, 2}
-        if (stage, r, i) == ("train", 1, 1):
-            return said | {"up": said["up"][:20] + b"\xff" + said["up"][21:]}
-        return said
-
-    link = Calls(c, tmp_path / "nodes", happens=happens)
-    link.there = {0, 1}
-    run_server(c, tmp_path / "run", link, QUIET)
-    first, second = metrics(tmp_path / "run")
-    assert faults(tmp_path / "run") == [(1, 2, "train"), (1, 1, "train")]
-    assert "not connected" in why(tmp_path / "run")[0]
-    assert "refused" in why(tmp_path / "run")[1]
-    assert first["evaluated_clients"] == 2
-    assert (first["participants"], second["participants"]) == (2, 3)
-    assert first["bytes_by_client"]["up"][1] == 0
-    assert all(second["bytes_by_client"]["up"])
 
 
 def test_a_federation_on_nodes_stops_early_as_the_simulator_does(tmp_path):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import federated
-from support.federated import QUIET, Calls, Killed, faults, simulated, small
+from support.federated import QUIET, Calls, Killed, faults, simulated, small, why
 
 from jaxproto.experiment import build
 from jaxproto.flower.accept import REFUSED
@@ -17,6 +17,8 @@ CLIENTS = 3
 TRAINS = ("upload damaged", "killed after training")  # the client has trained then
 LOST = ("killed before training", "broadcast damaged", "not there")
 KINDS = (*TRAINS, *LOST)
+WORDS = {"not there": "it is not connected", "upload damaged": "message is refused"}
+WORDS["broadcast damaged"] = ""  # a bit of its header, or of its payload
 SERVER_KILLED = "server killed"
 
 
@@ -104,10 +106,15 @@ def test_faults_lose_the_messages_that_were_named_and_no_round(
     run_server(c, tmp_path / "run", link, QUIET)
     monkeypatch.setattr(build, "build_sampler", lambda _: absent(plan, last))
     simulated(c, tmp_path / "simulated")
-    named = {(r, client) for r, client, _ in faults(tmp_path / "run")}
-    assert named == {at for at in plan if at[1] is not None}
+    told = zip(faults(tmp_path / "run"), why(tmp_path / "run"), strict=True)
+    named = {(r, client): said for (r, client, _), said in told}
+    assert named.keys() == {at for at in plan if at[1] is not None}
+    for at, said in named.items():
+        assert WORDS.get(plan[at], plan[at]) in said
     assert federated.rounds(tmp_path / "run") == list(range(every, last + 1, every))
     both = (federated.metrics(tmp_path / n) for n in ("run", "simulated"))
     for one, other in zip(*both, strict=True):
+        gone = [plan.get((one["round"], i)) == "not there" for i in range(CLIENTS)]
+        assert one["participants"] == CLIENTS - sum(gone)
         assert one["rules"] == other["rules"]
         assert one["bytes_by_client"]["up"] == other["bytes_by_client"]["up"]

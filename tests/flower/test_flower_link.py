@@ -139,7 +139,6 @@ def test_a_second_node_of_a_client_waits_until_the_first_has_left():
 
 
 def asked(c, path, number):
-    """Returns the reply of a client's process to a query of its identity."""
     told = {"stage": "who", "federation": config_hash(c)}
     content = RecordDict({RECORD: ConfigRecord(told)})
     message = Message(content, message_type="query", dst_node_id=7)
@@ -188,7 +187,6 @@ def test_a_clients_process_ends_with_its_node(tmp_path, monkeypatch):
 
 
 def alive(pid):
-    """Returns whether a child process runs; collects its exit status."""
     try:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:

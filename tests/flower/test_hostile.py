@@ -2,20 +2,32 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support import federated, hostile
 from support.federated import QUIET, Calls, metrics, small
+from support.refusal import refused
 
 from jaxproto.flower import stack_uploads
-from jaxproto.flower.accept import REFUSED
+from jaxproto.flower.accept import REFUSED, Limits, check_upload
 from jaxproto.flower.protocol import Messages, experiment
 from jaxproto.flower.server_run import run_server
 from jaxproto.storage import records
+from jaxproto.types import Protos
 from jaxproto.wire import codec
 
 
+def test_a_prototype_of_a_class_that_a_client_does_not_have_is_refused():
+    count_KC = np.array([[4, 0], [0, 6]])
+    limits = Limits(1.0, count_KC.sum(1), count_KC.sum(1), count_KC, count_KC > 0)
+    for disclosed, own in ((False, 1), (True, 4)):
+        up = Protos(np.ones((2, 3)), np.array([own, 0]), disclosed)
+        check_upload({"up": up}, limits, 0)
+        with refused(f"has a prototype of class 0 with count {own}; client 1 has at"):
+            check_upload({"up": up}, limits, 1)
+
+
 def write_schemas(c, folder):
-    """Writes the fields of a client's messages to a file for each stage."""
     folder.mkdir()
     exp = experiment(c)
     messages = Messages(exp, exp.cohorts)
@@ -25,31 +37,21 @@ def write_schemas(c, folder):
         (folder / f"{stage}.schema").write_bytes(codec._schema(tree))
 
 
-def run(c, path, happens):
-    link = Calls(c, path / "nodes", happens=happens)
-    return run_server(c, path, link, QUIET)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param("fedproto", marks=pytest.mark.landing), "fedavg", "refprotofl"],
-)
-def test_each_lie_is_one_fault_and_costs_what_a_lost_message_costs(method, tmp_path):
-    plan, schemas = hostile.planned(method, [1, 2]), tmp_path / "schemas"
-    c = small(method, max(r for _, r, _ in plan) + 1)
+def check_lies(c, plan, path, names=()):
+    """Asserts that a federation with the lies of a plan ends, as one that lost them."""
+    schemas = path / "schemas"
     write_schemas(c, schemas)
 
     def lying(stage, r, i, fields):  # `Calls` counts rounds from 1
         return hostile.lied(plan, schemas, stage, r - 1, i, fields)
 
-    assert run(c, tmp_path / "lying", lying)["status"] == "finished"
-    assert_refused(c, plan, tmp_path / "lying", tmp_path / "losing")
+    link = Calls(c, path / "nodes", happens=lying)
+    assert run_server(c, path / "lying", link, QUIET)["status"] == "finished"
+    assert_refused(c, plan, path / "lying", path / "losing", names)
 
 
 def assert_refused(c, plan, path, other, names=()):
-    """Each lie of a run is one fault, and its records are those of another that lost
-    the messages."""
+    """Each lie is one fault; the records are those of a run that lost the messages."""
     faults = records.read(path / federated.FAULTS)
     found = {(f["stage"], f["round"], f["client"]): f["why"] for f in faults}
     assert len(faults) == len(plan) == len(found)
@@ -60,11 +62,28 @@ def assert_refused(c, plan, path, other, names=()):
     def losing(stage, r, i, fields):
         return {REFUSED: "lost"} if (stage, r - 1, i) in plan else fields
 
-    run(c, other, losing)
+    run_server(c, other, Calls(c, other / "nodes", happens=losing), QUIET)
     first, second = (
         [{k: r[k] for k in names or r} for r in metrics(one)] for one in (path, other)
     )
     assert first == second != []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param("fedproto", marks=pytest.mark.landing), "fedavg", "refprotofl"],
+)
+def test_each_lie_is_one_fault_and_costs_what_a_lost_message_costs(method, tmp_path):
+    plan = hostile.planned(method, [1, 2])
+    check_lies(small(method, max(r for _, r, _ in plan) + 1), plan, tmp_path)
+
+
+@pytest.mark.long
+def test_an_upload_that_makes_the_server_infinite_is_left_out(tmp_path):
+    why = "its upload makes the server's state infinite"
+    plan = {("train", 1, 2): (hostile.number(3e38), why)}
+    check_lies(small("fedavg", 3, wire__bound=3.4e38), plan, tmp_path, ["rules"])
 
 
 LYING = '''"""What clients 1 and 2 say is what the plan has."""
@@ -119,17 +138,3 @@ def test_sixty_lies_in_a_deployment_are_sixty_faults_and_no_traceback(tmp_path):
         logs = [log.read_text() for log in there.home.glob("*.log")]
     assert len(logs) == 9 and not any("Traceback" in text for text in logs)
     assert_refused(c, plan, tmp_path / "run", tmp_path / "losing")
-
-
-@pytest.mark.long
-def test_an_upload_that_makes_the_server_infinite_is_left_out(tmp_path):
-    c, schemas = small("fedavg", 3, wire__bound=3.4e38), tmp_path / "schemas"
-    write_schemas(c, schemas)
-    why = "its upload makes the server's state infinite"
-    plan = {("train", 1, 2): (hostile.number(3e38), why)}
-
-    def lying(stage, r, i, fields):
-        return hostile.lied(plan, schemas, stage, r - 1, i, fields)
-
-    run(c, tmp_path / "lying", lying)
-    assert_refused(c, plan, tmp_path / "lying", tmp_path / "losing", ["rules"])

@@ -1,4 +1,4 @@
-"""Nodes under privacy: secret noise, an account of rounds, no loss."""
+"""Privacy on nodes: secret noise, an account of rounds, the simulator's epsilon."""
 
 import csv
 import json
@@ -7,23 +7,26 @@ import stat
 import jax
 import numpy as np
 import pytest
-from support.federated import QUIET, Calls, metrics, small, why
+from support.federated import QUIET, Calls, faults, metrics, simulated, small, why
 from support.refusal import refused
 
 from jaxproto.config.privacy import rehearsal
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.flower import privacy_account, secret_keys
+from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.node import Node
 from jaxproto.flower.server_run import run_server
 from jaxproto.reporting import compare
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.training import privacy_ledger
 
 pytest.importorskip("dp_accounting", reason="extra `privacy`")
+LOT = {"participation__law": "uniform", "participation__fraction": 0.67}
 
 
-def private(unit, **changes):
-    return small("fedavg", privacy__unit=unit, privacy__noise=0.5, **changes)
+def private(unit, method="fedavg", **changes):
+    return small(method, privacy__unit=unit, privacy__noise=0.5, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +98,7 @@ def test_a_node_sends_no_loss_and_answers_what_the_run_asks_once(federation):
 
 
 def test_who_takes_part_is_secret_and_counted(tmp_path):
-    lot = {"participation__law": "uniform", "participation__fraction": 0.34}
-    c = private("client", rounds=30, **lot)
+    c = private("client", rounds=30, **LOT)
     exp = build.experiment(c, "cpu")
 
     def drawn(*contexts):
@@ -125,3 +127,39 @@ def test_compare_says_which_epsilon_is_rehearsed(federation):
         row = next(csv.DictReader(text.splitlines()))
         assert row["rehearsed"] == said
         assert float(row["epsilon"]) == pytest.approx(spent["epsilon"], abs=0.01)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "unit", "lost"),
+    [("fedproto", "example", 0.0), ("fedavg", "client", 0.5)],
+)
+def test_records_and_epsilon_are_those_of_the_simulator(method, unit, lost, tmp_path):
+    fields = {"privacy__secret": False, "participation__dropout": lost}
+    c = private(unit, method, **fields, **LOT)
+    told = simulated(c, tmp_path / "simulated")
+    said = run_server(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
+    served, alone = (metrics(tmp_path / name) for name in ("served", "simulated"))
+    for own, other in zip(served, alone, strict=True):
+        assert own["privacy"]["rehearsed"] is True  # its noise follows from the seed
+        if unit == "example":  # a node keeps its loss
+            assert own.pop("loss") is None and other.pop("loss") > 0
+    assert served == alone != []
+    kept = RunFolder.read(tmp_path / "served").summary
+    assert said["privacy"] == kept["privacy"] == told["privacy"]
+    assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0
+
+
+@pytest.mark.long
+def test_a_lost_upload_counts_as_lost_in_the_simulator(tmp_path):
+    """Its noise is the server's then; epsilon is that of those who were drawn."""
+    c = private("client")
+
+    def lost(stage, r, i, said):
+        return {REFUSED: "gone"} if (stage, i) == ("train", 1) else said
+
+    whole = simulated(c, tmp_path / "simulated")
+    link = Calls(c, tmp_path / "nodes", happens=lost)
+    some = run_server(c, tmp_path / "some", link, QUIET)
+    assert faults(tmp_path / "some") == [(1, 1, "train"), (2, 1, "train")]
+    assert some["privacy"] == whole["privacy"] | {"rehearsed": False}

@@ -115,7 +115,6 @@ def test_rare_words_are_not_told_and_examples_are_divided_by_seed_and_client(tmp
 
 
 def divided(c, path):
-    """The simulator's partition, each client's in a file of its own."""
     exp = build.experiment(c, "cpu")
     x, y, named = exp.dataset.x, exp.dataset.y, []
     each = zip(exp.partition.train, exp.partition.test, strict=True)
@@ -210,7 +209,7 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     run_server(c, tmp_path / "run", link, QUIET)
     first, second, third = metrics(tmp_path / "run")
     assert (first["participants"], second["participants"]) == (2, 2)
-    assert third["participants"] == 3
+    assert third["participants"] == 3 and first["evaluated_clients"] == 2
     (why,) = federated.why(tmp_path / "run", "agree")
     assert "'fox', which the agreement does not know" in why
     made = node_schema.read(tmp_path / "run" / node_schema.FILE)

@@ -18,6 +18,7 @@ from benchmarks import kills
 from jaxproto import config
 from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
+from jaxproto.summary import pictures
 from jaxproto.training import compiler, runner
 from support.fields import changed
 
@@ -94,6 +95,14 @@ def quickly():
 @pytest.fixture(scope="module")
 def quick_programs():
     with quickly():
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_runs():
+    """As `quick_programs`, for runs without pictures."""
+    with quickly(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_all", lambda *_: None)
         yield
 
 

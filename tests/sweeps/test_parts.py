@@ -117,7 +117,6 @@ def test_two_processes_on_one_sweep_train_each_cell_once(tmp_path):
 
 
 def holder(path: Path) -> int | None:
-    """The process that is running in a work directory."""
     try:
         inode = str((path / ".lock").stat().st_ino)
     except FileNotFoundError:

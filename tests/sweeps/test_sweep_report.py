@@ -2,13 +2,17 @@
 
 import csv
 import io
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
 import pytest
+from matplotlib import mathtext
 from support.sweeping import console, planned
 
 from jaxproto import plots
+from jaxproto.plots import style
 from jaxproto.storage import records
 from jaxproto.sweeps import live_table, outputs
 from jaxproto.sweeps.plan import select_part
@@ -202,3 +206,24 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):
     waits = "method.lam=2: waiting, process 7 is running\n"
     assert said.file.getvalue().count("process 7") == 1
     assert said.file.getvalue().endswith(waits)
+
+
+def test_pictures_of_cells_in_threads_are_those_of_one(tmp_path, monkeypatch):
+    # Nothing is remembered of formulas, nor their parser: each picture parses its own.
+    plain = mathtext.MathTextParser._parse_cached.__wrapped__
+    monkeypatch.setattr(mathtext.MathTextParser, "_parse_cached", plain)
+
+    def draw(file):
+        with style.new_figure(file, (2.0, 2.0)) as figure:
+            figure.subplots().set_title(rf"$\times 10^{{{file.stem[-1]}}}$")
+        return file.read_bytes()
+
+    one = [draw(tmp_path / f"one{k}.png") for k in range(6)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(before / 1000)  # so often threads take turns
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            many = [*pool.map(draw, (tmp_path / f"many{k}.png" for k in range(6)))]
+    finally:
+        sys.setswitchinterval(before)
+    assert many == one and len({*one}) == len(one)

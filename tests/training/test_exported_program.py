@@ -52,7 +52,6 @@ def test_a_static_field_that_is_no_plain_data_is_refused():
 
 
 def signed(data):
-    """These bytes with their digest."""
     return b"\n".join([exported_program.digest(b"n", data).encode(), data])
 
 

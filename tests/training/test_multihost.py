@@ -24,14 +24,12 @@ LIMIT = 400  # seconds that any of these processes may take
 
 
 def port():
-    """One that nobody listens on."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
 
 
 def begin(folder, number, rounds, *more):
-    """Processes of one run; all of them write to pipes."""
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "main.py", *RUN, f"--config.rounds={rounds}"]
     command += [f"--workdir={folder}", *more]
@@ -44,12 +42,11 @@ def begin(folder, number, rounds, *more):
 
 
 def ended(processes):
-    """Returns the output of each process after all have ended."""
     return [p.communicate(timeout=LIMIT)[0] for p in processes]
 
 
-def run(folder, number, rounds, *more):
-    processes = begin(folder, number, rounds, *more)
+def run(folder, number, rounds):
+    processes = begin(folder, number, rounds)
     said = ended(processes)
     assert [p.returncode for p in processes] == [0] * number, said
     return said

@@ -9,8 +9,9 @@ import jax
 import ml_collections
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
-from support import runs
+from support import attacked, runs
 from support.refusal import refused
 from support.runs import ROUNDS, again, assert_same_end, records, run, snapshot, tiny
 
@@ -23,6 +24,13 @@ from jaxproto.storage import records as metrics
 from jaxproto.training import runner
 
 finished = runs.finished
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unrendered():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, to, **_: to.write(b"png"))
+        yield
 
 
 def test_a_run_leaves_its_configuration_partition_checkpoints_and_pictures(finished):
@@ -39,7 +47,6 @@ def test_a_run_leaves_its_configuration_partition_checkpoints_and_pictures(finis
     r, state = runs.last_state(path, finished.state)
     assert r == ROUNDS
     assert jax.tree.structure(state) == jax.tree.structure(finished.state)
-    pytest.importorskip("matplotlib")
     drawn = "partition accuracy bytes angles local_prototypes heads iterations"
     names = {p.name for p in (path / "plots").iterdir()}
     assert names == {f"{n}.png" for n in (*drawn.split(), "global_prototypes")}
@@ -181,11 +188,7 @@ def test_a_damaged_checkpoint_is_passed_over_its_round_run_again(finished, tmp_p
     assert_same_end(tmp_path, finished)
 
 
-def test_an_unwritable_folder_and_a_damaged_json_file_are_named(finished, tmp_path):
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UserError, match=rf"cannot write .* {path}: .*--workdir"):
-            run(tiny(), path)
+def test_a_damaged_json_file_is_named(finished, tmp_path):
     for name in ("summary.json", "config.json"):
         shutil.copy(finished.path / "config.json", tmp_path)
         (tmp_path / name).write_text('{"seed": ')
@@ -219,16 +222,17 @@ def test_arrays_are_found_again_by_a_longer_and_a_moved_run_of_the_same_bits(tmp
     fields |= {"optimizer__name": "adam", "local__order": "fixed", "eval_every": 1}
     fields |= {"local__short": "skip", "optimizer__clip_norm": 1.0}
     c = runs.small(arg="digits", local__batch_size=5, **fields)
-
     data = x[:40].tolist(), y[:40], x[40:], y[40:]
 
     def train(name, rounds, clients=3, data=data):
         c.rounds, c.data.clients = rounds, clients
+        attacked.begins(c)
         return jaxproto.run(c, tmp_path / name, quiet, data=data)
 
-    straight = train("straight", 2)
-    train("longer", 1)
-    longer = train("longer", 2)
+    with attacked.quickly():
+        straight = train("straight", 2)
+        train("longer", 1)
+        longer = train("longer", 2)
     assert longer["dataset"] == straight["dataset"] and c.data.name == "digits"
     assert longer["dataset"].startswith("npz:arrays-")
     rows = records(tmp_path / "longer")

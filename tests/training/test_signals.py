@@ -30,14 +30,12 @@ def start(entry, path, *more):
 
 
 def ended(process, told, within=15):
-    """Exit code and standard error of a process that was told to end."""
     process.send_signal(told)
     _, err = process.communicate(timeout=within)
     return process.returncode, err
 
 
 def in_rounds(path, process):
-    """Waits until the first evaluation."""
     deadline = time.time() + 120
     while not (path / "metrics.jsonl").exists():
         assert process.poll() is None and time.time() < deadline

@@ -13,8 +13,8 @@ from jaxproto.experiment import cohorts
 from jaxproto.storage import checkpoint, manifest, row_deltas
 from jaxproto.training import stores
 
-quick_programs = attacked.quick_programs
-pytestmark = pytest.mark.usefixtures("quick_programs")
+quick_runs = attacked.quick_runs
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,6 @@ def test_two_exchanges_of_two_cohorts_of_which_a_sample_is_evaluated(few, tmp_pa
 
 
 def row_files(path, r):
-    """Round and inode of every file of rows in a checkpoint."""
     folders = row_deltas.delta_folders(path / "checkpoints" / str(r))
     files = [(p.name, f) for p in folders for f in p.rglob("*") if f.is_file()]
     return {(name, file.stat().st_ino) for name, file in files}
@@ -129,7 +128,7 @@ def test_a_checkpoint_that_vanishes_in_training_is_not_linked_to(
 
 
 def test_rows_are_written_anew_before_they_are_twice_as_many(few, tmp_path):
-    attacked.run(few("host", rounds=12), tmp_path)
+    attacked.run(few("host", rounds=7), tmp_path)
     for r in checkpoint.rounds(tmp_path / "checkpoints"):
         folder = tmp_path / "checkpoints" / str(r)
         names = [p.name for p in row_deltas.delta_folders(folder)]

@@ -13,8 +13,8 @@ from jaxproto.storage import records
 from jaxproto.summary import run_summary
 from jaxproto.sweeps import SweepOptions, sweep
 
-quick_programs = attacked.quick_programs
-pytestmark = pytest.mark.usefixtures("quick_programs")
+quick_runs = attacked.quick_runs
+pytestmark = pytest.mark.usefixtures("quick_runs")
 QUIET = Console(quiet=True)
 PART = {"participation__law": "uniform", "participation__fraction": 0.5}
 SAMPLE = {"clients__store": "host", "eval__clients": "5"}

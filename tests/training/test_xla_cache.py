@@ -24,7 +24,6 @@ jax.jit(lambda x: jnp.sin(x) * 3)(2.0)
 
 
 def run(tmp_path, script, **settings):
-    """A script in a process with its own cache folder."""
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     env = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", **home, **settings}
     options = {"env": env, "capture_output": True, "text": True, "check": True}
@@ -32,7 +31,6 @@ def run(tmp_path, script, **settings):
 
 
 def chosen(tmp_path, **settings):
-    """The folder that a process uses, as it says."""
     return run(tmp_path, SCRIPT, **settings).stdout.split()[-1]
 
 
