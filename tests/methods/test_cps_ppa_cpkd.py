@@ -95,7 +95,9 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
     assert len(set(seen)) == 8
 
 
-@every(BASES)
+@pytest.mark.parametrize(
+    "base", ["fedproto", pytest.param("fedtgp", marks=pytest.mark.long)]
+)
 def test_without_components_it_is_the_base(base):
     of, plain = BASES[base]
     given = {"reg": losses.l2_of_means, "lam": 0.1, "collect": train_pass}

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from support import toys
-from support.every import every
 from support.refusal import refused
 
 from jaxproto import config, wire
@@ -162,7 +162,9 @@ def test_a_frozen_backbone_keeps_its_bits_under_weight_decay_and_the_adapter_lea
     assert toys.gap(flat(start().adapter), flat(frozen.server.adapter)) > 1e-3
 
 
-@every(["external", "none"])
+@pytest.mark.parametrize(
+    "anchors", ["external", pytest.param("none", marks=pytest.mark.long)]
+)
 def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
     """Algorithm 6, line 3: pixels as bytes, labels as integers, 20 clients."""
     c = config.load("configs/refprotofl.py:digits,frozen")
