@@ -1,111 +1,62 @@
-"""LG-FedAvg, FedPer, FedDistill, FedGH; costs and configurations of FML and FedKD."""
+"""LG-FedAvg, FedPer, FedDistill, FedGH."""
 
-import dataclasses
-import re
-from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
-from support.averaging import drawn
+from support.averaging import SIZES_K, drawn
 from support.every import every
-from support.exchange import KEY, X, Y, client, on_batch, output
+from support.exchange import KEY, X, Y, client, golden, on_batch, output
 
-from jaxproto import config, losses, models, transforms
-from jaxproto.errors import UserError
-from jaxproto.experiment import build, method_builder
-from jaxproto.experiment.check import check_experiment
+from jaxproto import losses, transforms
+from jaxproto.methods import METHODS
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
-from jaxproto.methods.fedkd import eigenvectors, fedkd
-from jaxproto.methods.fedper import FedPerUpload, fedper
-from jaxproto.methods.fml import fml
-from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.local import local
-from jaxproto.methods.nominal import FEDKD_RATIO
-from jaxproto.reporting.analysis import cost
 from jaxproto.storage import checkpoint
-from jaxproto.summary import nominal_cost
-from jaxproto.types import Protos, Spec
+from jaxproto.types import Protos
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 
-GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 RNG = np.random.default_rng(3)
-FEDPER = fedper(toys.SPEC)
-
-
-SHARED = {"lg_fedavg": (lg_fedavg(toys.SPEC), "head"), "fedper": (FEDPER, "body")}
+SHARED = {"lg_fedavg": ("head", "body"), "fedper": ("body", "head")}
 
 
 @every(SHARED)
-def test_of_one_client_it_is_local_training_from_its_own_state(name):
-    """With the part that the server drew."""
-    method, part = SHARED[name]
+def test_the_shared_part_is_the_mean_weighted_by_examples_or_stays(name):
+    """A lost upload counts nothing; the other part never leaves and stays apart."""
+    method, (shared, own) = METHODS[name](toys.SPEC), SHARED[name]
+    r = toys.run(method, rounds=2, sampler=toys.only(*range(6), reports=range(5)))
+    nets = [r.params[i]["net"] for i in range(6)]
+    parts = [net[shared] for net in nets[:5]]
+    for size_K, same in ((SIZES_K[:5], True), (np.ones(5), False)):
+        mean = jax.tree.map(lambda *a, n=size_K: np.average(a, 0, n), *parts)
+        assert (toys.gap(mean, r.server) < 1e-6) == same
+    nothing = jax.tree.map(np.zeros_like, r.report.up)
+    assert toys.gap(method.update(None, r.server, nothing, None), r.server) == 0
+    assert r.report.up._fields == (shared, "size")
+    assert all(toys.gap(a[own], b[own]) > 1e-2 for a, b in pairwise(nets))
+    mine = method.receive(r.params[0], r.server)["net"]
+    assert toys.gap(mine, {shared: r.server, own: nets[0][own]}) == 0
 
-    def init_client(net, key):
-        params, *rest = method.init_client(net, key)
-        return method.receive(params, method.init_server(net, toys.KEY)), *rest
 
-    begun = dataclasses.replace(local(toys.SPEC), init_client=init_client)
-    one, other = (toys.run(m, sampler=toys.only(4)) for m in (method, begun))
-    assert toys.gap(one.params[4], other.params[4]) < 1e-6
-    assert toys.gap(one.server, one.params[4]["net"][part]) < 1e-6
-
-
-def test_lg_fedavg_shares_the_head_the_mean_weighted_by_examples():
-    method, net = lg_fedavg(toys.SPEC), toys.net(8)
-    server = method.init_server(net, KEY)
-    heads, size_K = (
-        drawn(server, lead=(3,)),
-        np.asarray([5, 0, 15]),
-    )  # the second is not there
-
-    def after(size_K):
-        one = client({"net": {"head": heads}}, (), ())
-        data = SimpleNamespace(shard=SimpleNamespace(size=size_K))
-        up, _ = method.upload(None, one, one, data, None, ())
-        return method.update(net, server, up, KEY)
-
-    want = jax.tree.map(lambda a: (5 * a[0] + 15 * a[2]) / 20, heads)
-    assert toys.gap(after(size_K), want) < 1e-6
-    assert toys.gap(after(0 * size_K), server) == 0
+def test_lg_fedavg_predicts_by_the_own_and_by_the_received_head():
+    method, net = METHODS["lg_fedavg"](toys.SPEC), toys.net(8)
     params, norm, _ = method.init_client(net, KEY)
     head = drawn(params["net"]["head"], 1, ())
-    got = method.receive(params, head)["net"]
-    assert toys.gap(got, {**params["net"], "head": head}) == 0
     scores = method.predict(net, client(params, norm, ()), jnp.asarray(X), head)
     feat = net.apply(params["net"], norm["net"], X, False).feat
     assert toys.gap(scores["received"], feat @ head["kernel"] + head["bias"]) < 1e-5
     assert toys.gap(scores["head"], scores["received"]) > 0.1
 
 
-def test_the_body_of_fedper_is_the_mean_weighted_by_examples_or_stays():
-    """Heads never leave and stay apart."""
-    r, size_K = toys.run(FEDPER, rounds=2), 5 + 2 * np.arange(6)
-    bodies = [r.params[i]["net"]["body"] for i in range(6)]
-    want = jax.tree.map(lambda *a: np.average(a, axis=0, weights=size_K), *bodies)
-    assert toys.gap(want, r.server) < 1e-6
-    plain = jax.tree.map(lambda *a: np.mean(a, axis=0), *bodies)
-    assert toys.gap(plain, r.server) > 1e-4
-    nothing = jax.tree.map(lambda a: np.zeros((3, *a.shape), np.float32), r.server)
-    up = FedPerUpload(nothing, jnp.zeros(3, jnp.int32))
-    assert toys.gap(FEDPER.update(None, r.server, up, None), r.server) == 0
-    assert r.report.up._fields == ("body", "size")
-    heads = [r.params[i]["net"]["head"] for i in range(6)]
-    assert all(toys.gap(heads[i], heads[i + 1]) > 1e-2 for i in range(5))
-    mine = FEDPER.receive(r.params[0], r.server)["net"]
-    assert toys.gap(mine, {"body": r.server, "head": heads[0]}) == 0
-
-
 def test_distances_are_their_formulas_and_the_default_is_pytorchs():
     """Golden `loss_b8_k10_d32`: targets softmax(prototypes[:, :K][labels])."""
-    given = "logits", "prototypes", "labels", "feddistill_softmax_ce"
-    logits, z, y, want = (jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{k}"]) for k in given)
+    of = "logits", "prototypes", "labels", "feddistill_softmax_ce"
+    logits, z, y, want = golden(*of)
     got = fd.softmax_ce(logits, z[:, :10][y], jnp.ones(8))
     np.testing.assert_allclose(got, want, atol=1e-6)
     logits, z = np.float32(RNG.normal(size=(2, 3, 4)))
@@ -185,58 +136,3 @@ def test_a_checkpoint_of_fedgh_from_before_its_loss_was_recorded_is_read(tmp_pat
     read = checkpoint.restore_latest(tmp_path, {"server": server}).state["server"]
     assert toys.gap(method.broadcast(read), method.broadcast(server)) == 0
     assert np.isnan(transforms.diagnostics_of(read)["server_loss"])
-
-
-PRINTED = {  # millions for FML and FedKD, and the network that gives them
-    "CIFAR-10": ("34.32", "30.66", 853_000 + 500 * 10),
-    "GTSRB-43": ("35.03", "31.29", 854_196 + 501 * 43),
-    "CIFAR-100": ("36.12", "32.26", 853_000 + 500 * 100),
-    "Flowers-102": ("36.21", "32.34", 854_196 + 501 * 102),
-    "Tiny ImageNet": ("38.12", "34.05", 853_000 + 500 * 200),
-}
-
-
-def test_on_a_cpu_eigenvectors_are_those_of_one_matrix_at_a_time():
-    """XLA's kernel for several matrices can wait for its own threads for ever."""
-    a_KGNN = jax.random.normal(KEY, (3, 2, 5, 5))
-    a_KGNN = a_KGNN + a_KGNN.swapaxes(-1, -2)
-    f = jax.jit(jax.vmap(eigenvectors))
-    calls = re.findall(r"@lapack_ssyevd.*", f.lower(a_KGNN).as_text())
-    assert calls and all("(tensor<5x5xf32>)" in call for call in calls)
-    assert (f(a_KGNN) == jnp.linalg.eigh(a_KGNN)[1]).all()
-    text = f.trace(a_KGNN).lower(lowering_platforms=("cuda",)).as_text()
-    assert "while" not in text
-
-
-@every(PRINTED.items())
-def test_the_printed_costs_of_fml_and_fedkd(name, row):
-    """T Table 1, 20 clients, d = 500. Two columns count the 4-layer CNN of hidden width
-    d exactly, the three shared with S a body rounded to 0.853M and no bias of the head.
-    """
-    *printed, size = row
-    for method, want in zip((fml, fedkd), printed, strict=True):
-        found = method(Spec(0, 500), aux=toys.net(8)).nominal([1] * 20, {"aux": size})
-        assert f"{found / 1e6:.2f}" == want, name
-
-
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-def test_a_configuration_brings_networks_targets_and_costs():
-    """The default auxiliary network is that of the exact columns."""
-    c = config.load("configs/fedkd.py:spiral,code")
-    exp = build.experiment(c, "cpu")
-    check_experiment(exp)
-    found, net = cost.cost_of(exp), exp.cohorts[0].net
-    sizes = nominal_cost.parameters(exp.method, net)
-    assert sizes == {"net": 242, "body": 230, "head": 12, "aux": 242, "project": 4}
-    assert found.nominal == round(FEDKD_RATIO * 2 * 10 * 242)
-    assert 0 < found.scalars_up <= 10 * 242 and c.method.target == "attached"
-    for wrong, words in (("cnn4_d", "cnn4.* image"), ("cnn5", "method.aux.*cnn4")):
-        c.method.aux = wrong
-        with pytest.raises(UserError, match=words):
-            build.experiment(c, "cpu")
-    c = config.experiment("fml", "cifar10")
-    shapes = {"num_classes": 43, "feat_dim": 500, "input_shape": (32, 32, 3)}
-    network = partial(models.build, **shapes)
-    method = method_builder.build_method(c.method, Spec(43, 500), network=network)
-    found = nominal_cost.parameters(method, network("mlp"))
-    assert found["aux"] == PRINTED["GTSRB-43"][-1]

@@ -67,16 +67,13 @@ def layout(name):
 
 
 @functools.cache
-def make(name) -> Method:
-    return toys.method(METHODS[name], **TOYS.get(name, {}))
+def make(name, **more) -> Method:
+    return toys.method(METHODS[name], **TOYS.get(name, {}) | more)
 
 
-@functools.cache
 def sized(name) -> Method:
     """As `make`, but of messages whose sizes do not depend on values."""
-    more = SIZED.get(name)
-    both = TOYS.get(name, {}) | (more or {})
-    return toys.method(METHODS[name], **both) if more else make(name)
+    return make(name, **SIZED.get(name, {}))
 
 
 @every_method

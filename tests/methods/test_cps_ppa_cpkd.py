@@ -1,4 +1,4 @@
-"""CPS, PPA and CPKD against their equations, and Remark 1 of the paper."""
+"""CPS, PPA and CPKD against their equations."""
 
 import functools
 import itertools
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.every import every
-from support.exchange import COUNT, KEY, MEAN, client, exchange
+from support.exchange import COUNT, KEY, MEAN, Y, client, exchange
 
 from jaxproto import config, losses, masks
 from jaxproto.experiment import build, method_builder
@@ -29,14 +29,8 @@ def method(**arguments):
 
 
 @functools.cache
-def plain_ppa():
-    return ppa(MEAN, COUNT)
-
-
-def ppa(mean, count, **arguments):
-    n = int(count.sum())
-    kind = {"masks": masks.full_masks, "num_examples": n, **arguments}
-    return exchange(method(**kind), mean, count).server.protos.mean
+def exchanged(**arguments):
+    return exchange(method(**arguments))
 
 
 def test_ppa_is_equation_11_and_that_of_tinyproto_at_mu_of_k_over_n():
@@ -45,25 +39,17 @@ def test_ppa_is_equation_11_and_that_of_tinyproto_at_mu_of_k_over_n():
     for j in range(5):
         for i in range(3):
             want[j] += 5 / N * COUNT[i, j] * MEAN[i, j]
-    np.testing.assert_allclose(plain_ppa(), want, atol=1e-5)
-    unscaled = ppa(MEAN, COUNT, num_examples=0)  # not known
-    np.testing.assert_allclose(want, unscaled * 5 / N, rtol=1e-4, atol=1e-5)
+    n_known, unknown = (
+        exchanged(masks=masks.full_masks, num_examples=n).server.protos.mean
+        for n in (N, 0)
+    )
+    np.testing.assert_allclose(n_known, want, atol=1e-5)
+    np.testing.assert_allclose(want, unknown * 5 / N, rtol=1e-4, atol=1e-5)
     kind = {"s": 3, "collect": train_pass, "compare": tp.SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
     a = exchange(toys.method(tp.tinyproto, mu=5 / N, **kind))
     b = exchange(method(distill=no_class_weights, compare=tp.SPARSE))
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
-
-
-ALIKE = np.full((3, 5), 4.0, np.float32)  # every client has as many of every class
-
-
-def test_remark_1_ppa_is_the_mean_of_clients_that_are_alike():
-    """S Remark 1, Appendix B.1: Eq. 11 = Eq. 4; B.2: Eq. 9 = Eq. 11 / |N_j|."""
-    np.testing.assert_allclose(ppa(MEAN, ALIKE), MEAN.mean(0), atol=1e-5)
-    here = COUNT > 0
-    plain = (MEAN * here[..., None]).sum(0) / np.maximum(here.sum(0), 1)[:, None]
-    assert np.abs(plain_ppa() - plain).max() > 0.1  # and of no others
 
 
 def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
@@ -73,15 +59,16 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     np.testing.assert_array_equal(cpkd(client((), (), jnp.full(4, 3.0))), np.ones(4))
     np.testing.assert_array_equal(cpkd(client((), (), jnp.zeros(4))), np.zeros(4))
     off, on, pure = (
-        exchange(method(**{**NONE, "distill": d, "lam": lam}))
-        for d, lam in ((no_class_weights, 1.0), (cpkd, 1.0), (no_class_weights, 0.0))
+        exchanged(**NONE | more)
+        for more in ({"base": tp.on_fedproto}, {"distill": cpkd}, {"lam": 0.0})
     )
-    feat, y, target = on.feat, np.asarray([0, 1, 2, 4, 4, 3]), on.down
+    feat, target = on.feat, on.down
     beta = COUNT[0] / COUNT[0].max()
-    away = [np.linalg.norm(feat[y == j].mean(0) - target.mean[j]) for j in range(5)]
+    away = [np.linalg.norm(feat[j == Y].mean(0) - target.mean[j]) for j in range(5)]
     rho = away * (target.count > 0)
-    np.testing.assert_allclose(off.loss - pure.loss, np.sum(rho), rtol=1e-4)
-    np.testing.assert_allclose(on.loss - pure.loss, np.sum(beta * rho), rtol=1e-4)
+    np.testing.assert_allclose(off.loss - pure.loss, 0.1 * np.sum(rho), rtol=1e-4)
+    want = 0.1 * np.sum(beta * rho)
+    np.testing.assert_allclose(on.loss - pure.loss, want, rtol=1e-4)
 
 
 BASES = {"fedproto": (tp.on_fedproto, fedproto), "fedtgp": (tp.on_fedtgp, fedtgp)}
@@ -108,12 +95,14 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
     assert len(set(seen)) == 8
 
 
-@every(BASES)
+@pytest.mark.parametrize(
+    "base", ["fedproto", pytest.param("fedtgp", marks=pytest.mark.long)]
+)
 def test_without_components_it_is_the_base(base):
     of, plain = BASES[base]
     given = {"reg": losses.l2_of_means, "lam": 0.1, "collect": train_pass}
     given |= {"server_epochs": 2} if plain is fedtgp else {}
-    a, b = exchange(method(base=of, **NONE)), exchange(toys.method(plain, **given))
+    a, b = exchanged(base=of, **NONE), exchange(toys.method(plain, **given))
     assert toys.gap(a.server.protos, b.server.protos) == 0 and a.loss == b.loss
 
 

@@ -7,35 +7,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from support import toys
-from support.every import every
 from support.refusal import refused
 
-from jaxproto import config, losses, wire
+from jaxproto import config, wire
 from jaxproto.experiment import build
 from jaxproto.methods import refprotofl as ref
 from jaxproto.reporting.analysis import cost
 from jaxproto.types import Batch, Protos, Spec, Top
 
 WIDTH = 6
-MINE = functools.partial(ref.refprotofl, toys.SPEC, adapter_dim=WIDTH, lam=0.3)
-make = functools.cache(MINE)
 POOL, ROWS = toys.pool_and_rows()
 Y = np.asarray(POOL.y)
 SIZES = np.array([len(rows) for rows in ROWS])
 SPARE = np.setdiff1d(np.arange(len(Y)), np.concatenate(ROWS))  # nobody's rows
 COVERED = (0, 3)
-PUBLIC = tuple(int(i) for c in COVERED for i in SPARE[Y[SPARE] == c][:4])
+PUBLIC = np.concatenate([SPARE[Y[SPARE] == c][:4] for c in COVERED]).astype(np.int32)
 
 
 @functools.cache
-def run(**options):
-    rounds, layout = options.pop("rounds", 1), options.pop("layout", toys.HOM)
-    sampler, rows = options.pop("sampler", toys.EVERYONE), np.array(PUBLIC, np.int32)
-    return toys.run(make(**options), layout, rounds, sampler=sampler, public=rows)
+def make(**options):
+    return ref.refprotofl(toys.SPEC, **{"adapter_dim": WIDTH, "lam": 0.3, **options})
+
+
+@functools.cache
+def run(rounds=1, sampler=toys.EVERYONE, **options):
+    return toys.run(make(**options), rounds=rounds, sampler=sampler, public=PUBLIC)
 
 
 @functools.cache
@@ -63,13 +64,10 @@ def trained(r):
 
 def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
     """And exactly the budget is sent; a lost update counts nothing."""
-    lost = toys.only(*range(6), reports=range(4))
-    r = run(budget=1.0, sampler=lost, layout=toys.HET)
-    dense = np.average(trained(r)[:4], axis=0, weights=SIZES[:4])
-    assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
-    r, old, value_KP = run(), flat(start().adapter), trained(run())
-    sent_KP, count = np.zeros(value_KP.shape, bool), round(0.1 * len(old))
-    for k, value_P in enumerate(value_KP):
+    r, old = run(sampler=toys.only(*range(6), reports=range(4))), flat(start().adapter)
+    value_KP, count = trained(r), round(0.1 * len(old))
+    sent_KP = np.zeros(value_KP.shape, bool)
+    for k, value_P in enumerate(value_KP[:4]):
         most = np.argsort(-np.abs(value_P - old), kind="stable")
         sent_KP[k, most[:count]] = True
     new = old.copy()
@@ -78,10 +76,9 @@ def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
         new[i] = np.sum(SIZES[who] * value_KP[who, i]) / SIZES[who].sum()
     assert np.array_equal(r.report.up.adapter.sent, sent_KP)
     assert np.max(np.abs(flat(r.server.adapter) - new)) < 1e-6
-    stays_P = ~sent_KP.any(0)
-    assert stays_P.any() and np.array_equal(new[stays_P], old[stays_P])
-    assert np.all(r.report.scalars == count + 1)
-    assert np.array_equal(r.report.up.size, SIZES)
+    assert not sent_KP.any(0).all()
+    assert r.report.scalars.tolist() == [count + 1] * 4 + [0] * 2
+    assert r.report.up.size.tolist() == [*SIZES[:4], 0, 0]
     nothing = Top(jnp.zeros((3, 5)), jnp.zeros((3, 5), bool))
     nothing = ref.RefProtoFLUpload(nothing, jnp.zeros(3))
     assert np.array_equal(ref.masked_mean(nothing, jnp.arange(5.0)), np.arange(5.0))
@@ -122,7 +119,7 @@ def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
         z = ref.embed(start().adapter, net.apply(params, norm, POOL.x, False).feat)
         up = jax.tree.map(lambda a, i=i: a[i], r.pre_upload.up)
         for c in range(5):
-            mine = np.asarray(PUBLIC if c in COVERED else ROWS[i])
+            mine = PUBLIC if c in COVERED else ROWS[i]
             rows = mine[Y[mine] == c]
             part = up.public if c in COVERED else up.own
             other = up.own if c in COVERED else up.public
@@ -156,7 +153,7 @@ def test_a_round_begins_with_the_broadcast_adapter_and_the_own_head_rests():
 def test_a_frozen_backbone_keeps_its_bits_under_weight_decay_and_the_adapter_learns():
     decay = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.05, momentum=0.9))
     local = dataclasses.replace(toys.LOCAL, opt=decay)
-    given = {"local": local, "public": np.array(PUBLIC, np.int32), "rounds": 2}
+    given = {"local": local, "public": PUBLIC, "rounds": 2}
     frozen = toys.run(make(backbone=ref.FROZEN), **given)
     for i in range(6):
         before, after = client(i), frozen.clients[i]
@@ -165,7 +162,9 @@ def test_a_frozen_backbone_keeps_its_bits_under_weight_decay_and_the_adapter_lea
     assert toys.gap(flat(start().adapter), flat(frozen.server.adapter)) > 1e-3
 
 
-@every(["external", "none"])
+@pytest.mark.parametrize(
+    "anchors", ["external", pytest.param("none", marks=pytest.mark.long)]
+)
 def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
     """Algorithm 6, line 3: pixels as bytes, labels as integers, 20 clients."""
     c = config.load("configs/refprotofl.py:digits,frozen")
@@ -202,16 +201,15 @@ def pulled(lam, count_C):
     return jax.value_and_grad(loss)(jnp.ones((5, WIDTH)))
 
 
-def test_undefined_anchors_pull_nothing_and_the_sum_is_the_mean_times_the_examples():
+def test_undefined_anchors_pull_nothing_and_the_sum_is_over_the_examples():
     nowhere, here = jnp.zeros(5), jnp.ones(5)
     plain = pulled(0.0, here)[0]
     assert pulled(0.3, nowhere)[0] == plain < pulled(0.3, here)[0]
     assert np.all(pulled(0.3, here)[1] == 0)
     mean, z = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, WIDTH)))
     given = Protos(mean, jnp.ones(5)), z, jnp.arange(5), jnp.array([1.0, 1, 1, 0, 0])
-    each = jnp.sum((z - mean) ** 2, 1)[:3]
-    assert np.isclose(ref.sq_l2_sum(*given), each.sum())
-    assert np.isclose(losses.sq_l2_mean(*given), each.mean())
+    want = jnp.sum((z - mean)[:3] ** 2)
+    assert np.isclose(ref.sq_l2_sum(*given), want)
 
 
 def test_the_nominal_cost_of_the_stated_adapter_and_impossible_arguments():

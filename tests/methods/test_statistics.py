@@ -1,19 +1,16 @@
 """BatchNorm statistics in the average of the methods that average whole networks."""
 
-import functools
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
 from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, run
+from support.exchange import client
 
 from jaxproto import client as clients
 from jaxproto import wire
 from jaxproto.methods.fedavg import averaged_statistics, local_statistics
 from jaxproto.reporting.analysis import cost, disclosure
-from jaxproto.types import Client
 from jaxproto.wire import codec
 
 EQUAL = {"fednh", "fast", "scaffold", "feddyn"}  # weigh clients alike; others by n_i
@@ -21,7 +18,6 @@ TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
 every_method = pytest.mark.parametrize("name", FRAME)
 
 
-@functools.cache
 def averaging(name):
     return make(name, **TOYS.get(name, {}), statistics=averaged_statistics)
 
@@ -71,24 +67,23 @@ def test_averaged_statistics_are_where_clients_begin():
         method = make("fedavg", statistics=statistics)
         averaged = statistics is averaged_statistics
         params, norm, _ = method.init_client(net, jax.random.key(0))
-        zero = jnp.int32(0)
-        client = Client(params, norm, (), (), COUNTS[0][0], zero, zero)
+        me = client(params, norm, COUNTS[0][0])
         down = other if averaged else start.own
         key = jax.random.key(1)
         task = clients.LocalTask(method, net, toys.LOCAL, key, down, examples)
-        session = clients.begin_local_training(task, client, shard)
-        want = other.norm.value if averaged else client.norm
+        session = clients.begin_local_training(task, me, shard)
+        want = other.norm.value if averaged else me.norm
         assert toys.gap(session.norm, want) == 0
 
 
 def test_the_global_network_is_judged_by_the_averaged_statistics():
     """And the client's own by the client's."""
     net, r = toys.net(8), one_round("fedavg")
-    client = jax.tree.map(lambda a: a[0], r.stacked[0])
+    me = r.clients[0]
     x = toys.pool_and_rows()[0].x[:7]
-    got = averaging("fedavg").predict(net, client, x, r.server)
-    mean = client.replace(norm=r.server.norm.value)
-    both = [BASE.predict(net, c, x, r.server.own) for c in (client, mean)]
+    got = averaging("fedavg").predict(net, me, x, r.server)
+    mean = me.replace(norm=r.server.norm.value)
+    both = [BASE.predict(net, c, x, r.server.own) for c in (me, mean)]
     assert toys.gap(got["head"], both[0]["head"]) == 0
     assert toys.gap(got["received"], both[1]["received"]) == 0
     assert toys.gap(both[0]["received"], both[1]["received"]) > 1e-3

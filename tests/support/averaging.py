@@ -6,17 +6,12 @@ import inspect
 import jax
 import numpy as np
 
-from jaxproto.client import LocalTraining
 from jaxproto.methods import METHODS
 from support import toys
 
 SPEC = toys.SPEC
 FRAME = tuple(  # the methods in FedAvg's frame
     n for n, f in METHODS.items() if "statistics" in inspect.signature(f).parameters
-)
-# one step on all examples per epoch, for clients of any size
-ALIKE = LocalTraining(
-    toys.LOCAL.opt, 3, 19, steps_per_epoch=lambda size, _: size // size
 )
 
 
@@ -40,11 +35,6 @@ def begun(method):
 COUNTS = [toys.counts(*toys.pool_and_rows(), range(6))]
 SIZES_K = 5 + 2 * np.arange(6)  # n_i of the toys
 BASE = make("fedavg")
-SGD = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "schedule": "constant"}
-
-
-def by_size(*each):
-    return np.average(np.stack(each), axis=0, weights=SIZES_K)
 
 
 def drawn(tree, seed=0, lead=(2,)):

@@ -1,6 +1,7 @@
 """One exchange of a prototype method with made-up local prototypes, in one program."""
 
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ COUNT = np.float32([[4, 0, 1, 0, 2], [2, 3, 0, 0, 8], [0, 6, 3, 0, 1]])  # n_ij;
 X = RNG.normal(size=(6, toys.INPUT)).astype(np.float32)
 Y = np.asarray([0, 1, 2, 4, 4, 3])
 KEY = jax.random.key(5)
+GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")  # of PyTorch
 
 
 class Exchange(NamedTuple):
@@ -33,6 +35,11 @@ class Exchange(NamedTuple):
 def client(params, norm, count_C):
     zero = jnp.zeros((), jnp.int32)
     return Client(params, norm, (), (), count_C, zero, zero)
+
+
+def golden(*names):
+    """Returns arrays of a loss of 8 examples, 10 classes, 32 dimensions in PyTorch."""
+    return [jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{name}"]) for name in names]
 
 
 def output():
@@ -75,14 +82,18 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
     return jax.device_get(run(mean, count, server))
 
 
-def on_batch(method, down=None):
-    """Returns value, gradient and sums of a fresh client's loss on the examples X."""
-    net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
+def on_batch(method, down=None, params=None, memory=(), key=None):
+    """Returns value, gradient and sums of a client's loss on the examples X.
+
+    The client is fresh, but for the parameters and the memory that are given.
+    """
+    net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6), key)
 
     @fast_jit.jit_to_the_bit
-    def run(down):
-        params, norm, _ = method.init_client(net, KEY)
-        me = client(params, norm, jnp.ones(5))
+    def run(down, params):
+        fresh, norm, _ = method.init_client(net, KEY)
+        params = fresh if params is None else params
+        me = client(params, norm, jnp.ones(5)).replace(memory=memory)
 
         def value(params):
             return method.loss(net, params, norm, batch, down, me)
@@ -90,7 +101,7 @@ def on_batch(method, down=None):
         (value, aux), grads = jax.value_and_grad(value, has_aux=True)(params)
         return value, grads, aux.sums
 
-    return jax.device_get(run(down))
+    return jax.device_get(run(down, params))
 
 
 @cache
