@@ -1,27 +1,91 @@
-"""The table of fields, and the fields of methods: one row says all of each."""
+"""The fields of configurations, and networks that do not fit each other.
+
+What a user may type: `support/bad_rows.py`.
+"""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import ml_collections
+import numpy as np
+import pytest
+from support import toys
 from support.every import check_every
 from support.refusal import refused
 
-from jaxproto import config
+import jaxproto
+from jaxproto import config, federation
 from jaxproto.config import factory_fields, fields, registries, show
 from jaxproto.data import host_memory
-from jaxproto.experiment import traced
+from jaxproto.errors import UserError
+from jaxproto.experiment import shape_checks, traced
 from jaxproto.hyperparameters import Count, NonNegative, Range
 from jaxproto.methods import METHODS
+from jaxproto.methods.fedproto import fedproto
 from jaxproto.reporting.compare import run_groups
 from jaxproto.storage import default_workdir, records, workdir
 from jaxproto.storage.run_folder import RunFolder
+from jaxproto.types import Spec
 
 
-def with_method(name, **fields):
+def changed(**changes):
+    """A configuration with flat fields, even of a wrong type; __ for a dot."""
+    flat = config.flatten(config.experiment("protonorm", "digits"))
+    flat |= {path.replace("__", "."): value for path, value in changes.items()}
+    return ml_collections.ConfigDict(fields.nested(flat))
+
+
+def test_missing_fields_and_those_of_another_method_are_named(tmp_path):
+    lacking = changed()
+    del lacking.optimizer.clip_norm
+    for c, words in (
+        (changed(method__name="local"), "unknown field of method 'local': "),
+        (lacking, "the configuration lacks optimizer.clip_norm; start from"),
+        (changed(local=5), "lacks local.batch_size, "),
+        (changed(method="local"), "lacks method.name"),
+    ):
+        with refused(words):
+            jaxproto.run(c, tmp_path / "run")
+        left = {p.name for p in (tmp_path / "run").glob("*")}
+        assert left <= {".lock"}  # nothing that blocks the corrected command
+
+
+MUST_BE = {
+    "a whole number.": [("rounds", value) for value in ("five", 2.5, True, None)],
+    "True or False.": [("data__pool", 1)],
+    "a text.": [("data__name", 3), ("clients_at_once", 4), ("method__reg", np.mean)],
+    "a number.": [("method__lam", "1"), ("method__lam", False)],
+    "finite.": [("method__lam", float("nan"))],
+    "at least 1 and below 2**31.": [("data__clients", 0)],
+}
+
+
+def test_an_impossible_value_is_named_with_what_it_must_be():
+    for words, cases in MUST_BE.items():
+        for path, value in cases:
+            with pytest.raises(UserError) as e:
+                config.check(changed(**{path: value}))
+            name = path.replace("__", ".")
+            assert str(e.value) == f"{name} is {value!r}; it must be {words}"
+
+
+def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
+    x, method = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32), fedproto(toys.SPEC)
+    for spec, words in (
+        (Spec(5, 12), ("'wide' has feature dimension 12, ", " has 8")),
+        (Spec(7, 8), ("'wide' has number of classes 7, ", " has 5")),
+    ):
+        cohorts = [federation.Cohort("narrow", toys.net(8), (0, 1))]
+        cohorts.append(federation.Cohort("wide", toys.net(8, spec), (2,)))
+        with refused(*words):
+            shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)
+
+
+def with_method(name, **values):
     made = config.default()
-    given = {**config.method_fields(name), **fields}
-    made.method = ml_collections.ConfigDict(given)
+    made.method = ml_collections.ConfigDict({**config.method_fields(name), **values})
     return made
 
 
@@ -36,7 +100,7 @@ def test_a_new_field_is_one_row(monkeypatch, tmp_path):
     config.check(hot)
     for value, words in {2.0: "from 0 to 1", "x": "a number"}.items():
         with refused(f"optimizer.warmth is {value!r}; it must be {words}."):
-            config.check(changed(plain, value))
+            config.check(changed(optimizer__warmth=value))
     flags = ["--config=fedproto", "--config.optimizer.warmth=0.75"]
     text = show.format_fields(hot, flags)
     assert "optimizer.warmth = 0.75  (command line)\n    of the first rounds; " in text
@@ -50,12 +114,6 @@ def test_a_new_field_is_one_row(monkeypatch, tmp_path):
         workdir.check_config(tmp_path, hot)
     found = [RunFolder(Path("a"), config.flatten(c), None) for c in (plain, hot)]
     assert len(run_groups.group_by_seed(found)) == 2
-
-
-def changed(plain, value):
-    tree = plain.to_dict()
-    tree["optimizer"]["warmth"] = value
-    return ml_collections.ConfigDict(tree)
 
 
 RULES = [  # of resuming; whether the run stopped early; values that may go on
@@ -74,13 +132,13 @@ def test_rules_of_a_field_that_are_not_as_usual(monkeypatch, tmp_path):
         how = {"program": fields.UNUSED, "names_run": False, "compared": False}
         row = fields.Field(0.5, "of the first rounds", **how, resume=rule)
         monkeypatch.setitem(fields.FIELDS, "optimizer.warmth", row)
-        plain, path = config.load("fedproto"), tmp_path / str(i)
+        plain, path = changed(), tmp_path / str(i)
         path.mkdir()
         workdir.save_config(path, plain)
         if stopped:
             records.write_json(path / "summary.json", stopped_early)
         for value in (0.25, 0.75):
-            other = changed(plain, value)
+            other = changed(optimizer__warmth=value)
             names = {default_workdir.default_workdir(c, plain) for c in (other, plain)}
             assert len(names) == 1
             assert "optimizer.warmth" not in traced.traced_floats(other)

@@ -1,5 +1,6 @@
 """The sweeps of the papers in configs/sweeps: found, whole, their tables' settings."""
 
+import functools
 import itertools
 import re
 from pathlib import Path
@@ -18,18 +19,24 @@ ROOT = Path(__file__).parents[2]
 FILES = [name for name in builtin.names() if "/" in name]
 
 
+@functools.cache
+def loaded(file):
+    """Configuration and axes of a sweep."""
+    base = config.load(file)
+    return base, parse_axes(base, files.sweep_axes(file))
+
+
+@functools.cache
 def cells(file):
     """Flat configurations of all cells, without name and seed."""
-    base, made = config.load(file), []
-    for changes in cell_changes(parse_axes(base, files.sweep_axes(file))):
-        fields = config.flatten(base) | changes
-        made.append({k: v for k, v in fields.items() if k not in ("name", "seed")})
-    return made
+    base, axes = loaded(file)
+    flat = config.flatten(base)
+    every = [flat | changes for changes in cell_changes(axes)]
+    return [{k: c[k] for k in c if k not in ("name", "seed")} for c in every]
 
 
 def axes_of(file):
-    every = parse_axes(config.load(file), files.sweep_axes(file))
-    return {field for axis in every for field in axis[0]}
+    return {field for axis in loaded(file)[1] for field in axis.fields}
 
 
 def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture():
@@ -41,8 +48,8 @@ def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture()
         assert drawn == {k for file in said for k in axes_of(file)} - {"seed"}
         assert builtin.docstring_line(name).endswith(".")
         for file in said:
-            base = config.load(file)
-            for changes in cell_changes(parse_axes(base, files.sweep_axes(file))):
+            base, axes = loaded(file)
+            for changes in cell_changes([a for a in axes if [*a.fields] != ["seed"]]):
                 cell = base.copy_and_resolve_references()
                 cell.update_from_flattened_dict(changes)
                 config.check(cell)
@@ -56,8 +63,9 @@ def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture()
 def test_every_method_and_data_set_has_its_sweeps():
     def check(name, dataset):
         file, preset = f"{name}:{dataset}", presets.DATASETS[dataset]
-        assert config.load(file).data.name == preset.get("data.name", "digits")
-        assert len(cells(file)) >= 6
+        base, axes = loaded(file)
+        assert base.data.name == preset.get("data.name", "digits")
+        assert len(cell_changes(axes)) >= 6
 
     check_every(itertools.product(FILES, presets.DATASETS), check)
     for method in METHODS:

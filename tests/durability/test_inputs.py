@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags
 from support import bad_files, bad_rows
+from support.commands import ending
 from support.runs import ROOT
 
 from jaxproto import cli
@@ -16,7 +16,8 @@ from jaxproto.data import host_memory
 from jaxproto.training import runner
 
 SECONDS = 20  # after which a row counts as hanging
-KINDS = ("ranges", "types", "names", "words", "workdirs", "files")
+LONG = pytest.param("other ranges", marks=pytest.mark.long)
+KINDS = ("ranges", LONG, "types", "names", "words", "workdirs", "files")
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 
 
@@ -36,33 +37,26 @@ def late(*_):
 
 
 def typed(row, root, work) -> list[str]:
-    """The arguments of a row, in a work directory of its own if it names none."""
     arguments = [a.replace("{}", str(root)) for a in row.arguments]
     own = any(a.startswith("--workdir") for a in arguments)
     return [*([] if own else [f"--workdir={work}"]), *arguments]
 
 
 def answer(arguments) -> str:
-    """Returns the answer of main.py to arguments, in this process."""
-    known = {*flags.FLAGS}
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
     try:
-        cli.call("run", "main.py", arguments)
-    except SystemExit as end:
-        return str(end.code)
+        with ending() as end:
+            cli.call("run", "main.py", arguments)
     except BaseException as error:
         return f"traceback: {type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-        for name in {*flags.FLAGS} - known:
-            delattr(flags.FLAGS, name)
-    return "nothing"
+    return str(end.value.code)
 
 
 def fault(said: str, row, root, work) -> str:
-    """Returns the fault of an answer, or ""."""
     words = row.words.replace("{}", str(root))
     left = {p.name for p in work.rglob("*")} if work.exists() else set()
     if not re.fullmatch(r"error: [^\n]+", said):

@@ -1,8 +1,7 @@
-"""Tiny runs for tests that kill runs or damage their files.
+"""Tiny runs, with every file of a run, for tests that kill runs or damage files.
 
-They train in seconds and write every file of a run. To save time, `quick` (for a
-process of its own) and the fixture `quick_programs` compile equal programs once and
-leave pictures unrendered.
+`quick` (for a process of its own) and the fixture `quick_programs` compile equal
+programs once and leave pictures unrendered.
 """
 
 import contextlib
@@ -51,7 +50,6 @@ def small(method: str, file: Path, **changes):
 
 
 def run(c, path: Path) -> str:
-    """Runs or resumes; returns what was printed."""
     begins(c)
     console = Console(file=io.StringIO(), width=80)
     runner.run(c, path, console)
@@ -68,7 +66,6 @@ def begins(c):
 
 
 def quick():
-    """Patches: programs of equal settings are compiled once, no picture is rendered."""
     compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):
@@ -84,7 +81,6 @@ def quick():
 
 @contextlib.contextmanager
 def quickly():
-    """`quick` inside the block."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in ((compiler, "compile_to_fit"), (Figure, "savefig")):
             patch.setattr(owner, name, getattr(owner, name))  # undone at the end
@@ -107,7 +103,6 @@ def quick_runs():
 
 
 def unrendered():
-    """Patches pictures: files get a few bytes in place of pixels."""
     Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
 
 

@@ -27,7 +27,6 @@ def make(name, **fields):
 
 @functools.cache
 def begun(method):
-    """The server before the first round of `run`."""
     start, _ = toys.starter(method, toys.HOM, toys.LOCAL)(jax.random.key(3), COUNTS)
     return jax.device_get(start)
 

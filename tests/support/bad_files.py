@@ -157,7 +157,6 @@ def two_classes(root: Path):
 
 
 def folders(root: Path) -> dict[str, str]:
-    """Makes folders of images; name -> words of the message."""
     several = "sizes damaged deep_colour copies pipe loop out escape surrogate"
     for name in several.split():
         two_classes(root / name)
@@ -214,7 +213,6 @@ def make(root: Path):
 
 
 def more(root: Path):
-    """Makes paths that are no file, or no file of their kind."""
     np.savez(root / "npz" / "good.npz", **GOOD)
     content = (root / "npz" / "good.npz").read_bytes()
     (root / "npz" / "cut.npz").write_bytes(content[:-100])

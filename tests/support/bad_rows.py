@@ -39,14 +39,16 @@ def every_field() -> list[tuple]:
     return found
 
 
-def of_ranges() -> list[Row]:
-    """Every number of every method, and of the run, outside of its range."""
-    return [
-        Row((file, f"--config.{path}={bad}"), f"{path} is {bad}")
-        for file, path, field in every_field()
-        if isinstance(field.allowed, Range)
-        for bad in outside(field.allowed, isinstance(field.default, int))
-    ]
+def of_ranges() -> tuple[list[Row], list[Row]]:
+    """Every number outside of its range: below it or at its end, and others."""
+    first, others = [], []
+    for file, path, field in every_field():
+        if isinstance(field.allowed, Range):
+            bad = outside(field.allowed, isinstance(field.default, int))
+            rows = [Row((file, f"--config.{path}={v}"), f"{path} is {v}") for v in bad]
+            first += rows[:1]
+            others += rows[1:]
+    return first, others
 
 
 def of_types() -> list[Row]:
@@ -59,8 +61,6 @@ def of_types() -> list[Row]:
     floats = [path for path, value in flat.items() if isinstance(value, float)]
     for path, value in itertools.product(floats, ("nan", "inf")):
         rows.append(Row((LOCAL, f"--config.{path}={value}"), f"{path} is {value}; it "))
-    for path in ("optimizer.learning_rate", "participation.fraction"):
-        rows.append(Row((LOCAL, f"--config.{path}=1e-60"), "0.0 as a float32"))
     for file, path, field in every_field():
         if isinstance(field.allowed, Names) and field.allowed.only:
             kind = "method" if path == "method.name" else field.allowed.kind or path
@@ -213,7 +213,6 @@ WORKDIRS = [  # folder, words of the message
 
 
 def of_files(folders: dict[str, str]) -> list[Row]:
-    """Data sets, partitions and configurations in files that cannot be used."""
     rows = []
 
     def data(name, words, group="mlp"):
@@ -260,9 +259,10 @@ def of_files(folders: dict[str, str]) -> list[Row]:
 
 
 def all_of(folders: dict[str, str]) -> dict[str, list[Row]]:
-    """Returns {kind: rows}."""
+    ranges, others = of_ranges()
     return {
-        "ranges": of_ranges(),
+        "ranges": ranges,
+        "other ranges": others,
         "types": of_types(),
         "names": [Row((LOCAL, f"--config.{k}={v}"), words) for k, v, words in NAMES],
         "words": [Row(*pair) for pair in WORDS],

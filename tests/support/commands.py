@@ -12,10 +12,12 @@ from jaxproto import cli
 def ending():
     """A block that ends the program; the flags that it defines go with it."""
     before = {*flags.FLAGS}
-    with pytest.raises(SystemExit) as end:
-        yield end
-    for name in {*flags.FLAGS} - before:
-        delattr(flags.FLAGS, name)
+    try:
+        with pytest.raises(SystemExit) as end:
+            yield end
+    finally:
+        for name in {*flags.FLAGS} - before:
+            delattr(flags.FLAGS, name)
 
 
 def called(*arguments):

@@ -5,6 +5,7 @@ from functools import partial
 from unittest import mock
 
 import pytest
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -28,12 +29,10 @@ def draw(path, plot, *args, dpi=None, **more):
 
 @pytest.fixture
 def drawn(tmp_path):
-    """Draws a plot into a file of few pixels and returns its figure."""
     return partial(draw, tmp_path / "x.png", dpi=100)
 
 
 def ticks(axes, of="x") -> list[str]:
-    """Returns the texts of an axis."""
     labels = axes.get_xticklabels() if of == "x" else axes.get_yticklabels()
     return [label.get_text() for label in labels]
 
@@ -43,12 +42,10 @@ def titles(figure) -> list[str]:
 
 
 def legend(figure) -> list[str]:
-    """The lines of the legend beside the panels."""
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def lines(axes) -> dict:
-    """The curves of a panel by their names."""
     return {line.get_label(): line for line in axes.lines}
 
 
@@ -57,19 +54,17 @@ def dashed(axes) -> list:
 
 
 def pixels(axes):
-    """The values of a panel's picture."""
     return axes.images[0].get_array()
 
 
 def boxes(axes) -> list:
-    """Returns the boxes of the horizontal axis's tick labels."""
+    """Boxes of the labels below the horizontal axis."""
     renderer = FigureCanvasAgg(axes.figure).get_renderer()
     labels = axes.get_xticklabels()
     return [t.get_window_extent(renderer) for t in labels if t.get_text()]
 
 
 def apart(axes) -> bool:
-    """Returns whether the ticks of the horizontal axis do not touch."""
     return all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes(axes)))
 
 
@@ -92,18 +87,13 @@ def faults(figure) -> list[str]:
 
 
 def _texts(figure):
-    """Titles, names and ticks of all panels that are there, and of the figure."""
     texts = [figure._suptitle, figure._supxlabel, figure._supylabel]
-    for axes in figure.axes:
-        if axes.get_visible():
-            texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
-            for axis in (axes.xaxis, axes.yaxis):
-                low, high = sorted(axis.get_view_interval())
-                texts += [
-                    tick.label1
-                    for tick in axis.get_major_ticks()
-                    if tick.label1.get_visible() and low <= tick.get_loc() <= high
-                ]
+    for axes in filter(Artist.get_visible, figure.axes):
+        texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            ticks = axis.get_major_ticks()
+            texts += [t.label1 for t in ticks if low <= t.get_loc() <= high]
     return [t for t in texts if t is not None and t.get_text() and t.get_visible()]
 
 

@@ -49,13 +49,10 @@ def output():
 
 
 def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
-    """Runs uploads, the server's step and the loss of client 0 in one program.
+    """Runs uploads, the server's step (unless `server` is given), loss of client 0.
 
     The method collects prototypes in the train pass. That pass sees every example
     twice, so that its counts differ from those of the training data.
-
-    Args:
-      server: state after the server's step, which is then not taken.
     """
     net = toys.net(8)
 
@@ -106,5 +103,4 @@ def on_batch(method, down=None, params=None, memory=(), key=None):
 
 @cache
 def alone():
-    """Returns the parameters after three rounds of local training."""
     return toys.run(local(toys.SPEC)).params

@@ -7,11 +7,8 @@ from functools import partial
 
 import jax
 
-WANTED = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-
 
 def known(options) -> bool:
-    """Returns whether this version of XLA has these options."""
     try:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:
@@ -19,11 +16,13 @@ def known(options) -> bool:
     return True
 
 
-OPTIONS = {k: v for k, v in WANTED.items() if known({k: v})}
-jit = partial(jax.jit, compiler_options=OPTIONS)
+def jit_with(**options):
+    """Returns `jit` with those of the options that this version of XLA has."""
+    options = {k: v for k, v in options.items() if known({k: v})}
+    return partial(jax.jit, compiler_options=options)
 
+
+QUICK = {"xla_backend_optimization_level": 0}
+jit = jit_with(**QUICK, xla_cpu_use_fusion_emitters=False)
 # Where two programs must agree to the last bit: with the fusion emitters of real runs
-AS_RUNS = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": True}
-jit_to_the_bit = partial(
-    jax.jit, compiler_options={k: v for k, v in AS_RUNS.items() if known({k: v})}
-)
+jit_to_the_bit = jit_with(**QUICK, xla_cpu_use_fusion_emitters=True)

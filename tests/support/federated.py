@@ -29,8 +29,7 @@ def small(method="fedavg", rounds=2, **changes):
 class Calls(in_process.InProcessLink):
     """Nodes that answer in reverse order.
 
-    `happens` gets stage, round (from 1), client and answer, and returns the answer that
-    the server receives.
+    `happens`: stage, round (from 1), client, answer -> answer that the server receives.
     """
 
     def __init__(self, c, path, data=(), happens=lambda stage, r, i, said: said):
@@ -49,7 +48,6 @@ class Calls(in_process.InProcessLink):
 
 
 def simulated(c, path):
-    """Runs the simulator without pictures; returns its summary."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "draw_all", lambda *_: None)
         return jaxproto.run(c, path, QUIET)
@@ -64,7 +62,6 @@ def faults(path):
 
 
 def why(path, *stages):
-    """Returns the reasons of a run's faults, of these stages or all."""
     reported = records.read(path / FAULTS)
     return [f["why"] for f in reported if not stages or f["stage"] in stages]
 

@@ -66,8 +66,6 @@ def number(value, at=0, form="<f"):
 
 
 def own_counts(value):
-    """Other counts of own classes in the first message of RefProtoFL."""
-
     def rows(p, at):
         return int.from_bytes(p[at : at + 2], "little").bit_count()
 
@@ -158,6 +156,5 @@ def planned(method, liars):
 
 
 def lied(plan, schemas, stage, r, i, fields):
-    """Returns the fields of a client's reply, with the lie that the plan has for it."""
     lie, _ = plan.get((stage, r, i), (None, ""))
     return lie(Said(fields, Path(schemas), stage, r, i)) if lie else fields

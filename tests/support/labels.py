@@ -34,7 +34,6 @@ def labels_only(sizes, test=0):
 
 
 def shuffled(sizes, test=0, sources=0):
-    """Shuffles the labels; example i is of source i mod `sources`, if any."""
     made = labels_only(sizes, test)
     domain = np.arange(len(made.y)) % sources if sources else None
     return made._replace(y=np.random.default_rng(0).permutation(made.y), domain=domain)

@@ -111,11 +111,7 @@ MUTANTS = [
 
 
 def broken(text: str, mutant: Mutant) -> str:
-    """Returns a file's text with the mutant in it.
-
-    Raises:
-      ValueError: the mutant's text is not there, or more than once.
-    """
+    """Returns a file's text with the mutant in it."""
     if text.count(mutant.text) != 1:
         raise ValueError(f"{mutant.file}: {text.count(mutant.text)} x {mutant.text}")
     return text.replace(mutant.text, mutant.becomes)

@@ -1,5 +1,7 @@
 """Networks for tests, their shapes, and the shapes of their outputs."""
 
+from functools import partial
+
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
@@ -28,12 +30,10 @@ def small(name, image=(8, 8, 1)):
 
 
 def shapes(net):
-    """Shapes of parameters and statistics, without computing anything."""
     return jax.eval_shape(net.init, KEY)
 
 
 def output(net, trees, x_shape, train=True, dtype=jnp.float32, key=None):
-    """Output of a network, as shapes."""
     x = jax.ShapeDtypeStruct(x_shape, dtype)
     return jax.eval_shape(lambda *a: net.apply(*a, train, key), *trees, x)
 
@@ -58,13 +58,10 @@ def dtypes(tree):
 
 
 def relative(got, expected):
-    """Norm of the difference of two trees over the norm of the second."""
     got, expected = (jax.flatten_util.ravel_pytree(t)[0] for t in (got, expected))
     return float(jnp.linalg.norm(got - expected) / jnp.linalg.norm(expected))
 
 
 def close(got, expected, tolerance=1e-4):
-    def check(a, b):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-    jax.tree.map(check, got, expected)
+    near = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
+    jax.tree.map(near, got, expected)

@@ -84,7 +84,6 @@ def difference(a, b):
 
 
 def collectives(programs):
-    """Returns the collectives of each program, {name: words}."""
     each = ((name, jax.tree.leaves(f)) for name, f in programs._asdict().items())
     texts = {name: " ".join(p.as_text() for p in leaves) for name, leaves in each}
     return {name: sorted({*WORDS.findall(text)}) for name, text in texts.items()}

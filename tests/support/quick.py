@@ -10,7 +10,6 @@ from jaxproto import plots
 
 @contextlib.contextmanager
 def quickly():
-    """A block in which runs are quick."""
     jax.config.update("jax_disable_most_optimizations", True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "available", lambda: False)

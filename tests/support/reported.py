@@ -21,10 +21,8 @@ RULES = ("head", "global")
 def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", **more):
     """Writes a run whose accuracy grows to `best`; `global` is 0.1 below `head`.
 
-    Args:
-      status: of its summary; "" is a run that has none.
-      more: `rules`, `configuration`, `summary`, `per_client`, and fields of the
-        configuration with __ for a dot.
+    `status` "": without a summary. `more`: `rules`, `configuration`, `summary`,
+    `per_client`, and fields of the configuration with __ for a dot.
     """
     rules, extra = more.pop("rules", RULES), more.pop("summary", {})
     made = more.pop("configuration", None) or config.experiment(method, "digits")
@@ -40,7 +38,6 @@ def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", 
 
 
 def record(r, accuracy, rules=RULES):
-    """Returns one line of `metrics.jsonl`."""
     values = {rule: accuracy - 0.1 * i for i, rule in enumerate(rules)}
     spread = {"client_std": 0.1, "client_min": 0.0, "client_max": 1.0}
     return {
@@ -56,7 +53,6 @@ def record(r, accuracy, rules=RULES):
 
 
 def summary(status, lines):
-    """Returns the content of `summary.json` for these records."""
     return {
         "status": status,
         "rounds": lines[-1]["round"],

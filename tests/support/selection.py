@@ -50,10 +50,7 @@ def slices(groups: Iterable[str], seconds: Mapping, number: int) -> list[set[str
 
 
 def changed_files() -> list[str]:
-    """Returns the paths whose content differs from the newest commit of a day ago.
-
-    A file that was only moved is not in the list.
-    """
+    """Returns the paths whose content differs from the newest commit of a day ago."""
 
     def git(*args: str) -> str:
         command = ["git", "-C", str(ROOT), *args]
@@ -68,12 +65,7 @@ def changed_files() -> list[str]:
 
 
 def concerns(test_file: str, changed: Iterable[str]) -> bool:
-    """Returns whether a test file, or the module that it is named after, changed.
-
-    Args:
-      test_file: relative to the repository, as tests/training/test_store.py.
-      changed: paths relative to the repository.
-    """
+    """Returns whether a test file, or the module that it is named after, changed."""
     path = Path(test_file)
     room = path.parent.relative_to("tests")
     module = path.stem.removeprefix("test_")

@@ -29,5 +29,4 @@ def planned(given, outdir="", plain=None):
 
 
 def console():
-    """Returns a console that writes to a string buffer, `.file`."""
     return Console(file=io.StringIO(), width=200)

@@ -15,11 +15,7 @@ def record(r):
 
 
 def killed_and_resumed(name, path, late=False):
-    """Sends rounds 1 to 6, a kill, and then rounds from the checkpoint of 4 until 8.
-
-    Args:
-      late: the writer is asked for from round 3 on.
-    """
+    """Sends rounds 1 to 6 (`late`: from 3), a kill, and rounds 5 to 8."""
     (make,) = callback_factories([name])
     first, before = make(), [record(2)] if late else []
     first.on_start(RunInfo(path, CONFIG, 2 * late, before))
@@ -34,7 +30,6 @@ def killed_and_resumed(name, path, late=False):
 
 
 def expected(told=None):
-    """Returns {(name, round): value} of every number."""
     every = [p for rec in told or map(record, (2, 4, 6, 8)) for p in scalar_points(rec)]
     return {(name, p.round): v for p in every for name, v in p.values.items()}
 

@@ -97,20 +97,16 @@ def shard(rows, ids, extra=0, filler=0):
 
 
 def counts(examples, rows, ids):
-    """Examples per class [K, C]."""
     c = [np.bincount(np.asarray(examples.y)[rows[i]], minlength=SPEC[0]) for i in ids]
     return jnp.asarray(np.stack(c), jnp.float32)
 
 
 class Reported(NamedTuple):
-    """Uploads of a cohort, and its report of them."""
-
     uploads: Uploads
     report: Report | PreReport
 
     @property
     def up(self):
-        """Uploads [R, ...], packed."""
         return self.uploads.up
 
     def __getattr__(self, name):
@@ -244,8 +240,7 @@ def run(
 
     Args:
       public: rows of the pool that are public, if any.
-      rows: `most` and `rules` of every cohort; `sums`: whether uploads are added up
-        as clients end, where the method's aggregation has a summand.
+      rows: further arguments of `programs`; `sums`: whether uploads are added up.
     """
     groups, init, one_round, _ = programs(method, layout, mode, local, jit, **rows)
     data, server, clients = start(groups, init, extra, filler, public)
@@ -269,7 +264,6 @@ def start(groups, init, extra=0, filler=0, public=None):
 
 
 def opening(method, sampler, server, r):
-    """Returns key and participants of a round."""
     key = jax.random.fold_in(KEY, r)
     return key, method.adjust_sampler(sampler, server)(jax.random.fold_in(key, 7), 6, r)
 
@@ -283,7 +277,6 @@ def lowered(method, layout, mode, platform):
 
 
 def evaluate(method, result, mode=ONE, layout=HOM):
-    """Returns correct predictions per rule on the training data, by client id."""
     groups = cohorts(*layout)
     examples, rows = pool_and_rows()
     parts = []
@@ -302,6 +295,5 @@ def evaluate(method, result, mode=ONE, layout=HOM):
 
 
 def gap(a, b) -> float:
-    """Largest absolute difference between two trees."""
     leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     return max([float(np.max(np.abs(x - y))) for x, y in leaves if x.size], default=0.0)

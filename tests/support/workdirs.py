@@ -11,7 +11,6 @@ AS_PRINTED = {"data__partition": "pfllib", "model__feat_dim": 500}  # in most pa
 
 
 def write(path, made, summary=None, history=()):
-    """Writes the files of a run with this configuration; returns its folder."""
     path = Path(path)
     path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())
@@ -74,6 +73,5 @@ def made(*paths, **how):
 
 
 def cells_of(table, method="FedProto"):
-    """Returns the row of a method, by column."""
     (row,) = (row for row in table.rows if row[0] == method)
     return dict(zip(table.head, row, strict=True))
