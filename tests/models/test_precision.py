@@ -1,19 +1,22 @@
 """Bodies computed in bfloat16: parameters, features and sums stay float32."""
 
-from functools import cache, partial
+import functools
+from functools import partial
 
 import jax
 import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import networks, runs
+from support import networks
 from support.every import every
 from support.fast_jit import jit
 from support.networks import relative
 
+from jaxproto import config
 from jaxproto.errors import UserError
 from jaxproto.models.ops import channel_sums, conv, ops
+from jaxproto.training import runner
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
@@ -21,7 +24,7 @@ KEY = jax.random.key(0)
 IMAGES = ("cnn4", "resnet4", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0")
 
 
-@cache
+@functools.cache
 def build(name, dtype, form="CPU"):
     options = {"compute_dtype": dtype, "ops": getattr(ops, form)}
     return networks.build(name, (16, 16, 3), 3, 16, **options)
@@ -100,11 +103,12 @@ def test_sums_are_in_float32_for_any_size():
 
 
 def test_a_run_in_bfloat16_learns_and_an_unknown_precision_is_named(tmp_path):
-    fields = {"model__group": "mlp", "model__compute_dtype": "bfloat16"}
-    c = runs.small("protonorm", "digits", data__clients=4, rounds=6, **fields)
-    summary, _ = runs.run(c, tmp_path / "run")
+    c = config.experiment("protonorm", "digits")
+    c.model.group, c.model.compute_dtype = "mlp", "bfloat16"
+    c.rounds, c.data.clients = 6, 4
+    summary = runner.run(c, tmp_path / "run")
     assert summary["status"] == "finished"
     assert summary["rules"]["head"]["pooled"]["best"] > 0.5
     c.model.compute_dtype = "bfloat17"
     with pytest.raises(UserError, match=r"bfloat17.*bfloat16"):
-        runs.run(c, tmp_path)
+        runner.run(c)
