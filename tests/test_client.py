@@ -54,7 +54,6 @@ def data(size, longest=20, start=7):
 
 
 def made_of(loss) -> Method:
-    """A method of this loss, whose upload are its sums."""
     return Method(
         init_server=lambda net, key: (),
         loss=loss,
@@ -103,7 +102,7 @@ STILL = optax.sgd(0.0)
 FIXED = LocalTraining(STILL, EPOCHS, 4, batches.fixed)
 SHUFFLED = LocalTraining(STILL, EPOCHS, 4, batches.shuffled)
 WHOLE = batches.whole_batches_only
-FIXED_SKIP = LocalTraining(STILL, EPOCHS, 4, batches.fixed, WHOLE)
+SKIP = LocalTraining(STILL, EPOCHS, 4, batches.fixed, WHOLE)
 
 
 def seen_by(options, size, key=0):
@@ -114,14 +113,6 @@ def seen_by(options, size, key=0):
     rows = np.asarray(one.shard.index)[:size]
     assert np.delete(np.asarray(seen_N), rows).sum() == 0  # nobody else's
     return state, np.asarray(seen_N)[rows]
-
-
-def test_whole_batches_per_epoch_and_what_is_done_below_one():
-    for size, wrap, skip in ((0, 0, 0), (1, 1, 0), (3, 1, 0), (4, 1, 1), (11, 2, 2)):
-        assert batches.at_least_one_batch(jnp.int32(size), 4) == wrap
-        assert batches.whole_batches_only(jnp.int32(size), 4) == skip
-        limited = batches.at_most(1, batches.at_least_one_batch)
-        assert limited(jnp.int32(size), 4) == min(wrap, 1)
 
 
 @every([4, 11, 20])
@@ -150,6 +141,8 @@ def test_what_a_shuffled_epoch_leaves_out_differs_between_epochs_and_rounds():
 def test_a_client_below_one_batch_never_trains_with_skip_or_sees_each_example_once():
     state, seen_M = seen_by(FIXED, 3)
     assert seen_M.tolist() == [EPOCHS] * 3 and state.steps == EPOCHS
+    limited = batches.at_most(1, batches.at_least_one_batch)
+    assert [limited(jnp.int32(n), 4) for n in (0, 3, 11)] == [0, 1, 1]
     options = LocalTraining(optax.sgd(0.1), EPOCHS, 4, batches.fixed, WHOLE)
     before = new(LOCAL, options)
     after, _, loss = trainer(LOCAL, options)(jax.random.key(0), before, data(3))
@@ -157,7 +150,7 @@ def test_a_client_below_one_batch_never_trains_with_skip_or_sees_each_example_on
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@every([(FIXED, n) for n in (1, 3, 4, 11)] + [(FIXED_SKIP, n) for n in (4, 11)])
+@every([(FIXED, n) for n in (1, 3, 4, 11)] + [(SKIP, n) for n in (4, 11)])
 def test_the_loss_is_the_mean_over_the_whole_batches_or_the_own_examples(options, size):
     start = new(LOCAL, options)
     _, _, loss = trainer(LOCAL, options)(jax.random.key(0), start, data(size))
@@ -198,7 +191,6 @@ def test_examples_in_rows_make_the_batches_of_images_and_bytes_become_floats():
 
 @cache
 def total_of(at_most):
-    """Jitted sums of x, of y and of ones over the examples of a client."""
 
     def sums(batch: Batch):
         x = jnp.sum(batch.x * batch.mask[:, None], 0)
@@ -217,10 +209,10 @@ def test_sum_over_equals_a_loop_over_the_examples(at_most, size):
         assert np.allclose(got, value, atol=1e-5)
 
 
-BEGINNINGS = [(client.reset_opt_state, None), (client.keep_opt_state, None)]
+RESET, KEEP = client.reset_opt_state, client.keep_opt_state
 
 
-@every([*BEGINNINGS, (client.reset_opt_state, 0.5)])
+@every([(RESET, None), (KEEP, None), (RESET, 0.5)])
 def test_momentum_restarts_or_is_kept_and_a_schedule_lowers_the_rate(begin, decay):
     """v <- m v + w, w <- w - eta f(r) v; PyTorch's schedulers change eta so, too."""
     sgd, schedule = optax.sgd(0.1, momentum=0.9), lambda r: (decay or 1.0) ** r
@@ -231,7 +223,7 @@ def test_momentum_restarts_or_is_kept_and_a_schedule_lowers_the_rate(begin, deca
     for r in range(3):
         train = trainer(DESCENT, options.at_round(r))
         state, _, loss = train(jax.random.key(r), state, data(4))
-        v, losses = (v if begin is client.keep_opt_state else 0.0), []
+        v, losses = (v if begin is KEEP else 0.0), []
         for _ in range(EPOCHS):
             losses.append(0.5 * np.sum(w**2))
             v = 0.9 * v + w

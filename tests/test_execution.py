@@ -15,7 +15,6 @@ from jaxproto.methods import METHODS
 
 
 def waste(steps_K, segments):
-    """Share of the work that only pads."""
     work = execution.padded_steps(segments)
     return 1 - sum(steps_K) / work if work else 0.0
 

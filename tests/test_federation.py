@@ -8,29 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import quick, runs
+from support import quick, runs, toys, trained
 
 from jaxproto import federation
 from jaxproto.experiment import build
 from jaxproto.training import programs
-from jaxproto.types import Tree
 
-ROUNDS = 2
 PACKAGE = Path(federation.__file__).parent
 PART = {"participation__law": "uniform", "participation__fraction": 0.5}
 PART |= {"participation__dropout": 0.25}
-LONG = ("refprotofl", "fedavg")
+LONG = ("protonorm", "refprotofl", "fedavg")
 quick_runs = quick.quick_runs  # a fixture of all tests here
 
 
-def difference(a: Tree, b: Tree) -> float:
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    floating = [p for p in pairs if jnp.issubdtype(p[0].dtype, jnp.floating)]
-    return max(float(np.abs(np.asarray(x) - np.asarray(y)).max()) for x, y in floating)
-
-
-def by_function(exp, seed):
-    """Rounds of a seed as one program."""
+def by_function(exp, seed, number):
     whole, floats = build.federation(exp), dict(exp.floats)
     clients, server, rounds = programs.keys(seed)
     start = federation.init_model(whole, floats, jnp.stack([clients, server]))
@@ -40,34 +31,37 @@ def by_function(exp, seed):
         model, reports = federation.one_round(whole, floats, key, model, r)
         return model, [report.loss for report in reports]
 
-    return jax.lax.scan(step, start, jnp.arange(ROUNDS))
+    return jax.lax.scan(step, start, jnp.arange(number))
 
 
 @pytest.mark.parametrize(
     "method",
-    ["protonorm", *(pytest.param(m, marks=pytest.mark.long) for m in LONG)],
+    ["fedproto", *(pytest.param(m, marks=pytest.mark.long) for m in LONG)],
 )
 def test_a_round_as_one_function_has_the_numbers_of_a_run_also_mapped_over_seeds(
-    tmp_path, method
+    trained_runs, tmp_path, method
 ):
-    fields = {"data__clients": 4, "rounds": ROUNDS, "eval_every": 1, **PART}
-    c = runs.small(method, "digits", seed=1, **fields)
-    c.model.group, c.clients.store = "mlp", "device"
+    if method in LONG:
+        fields = {"data__clients": 4, "rounds": 2, "eval_every": 1, **PART}
+        fields |= {"model__group": "mlp", "clients__store": "device", "seed": 1}
+        c, path = runs.small(method, "digits", **fields), tmp_path
+        runs.run(c, path)
+    else:
+        c, path = trained.CONFIGS[method](), trained_runs(method)
     exp = build.experiment(c, "cpu")
-    both = jax.jit(jax.vmap(lambda seed: by_function(exp, seed)))(jnp.arange(2))
+    mapped = jax.vmap(lambda seed: by_function(exp, seed, c.rounds))
+    both = jax.jit(mapped)(jnp.arange(2))
     model, losses = jax.tree.map(lambda a: a[c.seed], both)
-    runs.run(c, tmp_path)
-    state = runs.last_state(tmp_path, programs.shapes(exp, c.seed))[1]
-    assert difference(model.server, state.server) < 1e-5
-    assert difference(model.clients, state.clients) < 1e-5
-    for r, record in enumerate(runs.records(tmp_path)):
+    state = runs.last_state(path, programs.shapes(exp, c.seed))[1]
+    assert toys.gap(model.server, state.server) < 1e-5
+    assert toys.gap(model.clients, state.clients) < 1e-5
+    for r, record in enumerate(runs.records(path)):
         each = np.concatenate([np.asarray(of[r]) for of in losses])
         assert each[each > 0].mean() == pytest.approx(record["loss"], rel=1e-5)
 
 
 def test_six_functions_lie_between_a_program_and_the_network():
-    c = runs.small("fedproto", "digits", data__clients=3)
-    c.model.group = "mlp"
+    c = runs.small("fedproto", "digits", model__group="mlp")
     exp, paths = build.experiment(c, "cpu"), []
     (cohort,) = exp.cohorts
 

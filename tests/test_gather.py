@@ -8,23 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from rich.console import Console
-from support import quick, toys
+from support import quick, runs, toys
 from support.refusal import refused
 
-import jaxproto
 from jaxproto import client as clients_
 from jaxproto import config, execution, gather, participation
 from jaxproto.evaluation import hits_of
 from jaxproto.experiment import build, cohorts, statelessness
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
-from jaxproto.storage import checkpoint, records
+from jaxproto.storage import checkpoint
 from jaxproto.training import client_store, run_evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Client, Net, Shard
 
-QUIET = Console(quiet=True)
 quick_runs = quick.quick_runs  # a fixture of all tests here
 HALF = participation.uniform(0.5)
 MODES = {"one": execution.one_by_one(), "chunks": execution.in_chunks(2)}
@@ -115,21 +112,16 @@ def test_a_sum_as_clients_end_is_the_update_of_all_uploads(case):
 
 
 def small(method="fedavg", **fields):
-    """Five clients, of which two take part in a round."""
-    c = config.experiment(method, "digits")
-    c.rounds, c.data.clients, c.model.group = 2, 5, "mlp"
-    c.participation.law, c.participation.fraction = "uniform", 0.4
-    c.update_from_flattened_dict(fields)
-    return c
+    five = {"data__clients": 5, "model__group": "mlp", "rounds": 2}
+    five |= {"participation__law": "uniform", "participation__fraction": 0.4}
+    return runs.small(method, "digits", **five | fields)
 
 
 def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
-    runs = {}
     for store in ("auto", "device"):
-        c = small(**{"clients.store": store})
-        jaxproto.run(c, tmp_path / store, QUIET)
-        runs[store] = records.read(tmp_path / store / "metrics.jsonl")
-    for kept, free in zip(runs["device"], runs["auto"], strict=True):
+        runs.run(small(clients__store=store), tmp_path / store)
+    both = (runs.records(tmp_path / store) for store in ("device", "auto"))
+    for kept, free in zip(*both, strict=True):
         assert set(free["rules"]) == {"received"} < set(kept["rules"])
         assert free["rules"]["received"] == kept["rules"]["received"]
         assert free["loss"] == pytest.approx(kept["loss"], rel=1e-5)
@@ -172,23 +164,23 @@ def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
 
 def test_a_store_or_a_sample_that_cannot_be_is_refused(tmp_path):
     with refused("store is none, but with method"):
-        jaxproto.run(small("fedproto", **{"clients.store": "none"}), tmp_path, QUIET)
+        runs.run(small("fedproto", clients__store="none"), tmp_path)
     for given in ("0", "some", "2.5"):
         with refused("it is all, or a number of clients"):
-            config.check(small(**{"eval.clients": given}))
+            config.check(small(eval__clients=given))
 
 
 @pytest.mark.long
 def test_a_sample_of_the_clients_is_evaluated_always_that_of_the_record(tmp_path):
-    c = small("fedproto", rounds=1, **{"eval.clients": "3"})
-    jaxproto.run(c, tmp_path / "3", QUIET)
+    c = small("fedproto", rounds=1, eval__clients="3")
+    runs.run(c, tmp_path / "3")
     exp = build.experiment(c, "cpu")
     ids = [i for cohort in exp.cohorts for i in cohorts.evaluated_ids(cohort)]
     assert len(ids) == 3 and sum(len(s.size) for s in exp.test) == 3
     examples = sum(len(exp.partition.test[i]) for i in ids)
     c.eval.clients = "all"
-    jaxproto.run(c, tmp_path / "all", QUIET)
-    some, every = (records.read(tmp_path / n / "metrics.jsonl") for n in ("3", "all"))
+    runs.run(c, tmp_path / "all")
+    some, every = (runs.records(tmp_path / name) for name in ("3", "all"))
     for one, whole in zip(some, every, strict=True):
         assert one["evaluated_clients"] == 3 and "evaluated_clients" not in whole
         assert one["loss"] == whole["loss"]
@@ -259,12 +251,12 @@ def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
     told = {}
     for cores in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        half = {} if share < 1 else {"participation.law": "all"}
-        fields = {"data.clients": 8, "eval_every": 1} | half
-        c = small(name, **fields, **{"participation.fraction": share})
+        law = "uniform" if share < 1 else "all"
+        fields = {"participation__law": law, "participation__fraction": share}
+        c = small(name, data__clients=8, eval_every=1, **fields)
         assert {g.num_lanes for g in build.experiment(c, "cpu").cohorts} == {cores}
-        jaxproto.run(c, tmp_path / str(cores), QUIET)
-        told[cores] = records.read(tmp_path / str(cores) / "metrics.jsonl")
+        runs.run(c, tmp_path / str(cores))
+        told[cores] = runs.records(tmp_path / str(cores))
     for one, several in zip(told[1], told[3], strict=True):
         assert one["rules"] == several["rules"]
         assert one["loss"] == pytest.approx(several["loss"], rel=1e-5)

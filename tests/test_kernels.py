@@ -103,15 +103,22 @@ def test_nearest_ranks_by_distance_also_when_prototypes_are_close_and_angles_by_
 
 
 def force_in_float64(x):
-    """Equation 11 as a loop."""
+    """Equation 11 over all pairs."""
+    gap = x[:, None] - x[None]
+    weight = 1 / (np.sum(gap**2, -1) + 1e-10)
+    np.fill_diagonal(weight, 0)
+    return np.einsum("jk,jkd->jd", weight, gap)
+
+
+def pairs(x):
+    j, k = np.triu_indices(len(x), 1)
     x = np.asarray(x, np.float64)
-    force = np.zeros_like(x)
-    for j in range(len(x)):
-        for k in range(len(x)):
-            if k != j:
-                gap = x[j] - x[k]
-                force[j] += gap / (gap @ gap + 1e-10)
-    return force
+    return x[j], x[k]
+
+
+def distances(x):
+    away = np.linalg.norm(np.subtract(*pairs(x)), axis=1)
+    return np.asarray([away.min(), away.mean(), away.max()])
 
 
 def test_repulsion_is_equation_11_also_when_points_are_close():
@@ -120,7 +127,7 @@ def test_repulsion_is_equation_11_also_when_points_are_close():
     def check(shape, spread):
         k, d = shape
         x = unit(normal(d) + spread * normal(k, d, seed=1) / np.float32(np.sqrt(d)))
-        want = force_in_float64(x)
+        want = force_in_float64(x.astype(np.float64))
         got = repulsion(x, everyone(k))
         assert np.linalg.norm(got - want) < 1e-4 * np.linalg.norm(want)
 
@@ -130,41 +137,29 @@ def test_repulsion_is_equation_11_also_when_points_are_close():
     np.testing.assert_allclose(radial, 4.5, rtol=1e-5)
 
 
-def spacing_in_float64(x):
-    """Equations 10 and 11, angles and distances as a loop over pairs."""
-    energy, angle, away = 0.0, [], []
-    for j, a in enumerate(np.asarray(x, np.float64)):
-        for b in np.asarray(x, np.float64)[:j]:
-            away.append(np.linalg.norm(a - b))
-            energy += np.log(1 / away[-1])
-            angle.append(np.degrees(np.arccos(np.clip(a @ b, -1, 1))))
-    force = np.linalg.norm(force_in_float64(x), axis=1).mean()
-    angles = min(angle), np.mean(angle)
-    return [energy, force, *angles, min(away), np.mean(away), max(away)]
-
-
-def test_spacing_is_that_of_a_loop_over_the_present_pairs():
+def test_spacing_is_that_of_equations_10_and_11_over_the_present_pairs():
     for k, d in (FEW, MANY):
         x, here = unit(normal(k, d)), np.arange(k) != 2
+        a, b = pairs(x[here])
+        force = force_in_float64(x[here].astype(np.float64))
+        angle = np.degrees(np.arccos(np.clip(np.sum(a * b, 1), -1, 1)))
+        want = [np.log(1 / np.linalg.norm(a - b, axis=1)).sum()]
+        want += [np.linalg.norm(force, axis=1).mean(), angle.min(), angle.mean()]
         got = spacing(x, here)
-        np.testing.assert_allclose(got, spacing_in_float64(x[here]), rtol=1e-4)
+        np.testing.assert_allclose(got, [*want, *distances(x[here])], rtol=1e-4)
     got = spacing(unit(normal(*FEW)), np.arange(10) == 1)  # one has no angle
     assert got.energy == 0 and got.force == 0 and np.isnan(got[2:]).all()
 
 
 def in_float64(x, patience=10**6):
     """Points after at most 500 iterations of the released code, and the last one."""
-    x = np.asarray(x, np.float64)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    x = unit(np.asarray(x, np.float64))
     v, eta, before, same = np.zeros_like(x), 0.1, None, 0
     for t in range(500):
-        gap = x[:, None] - x[None]
-        weight = 1 / (np.sum(gap**2, -1) + 1e-10)
-        np.fill_diagonal(weight, 0)
-        force = np.einsum("jk,jkd->jd", weight, gap)
+        force = force_in_float64(x)
         mean = round(np.linalg.norm(force, axis=1).mean(), 4)
         v = 0.9 * v + eta * force
-        x = (x + v) / np.linalg.norm(x + v, axis=1, keepdims=True)
+        x = unit(x + v)
         eta *= 0.95 if t % 10 == 0 else 1.0
         if t >= 10:
             same = same + 1 if mean == before else 0
@@ -192,13 +187,6 @@ def test_alignment_is_that_of_the_released_code_and_stops_where_it_does(case):
     stop = int(align(x, here)[1]) - 1
     assert abs(stop - exact) <= 2 or (exact, stop) == (114, 104)
     assert exact == last or (exact, last) == (114, 125)
-
-
-def distances(x):
-    """Smallest, mean and largest distance between rows."""
-    gap = np.linalg.norm(np.asarray(x)[:, None] - np.asarray(x)[None], axis=-1)
-    off = gap[~np.eye(len(gap), dtype=bool)]
-    return np.asarray([off.min(), off.mean(), off.max()])
 
 
 def test_alignment_comes_close_to_the_simplex_and_from_nearly_equal_as_in_float64():

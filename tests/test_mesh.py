@@ -22,11 +22,10 @@ FEW = {"data.clients": 7, "rounds": 2}
 
 
 def case(method, fields, *devices, **more):
-    """A case of `support/on_devices.py`."""
     return {"method": method, "fields": fields, "devices": devices, **more}
 
 
-CASES = {"few": case("fedproto", PART | HELD | FEW, "1", "3")}
+CASES = {"few": case("fedproto", PART | FEW, "1", "3")}
 DISK = PART | HELD | {"clients.store": "disk"}
 SAMPLE = PART | {"eval.clients": "3", "clients.store": "device"}
 AXES = {"seed": [0, 1, 2], "method.lam": [1.0, 5.0]}

@@ -16,6 +16,7 @@ from jaxproto.storage import records
 from jaxproto.training import rounds
 
 DOWN = jnp.zeros(22)  # 88 bytes and a header of 12
+NEVER = 1e9  # seconds; 0 would be another program
 
 
 @pytest.mark.parametrize(
@@ -43,23 +44,23 @@ def test_seconds_of_rounds_add_up():
     assert watched[ELAPSED].tolist() == [6.0, 4.0]
 
 
-def test_an_upload_after_the_deadline_is_lost(tmp_path):
-    """Client 2 has a slow device: it trains, its upload counts nowhere."""
+def test_an_upload_after_the_deadline_is_lost_and_a_slow_device_trains_less(tmp_path):
+    """Client 2 has a slow device. After the deadline its upload counts nowhere."""
     file = runs.devices(tmp_path / "d.csv", "2,0.001,1", "0,1,1", "1,2,8")
-    c = runs.small("fedproto", "digits", model__group="mlp", time__devices=file)
+    fields = {"model__group": "mlp", "time__devices": file, "local__epochs": 2}
+    fields |= {"time__deadline": NEVER, "time__training": NEVER}
+    exp = build.experiment(runs.small("fedproto", "digits", **fields), "cpu")
+    whole, key = build.federation(exp), jax.random.key(0)
+    model = federation.init_model(whole, exp.floats, jax.random.split(key))
+    step = jax.jit(partial(federation.one_round, whole))
 
-    def reports(deadline):
-        c.time.deadline = deadline
-        exp = build.experiment(c, "cpu")
-        whole, key = build.federation(exp), jax.random.key(0)
-        model = federation.init_model(whole, {}, jax.random.split(key))
-        step = jax.jit(partial(federation.one_round, whole, dict(exp.floats)))
-        model, (report,) = step(key, model, 0)
+    def first_round(**floats):
+        floats = {f"time.{k}": np.float32(v) for k, v in floats.items()}
+        _, (report,) = step({**exp.floats, **floats}, key, model, 0)
         order = np.argsort(report.id)
-        report = jax.tree.map(lambda a: np.asarray(a)[order], report)
-        return exp.timing, report, model.server
+        return jax.tree.map(lambda a: np.asarray(a)[order], report)
 
-    timing, on_time, _ = reports(0.0)
+    timing, on_time = exp.timing, first_round()
     assert (on_time.bytes > 0).all()
     # the first broadcast has no prototypes: a header and a bit for each of 10 classes
     moved = on_time.bytes + 12 + 2
@@ -69,10 +70,14 @@ def test_an_upload_after_the_deadline_is_lost(tmp_path):
     slower = np.divide(timing.step_K, timing.step_K[0])
     np.testing.assert_allclose(slower, [1, 0.5, 1e3])
     deadline = float(on_time.seconds[2]) / 2
-    _, late, _ = reports(deadline)
+    late = first_round(deadline=deadline)
     np.testing.assert_allclose(late.seconds, [*wanted[:2], deadline], rtol=1e-5)
     assert late.bytes.tolist() == [*on_time.bytes[:2], 0]
     assert late.steps.tolist() == on_time.steps.tolist()
+    for fitting, steps in ((0.5, 1), (3.5, 3)):  # steps of client 2, at least one
+        early = first_round(training=fitting * timing.step_K[2])
+        assert early.steps.tolist() == [*on_time.steps[:2], steps]
+    assert on_time.steps[2] > 3
 
 
 @pytest.mark.long

@@ -17,7 +17,6 @@ BEST, FINAL = "best, pooled", "final, mean over clients"
 
 
 def claim(left="fedtgp", right="fedproto", kind="order", **other):
-    """A claim about CIFAR-10 with Ht0."""
     row = dict.fromkeys(pairs.Claim._fields, "")
     row |= {"data": "cifar10", "networks": "Ht0", "paper": "TinyProto"}
     return pairs.Claim(**row | {"left": left, "right": right, "kind": kind} | other)
@@ -37,7 +36,6 @@ def two(*differences, rounds=300, **fields):
 
 
 def without_pair(**fields):
-    """Runs in which only FedTGP's have these fields."""
     runs = two(0.1, 0.1)
     runs[::2] = [(*run[:3], {**run[3], **fields}) for run in runs[::2]]
     return runs

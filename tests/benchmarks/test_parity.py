@@ -32,7 +32,6 @@ def both(method, **changed):
 
 
 def one(ours, theirs, exact=None, quantity=record.MEAN):
-    """The finding of a quantity with one place."""
     three = [{quantity: {"server": np.asarray(v)}} for v in (ours, theirs)]
     three.append({quantity: {"server": np.asarray(theirs if exact is None else exact)}})
     return compare.one_round(1, {}, *three)[0]

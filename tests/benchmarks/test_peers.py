@@ -28,13 +28,11 @@ FLAGS = [f"--{name}={value}" for name, value in SIZES.items()]
 
 @pytest.fixture(autouse=True)
 def networks():
-    """Afterwards there are those that were there before."""
     with mock.patch.dict(models.NETS):
         yield
 
 
 def made(folder, workload, **other):
-    """The file of a small federation."""
     settings = prepare.WORKLOADS[workload]._asdict()
     settings |= {**SIZES, "rounds": 3, "data": "", **other}
     path = folder / "federation.npz"

@@ -1,8 +1,14 @@
-"""Series of runs: what is kept of a run, and that it is what the series says."""
+"""Series and the queue of runs: what is kept of a run, also of a killed one."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support import workdirs
 from support.every import check_every
@@ -10,6 +16,7 @@ from support.every import check_every
 from jaxproto import config
 from jaxproto.config.fields import FOLLOW, fields_where
 from jaxproto.reporting import compare
+from jaxproto.storage import records
 from jaxproto.storage.status import status_of
 from results import queue, series
 from results.cifar10 import run as cifar10
@@ -17,12 +24,11 @@ from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
 from results.refprotofl_protocol import run as refprotofl_protocol
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+ROOT = Path(__file__).parents[2]
 RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])]
 
 
 def finished(path, **more):
-    """A work directory with what a record needs, and what it leaves out."""
     made = config.default()
     made.data.data_dir, made.data.name = "somewhere", "npz:/some/where/mine.npz"
     summary = {"status": "finished", "rounds": 200, "rules": {}}
@@ -34,7 +40,7 @@ def finished(path, **more):
 def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     tmp_path, monkeypatch, capsys
 ):
-    seen, records, out = [], tmp_path / "records", tmp_path / "out"
+    seen, kept, out = [], tmp_path / "records", tmp_path / "out"
 
     def call(command):
         seen.append(command)
@@ -45,27 +51,25 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
 
     def make(*argv):
         with pytest.raises(SystemExit) as stop:
-            series.make(RUNS, argv, records=records)
+            series.make(RUNS, argv, records=kept)
         return stop.value.code
 
     monkeypatch.setattr(series, "call", call)
     assert make(str(out), "data") == "failed: b-0"
     assert [c[2] for c in seen] == [f"--config=configs/{file}" for _, file, _ in RUNS]
-    assert [p.name for p in records.iterdir()] == ["a-0"]
+    assert [p.name for p in kept.iterdir()] == ["a-0"]
     files = ["config.json", "metrics.jsonl", "summary.json"]
-    assert sorted(p.name for p in (records / "a-0").iterdir()) == files
-    run = compare.load(records / "a-0")
-    assert (run.summary["reading"], run.summary["commit"]) == (
-        "default",
-        series.commit(),
-    )
+    assert sorted(p.name for p in (kept / "a-0").iterdir()) == files
+    run = compare.load(kept / "a-0")
+    said = run.summary["reading"], run.summary["commit"]
+    assert said == ("default", series.commit())
     assert run.config["data.name"] == run.summary["dataset"] == "npz:mine.npz"
     assert run.config["data.data_dir"] == ""
     where = out / "b-0"
     finished(where, status="diverged", reason=f"see {where}/checkpoints")
     assert make(str(out), "data") == 0 and len(seen) == 3
-    assert f"delete {records / 'a-0'}" in capsys.readouterr().out
-    diverged = compare.load(records / "b-0").summary
+    assert f"delete {kept / 'a-0'}" in capsys.readouterr().out
+    diverged = compare.load(kept / "b-0").summary
     assert diverged["status"] == "diverged"
     assert diverged["reason"] == "see b-0/checkpoints"  # no path of the machine
     assert make("out") == series.USAGE
@@ -75,7 +79,7 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
 
 def check_record(path, run):
     assert run, f"no run of the series is named {path.name}"
-    wanted = config.flatten(config.load(f"{CONFIGS}/{run[0]}"))
+    wanted = config.flatten(config.load(f"{ROOT}/configs/{run[0]}"))
     for flag in run[1]:
         field, _, value = flag.removeprefix("--config.").partition("=")
         wanted[field] = FOLLOW if value == "follow" else type(wanted[field])(value)
@@ -102,3 +106,88 @@ def test_a_record_has_the_settings_that_its_series_gives_it():
         path = queue.RESULTS / of / "records" / name
         cases += [(path, rest)] if path.exists() else []
     check_every(cases, check_record)
+
+
+ROUNDS = 50
+SCRIPT = f"""
+import pathlib, sys
+from results import queue
+queue.RESULTS = pathlib.Path(sys.argv.pop())
+flags = ["--config.model.group=mlp", "--config.data.clients=20"]
+cells = {{"fedproto": ("fedproto.py:digits", flags)}}
+queue.QUEUE = (queue.Part("digits", cells), queue.Part("digits", cells))
+queue.FLAGS = {{"digits": ["--config.rounds={ROUNDS}", "--config.eval_every=1"]}}
+sys.exit(queue.main(sys.argv[1:]))
+"""
+
+
+def start(tmp_path, *more):
+    command = [sys.executable, "-c", SCRIPT, "out", "data", *more, "results"]
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command, cwd=tmp_path, env=path, stdout=subprocess.PIPE, start_new_session=True
+    )
+
+
+def count_lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.long
+def test_a_killed_queue_goes_on_where_it_was_and_records_each_run_once(tmp_path):
+    work = tmp_path / "out/digits/fedproto-1"
+    with start(tmp_path) as first:
+        until = time.monotonic() + 300
+        while count_lines(work / "metrics.jsonl") < 4:
+            assert first.poll() is None and time.monotonic() < until
+            time.sleep(0.01)
+        os.killpg(first.pid, signal.SIGKILL)
+    assert 4 <= len(records.read(work / "metrics.jsonl")) < ROUNDS
+    assert not (tmp_path / "results").exists()
+
+    with start(tmp_path) as second:
+        lines = second.communicate()[0].decode().splitlines()
+    assert second.returncode == 0
+    names = [line.split()[2] for line in lines]
+    assert names == ["digits/fedproto-1"]
+    assert "resum" in work.with_name("fedproto-1.log").read_text()
+    record = tmp_path / "results/digits/records/fedproto-1"
+    found = compare.load(record)
+    assert found.summary["status"] == "finished"
+    assert found.summary["reading"] == "default"
+    assert found.summary["commit"] == series.commit()
+    assert (found.config["seed"], found.config["data.seed"]) == (1, -1)
+    with np.load(record / "clients.npz") as file:
+        tables = dict(file)
+    assert list(tables["round"]) == list(range(1, ROUNDS + 1))
+    assert list(tables["id"]) == list(range(20))
+    last = json.loads((record / "metrics.jsonl").read_text().splitlines()[-1])
+    hits, size_K = tables["correct_head"][-1], tables["test_examples"]
+    told = last["rules"]["head"]
+    np.testing.assert_allclose(hits.sum() / size_K.sum(), told["pooled"])
+    np.testing.assert_allclose((hits / size_K).mean(), told["client_mean"])
+
+
+@pytest.mark.long
+def test_a_queue_whose_hours_are_over_ends_in_the_middle_of_a_run(tmp_path):
+    with start(tmp_path, "--hours=0.0005") as queued:
+        assert queued.communicate()[0] == b""
+    assert queued.returncode == 0
+    assert not (tmp_path / "results").exists()
+
+
+def test_every_run_of_the_queue_can_be_configured_and_is_there_once():
+    runs = [(of, *run) for of, run in queue.runs()]
+    assert len({run[:2] for run in runs}) == len(runs)
+    made = []
+
+    def check(of, name, file, flags):
+        fields = config.flatten(config.load(f"{ROOT}/configs/{file}"))
+        given = dict(f.removeprefix("--config.").split("=") for f in flags)
+        assert given.keys() <= fields.keys()
+        fields |= given
+        del fields["name"]
+        made.append((of, *sorted((k, str(v)) for k, v in fields.items())))
+
+    check_every(runs, check)
+    assert len(set(made)) == len(made)

@@ -100,7 +100,6 @@ def test_a_step_of_all_clients_lowers_for_accelerators(name):
 
 
 def values(module, rng):
-    """Random numbers for every array of a module."""
     for _, part in nnx.iter_modules(module):
         leaves = vars(part).items()
         for leaf in (v for _, v in leaves if isinstance(v, nnx.Variable)):

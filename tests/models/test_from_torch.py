@@ -44,7 +44,6 @@ def stream(i, name, shape):
 
 
 def tiny(name):
-    """Parameters and statistics of a network that reads 16x16 images, and its sizes."""
     options = small(name, (16, 16, 1))
     leaves, structure = jax.tree.flatten(shapes(models.build(name, **options)))
     rng = np.random.default_rng(0)
@@ -165,7 +164,6 @@ class Tensor:
 
 @functools.cache
 def trained():
-    """Weights of a small network as PyTorch has them, its trees, and its sizes."""
     params, norm, sizes = tiny("resnet4")
     return models.to_torch(params, norm), (params, norm), sizes
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.every import every
+from support.every import check_every, every
 from support.fast_jit import jit
 from support.networks import KEY, build, dtypes, output, shapes, size, small
 from support.refusal import refused
@@ -33,7 +33,8 @@ RELEASED = [  # of the PyTorch originals: body, running statistics; K, d, printe
     ("efficientnet_b0", 4_007_548, 42_016, 100, 500, 4_057_648),
     ("efficientnet_b0_code", 4_007_548, 42_016),
     ("cnn4", 873_408, 0),
-    # torchvision's totals are those of its own feature widths
+]
+DEEP = [  # torchvision's totals are those of its own feature widths
     ("googlenet", 5_599_904, 14_560, 1000, 1024, 6_624_904),
     ("resnet34", 21_284_672, 17_024, 1000, 512, 21_797_672),
     ("resnet50", 23_508_032, 53_120, 1000, 2048, 25_557_032),
@@ -41,16 +42,20 @@ RELEASED = [  # of the PyTorch originals: body, running statistics; K, d, printe
     ("resnet152", 58_143_808, 151_424, 1000, 2048, 60_192_808),
 ]
 
+LONG = functools.partial(pytest.param, marks=pytest.mark.long)
 
-@every(RELEASED)
-def test_parameter_counts_are_the_released_ones(
-    name, body, statistics, classes=200, dim=512, total=None
-):
+
+@pytest.mark.parametrize("rows", [RELEASED, LONG(DEEP)], ids=["usual", "deep"])
+def test_parameter_counts_are_the_released_ones(rows):
     """As PyTorch counts them: the body's count, and d * K + K for the head."""
-    params, norm = shapes(build(name, classes=classes, dim=dim))
-    assert (size(params["body"]), size(norm)) == (body, statistics)
-    assert size(params["head"]) == dim * classes + classes
-    assert total in (None, size(params))
+
+    def check(name, body, statistics, classes=200, dim=512, total=None):
+        params, norm = shapes(build(name, classes=classes, dim=dim))
+        assert (size(params["body"]), size(norm)) == (body, statistics)
+        assert size(params["head"]) == dim * classes + classes
+        assert total in (None, size(params))
+
+    check_every(rows, check)
 
 
 def test_networks_of_other_inputs_have_the_released_sizes():
@@ -83,17 +88,13 @@ def check_apply(name, *image):
 LARGEST = {*LARGE, *WIDE, *HUGE}
 SIZES = [(name, (n, n, 1)) for name in ("cnn4", "resnet4") for n in (4, 13, 15, 28)]
 USUAL = [(name, (n, n, 3)) for name in LARGE for n in (28, 32, 64)]
+SMALL = [*sorted({*models.NETS} - LARGEST), *SIZES]
+BIG = [*sorted(LARGEST), *USUAL]
 
 
-@every([*sorted({*models.NETS} - LARGEST), *SIZES])
-def test_apply_keeps_shapes_and_trees(name, *image):
-    check_apply(name, *image)
-
-
-@pytest.mark.long
-@every([*sorted(LARGEST), *USUAL])
-def test_apply_of_the_largest_networks_keeps_shapes_and_trees(name, *image):
-    check_apply(name, *image)
+@pytest.mark.parametrize("cases", [SMALL, LONG(BIG)], ids=["small", "big"])
+def test_apply_keeps_shapes_and_trees(cases):
+    check_every(cases, check_apply)
 
 
 def test_statistics_move_in_training_only_and_init_maps_over_clients():

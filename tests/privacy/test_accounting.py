@@ -5,7 +5,6 @@ import itertools
 
 import numpy as np
 import pytest
-from rich.console import Console
 from support import quick, runs
 from support.every import check_every
 from support.refusal import refused
@@ -18,23 +17,18 @@ from jaxproto.experiment import traced as floats
 from jaxproto.privacy import CLIENT, EXAMPLE, accounting
 from jaxproto.reporting import compare
 from jaxproto.reporting.analysis import disclosure
-from jaxproto.storage import records
-from jaxproto.training import privacy_ledger, runner
+from jaxproto.training import privacy_ledger
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
 needs_accounting = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="extra `privacy`"
 )
-QUIET = Console(quiet=True)
 LOT = {"participation.law": "uniform", "participation.fraction": 0.34}
 
 
 def small(name, unit, **changes):
-    c = config.experiment(name, "digits")
-    c.model.group, c.data.clients, c.rounds = "mlp", 3, 2
-    c.privacy.unit = unit
-    c.update_from_flattened_dict(changes)
-    return c
+    fields = {"model.group": "mlp", "rounds": 2, "privacy.unit": unit}
+    return runs.small(name, "digits", **fields | changes)
 
 
 REFUSED = (
@@ -140,7 +134,7 @@ def test_only_clients_that_keep_nothing_are_amplified():
 @needs_accounting
 def test_a_run_counts_the_round_in_which_it_diverged(tmp_path):
     c = small("fedavg", CLIENT, **{"optimizer.learning_rate": 1e38})
-    summary = runner.run(c, tmp_path, QUIET)
+    summary, _ = runs.run(c, tmp_path)
     assert summary["status"] == "diverged" and summary["rounds"] == 0
     spent = private.epsilon_record(c, np.ones(3), 1)
     assert summary["privacy"] == spent | {"rehearsed": True}
@@ -155,11 +149,10 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path):
     first = whole.copy_and_resolve_references()
     first.rounds = 1
     for c, part in ((whole, "whole"), (first, "parts"), (whole, "parts")):
-        runner.run(c, tmp_path / part, QUIET)
-    files = (tmp_path / part / "metrics.jsonl" for part in ("whole", "parts"))
-    ends = [*map(records.read, files)]
+        runs.run(c, tmp_path / part)
+    ends = [runs.records(tmp_path / part) for part in ("whole", "parts")]
     for record in (*ends[0], *ends[1]):
-        del record["seconds"], record["every_round"]
+        del record["every_round"]
     assert ends[0] == ends[1]
     taken = privacy_ledger.participation_matrix(whole, build.experiment(whole, "cpu"))
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]

@@ -21,7 +21,6 @@ REQUEST = AuditRequest(trials=4000)
 
 
 def trained(tmp_path, monkeypatch, method="fedavg", unit=EXAMPLE):
-    """The folder of a run of one round, of one step on the spiral."""
     monkeypatch.setattr(pictures, "draw_all", lambda *args: None)
     made = config.experiment(method, "spiral")
     made.rounds, made.local.batch_size = 1, 1000

@@ -54,7 +54,6 @@ def gradient(x, y, mask, privacy):
 
 
 def moved(every):
-    """Distances between all pairs."""
     return [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
 
 

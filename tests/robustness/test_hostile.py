@@ -80,7 +80,6 @@ PLAIN = toys.method(METHODS["fednova"])  # sends a change, a number and n_i
 
 
 def uploads(method):
-    """Returns the uploads of round 1 of the toy's six clients."""
     return toys.run(method, rounds=1).report.up
 
 

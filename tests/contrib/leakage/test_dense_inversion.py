@@ -5,6 +5,7 @@ import numpy as np
 import optax
 import pytest
 from support import runs
+from support.fast_jit import jit
 
 from jaxproto import models
 from jaxproto.contrib import leakage
@@ -15,7 +16,7 @@ LEVELS = np.linspace(-1, 1, 17)
 
 def network(name, shape=(8, 8, 1)):
     net = models.build(name, input_shape=shape, num_classes=10, feat_dim=16)
-    params, norm = net.init(jax.random.key(0))
+    params, norm = jit(net.init)(jax.random.key(0))
     return net, {"net": params}, {"net": norm}, shape
 
 

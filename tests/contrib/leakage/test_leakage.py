@@ -17,9 +17,11 @@ from jaxproto.contrib.leakage import (
     attack_cases,
     attacker,
     class_inference,
+    crafted_broadcast,
     figures,
     gradient_inversion,
     head_change,
+    joined_rounds,
     label_inference,
     membership,
     next_upload,
@@ -58,7 +60,6 @@ def averaged(fedavg):
 
 
 def sent(made, has, noise=0.0, body=None):
-    """The case of an upload in float32."""
     messages = next_upload.on_the_wire(made, "float32", noise, 0)
     return given(made, messages, has, body)
 
@@ -237,6 +238,24 @@ def test_what_a_method_does_not_send_is_said(fedavg):
     made = leakage.run_attack("prototypes", leakage.AttackRequest([str(fedavg)], [0]))
     assert not made.rows
     assert "fedavg: sends no prototypes of its own data." in made.view.notes
+
+
+def test_two_rounds_give_away_an_example_if_the_network_hardly_moves(tmp_path):
+    y, rows = np.array([3, 1, 3, 5, 1]), np.array([10, 11, 12, 13, 14])
+    gained = joined_rounds.gained_rows(y, rows)
+    assert gained.tolist() == [14, 12]  # the last of each class with two
+    path = run("fedproto", tmp_path, optimizer__learning_rate=1e-5)
+    asked = leakage.AttackRequest([str(path)], [0, 1], noises=[0.0, 1.0])
+    exact, noisy = leakage.run_attack("joined", asked).rows
+    assert exact["AUC"] > 0.99 > 0.8 > exact["AUC of one round"]
+    assert exact["psnr"] > exact["psnr of public mean"] + 1
+    assert noisy["AUC"] < 0.8
+    members = [row["members"] for row in (exact, noisy)]
+    assert members[0] == members[1] > 10  # one of each class and client
+    next = next_upload.next_round(path)
+    crafted = crafted_broadcast.with_crafted(next, 0)
+    rolled = np.roll(next.down.mean, 1, axis=0)
+    np.testing.assert_array_equal(crafted.down.mean, rolled)
 
 
 PRIVATE = {"privacy__unit": "example"}

@@ -46,7 +46,6 @@ def image(size, channels=6, batch=3):
 
 
 def at(function, *static):
-    """The function of arrays at fixed further arguments."""
     return lambda *arrays: function(*arrays, *static)
 
 
