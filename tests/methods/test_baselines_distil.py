@@ -34,7 +34,8 @@ def test_the_shared_part_is_the_mean_weighted_by_examples_or_stays(name):
     parts = [net[shared] for net in nets[:5]]
     for size_K, same in ((SIZES_K[:5], True), (np.ones(5), False)):
         mean = jax.tree.map(lambda *a, n=size_K: np.average(a, 0, n), *parts)
-        assert (toys.gap(mean, r.server) < 1e-6) == same
+        gap = toys.gap(mean, r.server)
+        assert gap < 1e-6 if same else gap > 1e-4
     nothing = jax.tree.map(np.zeros_like, r.report.up)
     assert toys.gap(method.update(None, r.server, nothing, None), r.server) == 0
     assert r.report.up._fields == (shared, "size")
