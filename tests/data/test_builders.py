@@ -1,6 +1,7 @@
 """Examples of Tiny ImageNet and GTSRB from small archives of the official structure."""
 
 import io
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -30,8 +31,7 @@ def pixels(example):
 
 def unpacked(path):
     folder = path.parent / "unpacked"
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(folder)
+    shutil.unpack_archive(path, folder)
     return folder
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -159,6 +160,14 @@ def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
     assert same(made[0], made[1]) and same(made[0], PLAIN)
     assert same(load(refuse), made[0])
     assert len([*root.iterdir()]) == 1
+
+
+def test_on_a_full_disk_none_is_needed(root, monkeypatch):
+    full = mock.Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(os, "fsync", full)
+    note = load().notes[-1]
+    assert note.endswith(f"not be kept decoded in {root}: No space left on device")
+    assert not [*root.iterdir()]
 
 
 def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):

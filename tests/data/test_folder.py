@@ -1,6 +1,7 @@
 """Own image files: what is read, what is counted, and what is refused by name.
 
-Folders without images, classes or a training part: `support/bad_files.py`.
+Folders without images, classes or a training part, or with images of two sizes:
+`support/bad_files.py`.
 """
 
 import io
@@ -113,16 +114,6 @@ def test_copies_in_the_test_part_and_strange_folders_are_named(tmp_path):
     assert "beside train, these folders are not read: extra" in beside
     assert "2 images are copies of others, such as " in copies
     assert copies.endswith("1 of them are test images of training ones")
-
-
-def test_images_of_two_sizes_are_refused_by_name_with_the_way_out(tmp_path):
-    """More: `support/bad_files.py`."""
-    classes(tmp_path)
-    first, more = tmp_path / "cat/0.png", tmp_path / "dog/9.png"
-    save(more, pixels(7, 5, 3))
-    sizes = f"images of 2 sizes: {first} has 6 x 6 pixels, but {more} has 5 x 7."
-    with refused(sizes, "Set data.pixels to the height and width"):
-        load(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg"])

@@ -1,7 +1,7 @@
 """Data sets of people, writers and roles, made of small archives of their formats."""
 
 import json
-import zipfile
+import shutil
 
 import numpy as np
 from support.archives_toy import save
@@ -10,8 +10,10 @@ from support.refusal import refused
 
 from jaxproto.cli import prepare
 from jaxproto.data import natural, nodes, registry
+from jaxproto.data.dataset import make_dataset
 from jaxproto.data.partitions.other_skews import by_domain
 from jaxproto.data.partitions.registry import partition_dataset
+from jaxproto.types import SPECIAL
 
 RNG = np.random.default_rng(0)
 
@@ -149,8 +151,7 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
     path = save(tmp_path / "any.zip", HAR)
     with refused("UCI HAR Dataset.zip nor"):
         natural.prepare("uci_har", tmp_path, tmp_path, 2)
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(tmp_path)
+    shutil.unpack_archive(path, tmp_path)
     for _ in range(2):  # the second time as before
         first, *_ = natural.prepare("uci_har", tmp_path, tmp_path, 2)
         assert " of 3 sources in " in first
@@ -160,25 +161,10 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
     assert (tmp_path / "uci_har.npz").read_text() == "precious"
 
 
-TOKENS = ["<pad>", "<unk>", "a"]
-BAD_TOKENS = [
-    ({"tokens": ["a", "b"]}, "tokens is no vocabulary. Save texts without blanks"),
-    ({"tokens": [*TOKENS, "b c"]}, "tokens is no vocabulary"),
-    ({"x_train": [[1, 3], [0, 0]]}, "x_train has tokens from 0 to 3, but the vocab"),
-    ({"x_train": [[0.5, 1], [0, 0]]}, "but the file has a vocabulary. Save tokens as"),
-]
-
-
-def test_tokens_without_their_vocabulary_and_those_of_a_node_are_refused(tmp_path):
-    good = {"x_train": [[1, 2], [2, 0]], "y_train": [0, 1], "tokens": TOKENS}
-
-    def load(**changed):
-        np.savez(tmp_path / "a.npz", **(good | changed))
-        return registry.load(f"npz:{tmp_path}/a.npz")
-
-    for changed, message in BAD_TOKENS:
-        with refused(message):
-            load(**changed)
-    dataset, row = load(), np.zeros(1, int)
+def test_tokens_of_a_node_are_refused():
+    """Tokens that no run can use: `support/bad_files.py`."""
+    part = np.array([[1, 2], [2, 0]]), [0, 1]
+    dataset = make_dataset("made", part, tokens=(*SPECIAL, "a"))
+    row = np.zeros(1, int)
     with refused("but all nodes need one. Save the texts themselves"):
         nodes.describe_node(nodes.NodeData(dataset, row, row), 5)

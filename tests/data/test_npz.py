@@ -78,15 +78,3 @@ def test_sources_are_named_by_texts_or_numbers(load, tmp_path):
         domains.attach_domains(two, [0, 1], ["a", "b"])
     with refused("but domain_test is missing. Save one source for each"):
         load(domain_train=[1] * 6)
-
-
-def test_a_wrong_bit_and_a_file_of_one_array_are_refused(load, tmp_path):
-    load()
-    content = bytearray((tmp_path / "a.npz").read_bytes())
-    content[content.find(GREY.tobytes()) + 9] ^= 255  # one pixel: the checksum fails
-    (tmp_path / "a.npz").write_bytes(content)
-    with refused(f"npz:{tmp_path}/a.npz: cannot be read as npz ("):
-        registry.load(f"npz:{tmp_path}/a.npz")
-    np.save(tmp_path / "one.npy", GREY)
-    with refused("Save " + str(tmp_path / "one.npy") + " again with np.savez."):
-        registry.load(f"npz:{tmp_path}/one.npy")

@@ -1,5 +1,6 @@
 """Partitions made elsewhere: what a file says is what clients get, or is refused."""
 
+import os
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,7 @@ from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.data.partitions import from_file as partition_file
-from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions import public_examples
 from jaxproto.experiment import build
 from jaxproto.summary import run_summary
 
@@ -43,26 +44,26 @@ def listed(partition):
 
 
 def test_a_saved_partition_loads_as_it_was(load, tmp_path):
-    def check(name, pooled, shared):
+    """An official test part and public rows of another set are not written."""
+
+    def check(name, pooled, public):
         dataset, options = TOY, {"clients": 5, "pooled": pooled}
-        if shared:
+        if public == "a share":
             some = {"share": 0.1, "classes": 0.5, "seed": 2}
             dataset = public_examples.make_some_public(dataset, pooled=pooled, **some)
+        elif public == "another set":
+            dataset = BOTH
         made = public_examples.divide(dataset, SCHEMES[name], **options)
         text = partition_file.partition_lines(dataset, made)
+        written = made.train + (made.test if pooled else ())
+        assert text.count("\n") == 1 + sum(map(len, written))
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
         assert partition_file.partition_lines(dataset, again) == text
         assert (tmp_path / "who.csv").read_text() == text
 
-    check_every(product(SCHEMES, (False, True), (False, True)), check)
-
-
-def test_an_official_test_part_and_public_rows_of_another_set_are_not_written(load):
-    made = public_examples.divide(BOTH, registry.iid(), clients=3, pooled=False)
-    text = partition_file.partition_lines(BOTH, made)
-    assert text.count("train") == 48 and "test" not in text
-    same(made, load(text.splitlines(), BOTH, clients=3, pooled=False))
+    public = "none", "a share", "another set"
+    check_every(product(SCHEMES, (False, True), public), check)
 
 
 def test_public_examples_are_taken_from_those_who_have_them_in_the_file(load):
@@ -117,6 +118,12 @@ def built(**fields):
 def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_path):
     first = built()
     run_summary.save_partition(first, tmp_path)
+    written = sorted(tmp_path.iterdir())
+    assert [path.name for path in written] == ["indices.csv", "partition.csv"]
+    for path in written:
+        os.utime(path, ns=(1, 1))
+    run_summary.save_partition(first, tmp_path)  # a kill in it would end the run
+    assert [path.stat().st_mtime_ns for path in written] == [1, 1]
     name = f"file:{tmp_path / 'indices.csv'}"
     same(first.partition, built(partition=name).partition)
     with refused("Set data.clients to the number of clients in"):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import zipfile
 from functools import partial
 
 import numpy as np
@@ -70,20 +69,6 @@ def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeyp
     assert prepared.find_version("tiny_imagenet") == done.path
 
 
-def test_both_gtsrb_are_in_the_official_order(tmp_path, manual, offline):
-    """Torchvision's unless said otherwise."""
-    both = {"tfds:gtsrb43": [0, 1, 42], "gtsrb43/official": [0, 1, 2, 42]}
-    for name, train in both.items():
-        done = prepare.prepare(name, data_dir=tmp_path, manual_dir=manual)
-        builder = tfds.builder_from_directory(done.path)
-        records = {split: builder.as_data_source(split) for split in ("train", "test")}
-        labels = [r["label"] for r in records["train"]]
-        assert labels == [c for c in train for _ in "12"]
-        assert [r["label"] for r in records["test"]] == [42, 0]
-        assert (records["train"][0]["image"] == toy.COLOUR[:15, :16]).all()
-        assert builder.info.features["label"].names[14] == "Stop"
-
-
 def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch, offline):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     extra = "Install it: pip install 'jaxproto[prepare]'. Only preparing needs it"
@@ -117,8 +102,7 @@ def test_a_damaged_archive_leaves_nothing_behind(tmp_path, tiny, manual, offline
         tiny()
     assert not [*tmp_path.glob("tiny_imagenet/*")]
     toy.save_tiny_imagenet(manual)
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(tmp_path / "unpacked")
+    shutil.unpack_archive(path, tmp_path / "unpacked")
     assert tiny(manual_dir=tmp_path / "unpacked").fresh
     assert prepared.load("tiny_imagenet", tmp_path).train_size == 6
 
@@ -218,11 +202,23 @@ def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
     assert note in prepare.prepared_message(done, default=False)
 
 
-def test_the_command_says_where_and_how_to_use_it(tmp_path, manual, capsys):
-    cli.main("prepare", ["gtsrb43", f"--data_dir={tmp_path}", f"--manual_dir={manual}"])
-    said = capsys.readouterr().out
+def test_the_command_prepares_either_gtsrb_and_says_where_and_how_to_use_it(
+    tmp_path, manual, capsys
+):
+    """Torchvision's unless said otherwise, both in the official order."""
+    flags = [f"--data_dir={tmp_path}", f"--manual_dir={manual}"]
+    names = {"gtsrb43/official": [0, 1, 2, 42], "tfds:gtsrb43": [0, 1, 42]}
+    for name, classes in names.items():
+        cli.main("prepare", [name, *flags])
+        config = name.partition("/")[2] or "torchvision"
+        path = tmp_path / "gtsrb43" / config / "1.0.0"
+        builder = tfds.builder_from_directory(path)
+        train, test = map(builder.as_data_source, ("train", "test"))
+        assert [r["label"] for r in train] == [c for c in classes for _ in "12"]
+        assert [r["label"] for r in test] == [42, 0]
+        assert builder.info.features["label"].names[14] == "Stop"
+        said = capsys.readouterr().out
     assert said.startswith("gtsrb43: space needed: 264 MiB to download and 250 MiB ")
-    path = f"{tmp_path}/gtsrb43/torchvision/1.0.0"
     for line in (
         f"gtsrb43/torchvision: prepared: 6 train, 2 test examples in {path}\n",
         "note: the official archives have 26640 train, 12630 test examples: results ",

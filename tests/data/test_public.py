@@ -1,7 +1,5 @@
 """Public examples: which they are, and that no client has them."""
 
-from itertools import product
-
 import numpy as np
 from support.every import every
 from support.refusal import refused
@@ -9,8 +7,6 @@ from support.refusal import refused
 from jaxproto import config
 from jaxproto.data.dataset import make_dataset
 from jaxproto.data.partitions import public_examples, registry
-from jaxproto.data.partitions.label_skew import dirichlet
-from jaxproto.data.partitions.pfllib import pfllib_dirichlet
 from jaxproto.data.partitions.public_examples import sample_public_rows
 from jaxproto.experiment import build
 
@@ -20,15 +16,6 @@ def made(train=200, test=40, classes=4, seed=0, name="made"):
     x, y = rng.integers(0, 256, (train + test, 2, 2, 1), np.uint8), np.arange(train)
     part = x[:train], y % classes
     return make_dataset(name, part, (x[train:], np.arange(test) % classes))
-
-
-def chosen(pooled=True, **options):
-    options = {"share": 0.1, "classes": 0.5, "seed": 1, **options}
-    return public_examples.make_some_public(made(), pooled=pooled, **options)
-
-
-def everyones(parts):
-    return np.concatenate([*parts.train, *parts.test])
 
 
 def test_the_sample_is_balanced_over_the_asked_share_of_classes_by_its_seed():
@@ -42,23 +29,6 @@ def test_the_sample_is_balanced_over_the_asked_share_of_classes_by_its_seed():
     for classes, number in ((0.5, 5), (1e-6, 1)):  # one example of each covered class
         rows = sample_public_rows(y, 1e-6, classes, 0)
         assert len(np.unique(y[rows])) == len(rows) == number
-
-
-DIRICHLETS = dirichlet(0.1), pfllib_dirichlet(0.1)
-
-
-@every([*product((True, False), DIRICHLETS)])
-def test_clients_lack_nothing_but_public_examples(pooled, scheme):
-    """Methods with and without are compared on one division (RefProtoFL)."""
-    dataset, options = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
-    plain = registry.partition_dataset(made(), scheme, **options)
-    parts = public_examples.divide(dataset, scheme, **options)
-    for before_K, after_K in zip(plain, parts, strict=True):
-        for before, after in zip(before_K, after_K, strict=True):
-            kept = before[~np.isin(before, dataset.public)]
-            assert np.array_equal(after, kept) and after.dtype == before.dtype
-    taken = len(everyones(plain)) - len(everyones(parts))
-    assert taken == len(dataset.public) > 0
 
 
 def test_a_client_with_public_examples_alone_is_named():
@@ -102,13 +72,14 @@ def test_another_set_must_be_of_the_same_form(extra, theirs, ours):
 
 
 def test_impossible_shares_are_named():
+    fine = {"share": 0.1, "classes": 0.5, "seed": 1}
     for wrong, words in (
         ({"share": 1.0}, "public_share is 1.0"),
         ({"classes": 0.0}, "public_classes is 0.0"),
         ({"share": 0.9}, "60 examples, but 108 of each"),
     ):
         with refused(words):
-            chosen(**wrong)
+            sample_public_rows(made().y, **{**fine, **wrong})
     with refused("come from one of both"):
         public_examples.load("spiral", share=0.1, other="spiral")
 
@@ -120,7 +91,7 @@ def test_the_configuration_of_refprotofl_alone_makes_public_rows_of_the_pool():
     examples = build.examples(exp.dataset)
     assert len(np.unique(examples.y[examples.public])) == 5
     assert abs(len(examples.public) - 0.01 * len(examples.y)) <= 5
-    assert not np.intersect1d(examples.public, everyones(exp.partition)).size
-    assert len(everyones(exp.partition)) == len(examples.y) - len(examples.public)
+    mine = [*exp.partition.train, *exp.partition.test, examples.public]
+    assert np.sort(np.concatenate(mine)).tolist() == [*range(len(examples.y))]
     c = config.load("configs/local.py")
     assert build.examples(build.experiment(c, "cpu").dataset).public is None

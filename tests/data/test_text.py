@@ -28,10 +28,10 @@ quick_runs = quick.quick_runs  # a fixture of all tests here
 CLASSES = ("blue", "green", "red")
 
 
-def synthetic(seed=0, size=60):
+def synthetic():
     """Texts of no to eight words; half of them tell the class."""
-    rng = np.random.default_rng(seed)
-    for n in range(size):
+    rng = np.random.default_rng(0)
+    for n in range(60):
         name, words = CLASSES[n % 3], ["the", "of", "and"]
         words += [f"{name}{i}" for i in range(4)]
         yield " ".join(rng.choice(words, rng.integers(0, 9))), name
@@ -72,14 +72,16 @@ def test_the_vocabulary_is_sorted_by_frequency_then_by_the_alphabet():
     assert text.vocabulary(found, [2]) == (*text.SPECIAL, "zz")
 
 
-def encoded(texts, train, test, **options):
+def encoded(texts, train, test, public=None, **options):
     data = registry.make_dataset("t", (np.array(texts), np.arange(len(texts)) % 2))
     part = Partition((np.array(train),), (np.array(test),))
-    return text.encode(data, part, **options)
+    return text.encode(data._replace(public=public), part, **options)
 
 
 def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
-    data = encoded(["a b a", "", "b c a b b"], [0, 1], [2], max_len=4)
+    """Words of test texts alone are unknown, those of public ones known."""
+    texts = ["a b a", "", "b c a b b"]
+    data = encoded(texts, [0, 1], [2], max_len=4)
     assert data.tokens == (*text.SPECIAL, "a", "b")
     a, b = 2, 3
     rows = [[a, b, a, PADDING], [PADDING] * 4, [b, UNKNOWN, a, b]]
@@ -88,25 +90,10 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
         "t: 4 tokens in the vocabulary; 1 of 4 words of test texts are unknown; "
         "of 3 texts, 1 have no word and 1 are cut after 4 words"
     )
-
-
-def test_words_of_test_texts_alone_are_unknown_and_public_ones_known():
-    data = registry.make_dataset("t", (np.array(["a", "b", "c"]), np.array([0, 1, 0])))
-    part = Partition((np.array([0]),), (np.array([1]),))
-    assert text.encode(data, part).tokens == (*text.SPECIAL, "a")
-    with_public = data._replace(public=np.array([2], np.int32))
-    assert text.encode(with_public, part).tokens == (*text.SPECIAL, "a", "c")
-
-
-def test_many_texts_are_encoded_as_a_loop_would():
-    texts = [line for line, _ in synthetic(1, 500)]
-    rows = np.arange(500)
-    data = encoded(texts, rows[:400], rows[400:], vocab_size=7, max_len=5)
-    number = {word: i for i, word in enumerate(data.tokens)}
-    assert len(number) == 7
-    for line, row in zip(texts, data.x, strict=True):
-        want = [number.get(word, UNKNOWN) for word in line.split()][:5]
-        assert row.tolist() == want + [PADDING] * (5 - len(want))
+    data = encoded([*texts, "d d d"], [0, 1], [2], public=np.array([3]))
+    assert data.tokens == (*text.SPECIAL, "d", "a", "b")
+    data = encoded(texts, [0, 1], [2], vocab_size=3, max_len=4)
+    assert data.x[0].tolist() == [a, UNKNOWN, a, PADDING]
 
 
 def test_impossible_vocabularies_are_refused():

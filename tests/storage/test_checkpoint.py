@@ -12,21 +12,16 @@ import pytest
 from support.every import check_every
 from support.refusal import refused
 
-from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint
 
 
 @flax.struct.dataclass
-class Struct:
-    """As the library's own state types."""
-
+class Struct:  # as the library's own state types
     a: jax.Array
     b: tuple
 
 
-class Pair(NamedTuple):
-    """As a server's state or an optimiser's."""
-
+class Pair(NamedTuple):  # as the state of a server or an optimiser
     x: object
     y: object
 
@@ -103,12 +98,21 @@ def test_odd_floats_numbers_and_states_without_leaves_come_back_as_they_were(tmp
     assert not (tmp_path / "none").exists()
 
 
-def test_the_newest_three_are_kept(tmp_path):
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_newest_three_are_kept_and_a_sweep_leaves_what_could_not_be_used(tmp_path):
     for r in range(1, 6):
         checkpoint.save(tmp_path, r, small(r))
     assert checkpoint.rounds(tmp_path) == [3, 4, 5]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4", "5"]
+    assert names(tmp_path) == ["3", "4", "5"]
     assert bits(checkpoint.restore_latest(tmp_path, small(0)).state) == bits(small(5))
+    (tmp_path / "2").mkdir()
+    (tmp_path / "7.partial").write_text("")
+    for newest, left in ((4, ["2", "3", "4", "5"]), (5, ["3", "4", "5"])):
+        checkpoint.prune(tmp_path, newest)
+        assert names(tmp_path) == left
 
 
 def test_donating_the_saved_or_the_restored_state_changes_nothing(tmp_path):
@@ -186,10 +190,8 @@ def test_if_all_are_damaged_it_says_so_and_deletes_nothing(two):
     truncated(two / "10" / "manifest.json")
     missing(two / "20" / "state" / "_METADATA")
     before = files(two)
-    with pytest.raises(UserError, match="every checkpoint") as e:
+    with refused("every checkpoint", two, "_METADATA is missing", "move it away"):
         checkpoint.restore_latest(two, small(0))
-    assert str(two) in str(e.value) and "_METADATA is missing" in str(e.value)
-    assert "move it away" in str(e.value)
     assert files(two) == before
 
 
@@ -203,9 +205,8 @@ OTHER_TREES = [
 
 def test_another_tree_is_refused_with_leaf_and_both_shapes(two):
     def check(like, words):
-        with refused(words) as e:
+        with refused("round 20", words, "--workdir"):
             checkpoint.restore_latest(two, like)
-        assert "round 20" in str(e.value) and "--workdir" in str(e.value)
 
     check_every(OTHER_TREES, check)
 
@@ -220,7 +221,7 @@ def test_what_is_half_written_or_has_another_name_is_never_read(two):
     got = checkpoint.restore_latest(two, small(0))
     assert (got.round, got.notes) == (10, [])
     checkpoint.save(two, 30, small(30))
-    assert sorted(p.name for p in two.iterdir()) == ["10", "30"]
+    assert names(two) == ["10", "30"]
 
 
 def test_a_checkpoint_of_another_run_is_passed_over_with_both_values(tmp_path):
@@ -229,32 +230,15 @@ def test_a_checkpoint_of_another_run_is_passed_over_with_both_values(tmp_path):
     got = checkpoint.restore_latest(tmp_path, small(0), {"seed": 1, "new": 0})
     assert got.round == 1
     assert "is of another run (seed: 2 there, 1 here)" in got.notes[0]
-    with pytest.raises(UserError, match=r"no checkpoint in .* can be used: that of r"):
+    with refused("no checkpoint in ", " can be used: that of r"):
         checkpoint.restore_latest(tmp_path, small(0), {"seed": 3})
 
 
-def test_a_sweep_leaves_the_newest_and_what_could_not_be_used(tmp_path):
-    for r in range(1, 5):
-        checkpoint.save(tmp_path / str(r), r, small(r))
-        (tmp_path / str(r) / str(r)).rename(tmp_path / f"{r}.kept")
-        (tmp_path / str(r)).rmdir()
-        (tmp_path / f"{r}.kept").rename(tmp_path / str(r))
-    (tmp_path / "7.partial").write_text("")
-    checkpoint.prune(tmp_path, 4)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["2", "3", "4"]
-    checkpoint.prune(tmp_path, 3)
-    assert checkpoint.rounds(tmp_path) == [2, 3, 4]
-
-
-class Seen(NamedTuple):
-    """As what a transform saw of the last round."""
-
+class Seen(NamedTuple):  # by a transform in the last round
     watched: dict
 
 
-class Other(NamedTuple):
-    """State with the field that a run needs."""
-
+class Other(NamedTuple):  # has a field that a run needs
     seen: dict
 
 
@@ -268,5 +252,5 @@ def test_what_was_only_watched_may_be_absent_on_either_side(tmp_path):
     assert seen["both"] == 4 and np.isnan(seen["newer"])
     assert np.isnan(seen["new"]).tolist() == [True, True]
     assert checkpoint.restore_latest(tmp_path, Pair((), small(0))).state.x == ()
-    with pytest.raises(UserError, match=r"leaf \.x\.seen\['a'\] is absent there"):
+    with refused("leaf .x.seen['a'] is absent there"):
         checkpoint.restore_latest(tmp_path, Pair(Other({"a": jnp.zeros(2)}), small(0)))

@@ -65,8 +65,9 @@ def test_every_reader_says_that_a_run_has_not_ended_also_one_to_be_longer(make):
     assert RunFolder.read(path).status(rounds=4) is Status.FINISHED
 
 
-def test_a_folder_without_a_run_is_new(tmp_path):
+def test_a_folder_without_a_run_is_new_and_an_unknown_status_no_end(tmp_path):
     assert RunFolder.at(tmp_path).status() is Status.NEW
+    assert status_of({"status": "of another version", "rounds": 4}) is Status.RUNNING
     assert not run_folder.is_run(tmp_path)
     with refused("holds no config.json"):
         RunFolder.read(tmp_path)
@@ -97,12 +98,3 @@ def test_a_folder_of_runs_names_them_and_those_of_its_table(tmp_path):
     told = f"name one of the 2 runs in it: {inside}, {elsewhere}."
     with refused(f"holds no config.json: {told}"):
         jaxproto.load(folder)
-
-
-def test_a_status_follows_from_summary_and_rounds():
-    words = ["finished", "stopped early", "diverged"]  # as they are written
-    assert [status_of({"status": word, "rounds": 4}, 4) for word in words] == words
-    assert status_of(None) is Status.RUNNING
-    assert status_of(None, begun=False) is Status.NEW
-    assert status_of({"status": "finished", "rounds": 4}, 5) is Status.EXTENDED
-    assert status_of({"status": "of another version", "rounds": 4}) is Status.RUNNING

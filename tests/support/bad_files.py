@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from jaxproto.types import SPECIAL
+
 GOOD = {"x_train": np.zeros((30, 4), np.float32), "y_train": np.arange(30) % 3}
 WORDS = np.array(["a", "b", "c"])[np.arange(30) % 3]
 THREE, ZEROS = np.arange(3), np.zeros((3, 4), np.float32)
@@ -65,6 +67,13 @@ NPZ = {  # name -> changed arrays, words of the message
     "word_classes": ({"y_train": WORDS, "num_classes": 4}, "num_classes is 4, but the"),
     "domains": ({"domain_train": np.arange(3)}, "domain_train has shape (3,)"),
     "parts": ({"domain_train": np.zeros(30)}, "domain_train has type float64"),
+    "no_tokens": ({"tokens": ["a", "b"]}, "tokens is no vocabulary. Save texts"),
+    "blanks": ({"tokens": [*SPECIAL, "b c"]}, "tokens is no vocabulary"),
+    "numbers": ({"tokens": SPECIAL}, "but the file has a vocabulary. Save tokens as"),
+    "token": (
+        {"tokens": SPECIAL, "x_train": np.arange(60).reshape(30, 2)},
+        "x_train has tokens from 0 to 59, but the vocabulary has 2",
+    ),
 }
 CSV = {  # name -> content, words of the message
     "empty": (b"", "is empty"),
@@ -146,9 +155,9 @@ CONFIGS = {  # name -> content, words of the message
 }
 
 
-def picture(path: Path, size: int = 8, mode: str = "L", grey: int = 0):
+def picture(path: Path, size: tuple = (8, 8), mode: str = "L", grey: int = 0):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, (size, size), grey).save(path)
+    Image.new(mode, size, grey).save(path)
 
 
 def two_classes(root: Path):
@@ -160,7 +169,7 @@ def folders(root: Path) -> dict[str, str]:
     several = "sizes damaged deep_colour copies pipe loop out escape surrogate"
     for name in several.split():
         two_classes(root / name)
-    picture(root / "sizes" / "cat" / "2.png", 9)
+    picture(root / "sizes" / "cat" / "2.png", (9, 7))
     (root / "damaged" / "cat" / "2.png").write_bytes(b"no image")
     picture(root / "deep_colour" / "cat" / "2.png", mode="I;16")
     picture(root / "copies" / "dog" / "2.png", grey=1)
@@ -175,7 +184,8 @@ def folders(root: Path) -> dict[str, str]:
     picture(root / "untrained" / "test" / "cat" / "1.png")
     (root / "file").write_text("no folder")
     return {
-        "sizes": "images of 2 sizes",
+        "sizes": "images of 2 sizes: {}/folder/sizes/cat/1.png has 8 x 8 pixels, but "
+        "{}/folder/sizes/cat/2.png has 9 x 7. Set data.pixels to the height and width",
         "damaged": "1 of 3 images cannot be read",
         "deep_colour": "1 of 3 images cannot be read",
         "copies": "the same file in two classes",
@@ -216,6 +226,10 @@ def more(root: Path):
     np.savez(root / "npz" / "good.npz", **GOOD)
     content = (root / "npz" / "good.npz").read_bytes()
     (root / "npz" / "cut.npz").write_bytes(content[:-100])
+    flipped = bytearray(content)
+    flipped[content.find(GOOD["y_train"].tobytes()) + 9] ^= 255  # the checksum fails
+    (root / "npz" / "flipped.npz").write_bytes(flipped)
+    np.save(root / "npz" / "one.npy", GOOD["x_train"])
     (root / "npz" / "text.npz").write_text("no archive")
     objects = np.array([{}, []], object)
     np.savez(root / "npz" / "objects.npz", x_train=objects, y_train=np.arange(2))

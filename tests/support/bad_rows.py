@@ -222,9 +222,10 @@ def of_files(folders: dict[str, str]) -> list[Row]:
 
     for name, (_, words) in bad_files.NPZ.items():
         data(f"npz:{{}}/npz/{name}.npz", words)
-    for name in ("cut", "text", "objects"):
+    for name in ("cut", "text", "objects", "flipped"):
         data(f"npz:{{}}/npz/{name}.npz", f"{name}.npz: cannot be read as npz")
     data("npz:{}/npz/crowded.npz", "(3000 in all)")
+    data("npz:{}/npz/one.npy", "Save {}/npz/one.npy again with np.savez.")
     data("npz:{}/npz/keyless.npz", "x_train, y_train, x_test, y_test missing")
     for name, (_, words) in bad_files.CSV.items():
         data(f"csv:{{}}/csv/{name}.csv", words, "fasttext")
