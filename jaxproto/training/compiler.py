@@ -59,6 +59,7 @@ def _compile_all(
     wrap: ProgramWrapper,
     done: Callable[[str], object] = str,
     suffix: str = "",
+    *,
     many: int = 0,
     over: OneDevice = ONE,
 ):

@@ -215,7 +215,7 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     made = node_schema.read(tmp_path / "run" / node_schema.FILE)
     assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
     assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
-    file = tmp_path / "nodes" / "0" / private_data_node.SCHEMA_FILE
+    file = tmp_path / "nodes" / "0" / private_data_node.DESCRIPTION_FILE
     told = json.loads(file.read_text())
     assert told["labels"] == ["cat", "dog"] and told["train"] + told["test"] == 16
     c.rounds = 4  # the server starts again, and so do the nodes
