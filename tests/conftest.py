@@ -49,7 +49,7 @@ def pytest_configure(config):
     does not know: the flags are those of the versions of JAX that were tried.
     """
     config.option.loadscopereorder = False  # pytest-xdist: files in the order below
-    config.option.maxworkerrestart = "0"  # it can wait for ever after a restart (#1378)
+    config.option.maxworkerrestart = "0"  # else xdist can hang (its issue 1378)
     quick = config.option.markexpr == "not long" and jax.__version_info__ < (0, 11)
     if quick and "XLA_FLAGS" not in os.environ:
         os.environ["XLA_FLAGS"] = FAST

@@ -61,6 +61,8 @@ def of_types() -> list[Row]:
     floats = [path for path, value in flat.items() if isinstance(value, float)]
     for path, value in itertools.product(floats, ("nan", "inf")):
         rows.append(Row((LOCAL, f"--config.{path}={value}"), f"{path} is {value}; it "))
+    tiny = "--config.participation.fraction=1e-60"
+    rows.append(Row((LOCAL, tiny), "0.0 as a float32"))
     for file, path, field in every_field():
         if isinstance(field.allowed, Names) and field.allowed.only:
             kind = "method" if path == "method.name" else field.allowed.kind or path
