@@ -60,6 +60,8 @@ def map_in_batches(size: int) -> ClientMap:
     """Returns a map over `size` clients at a time, the remaining ones last."""
 
     def summing(f):
+        f = jax.jit(f, inline=True)  # traced once, for its shapes and for the loop
+
         def batch(total, args):
             result, addend = jax.vmap(f)(*args)
             return _add(total, _sum(addend)), result
@@ -71,7 +73,7 @@ def map_in_batches(size: int) -> ClientMap:
         def mapped(*args):
             count = len(jax.tree.leaves(args)[0])
             first = jax.tree.map(lambda a: a[0], args)
-            addend = jax.eval_shape(lambda: f(*first)[1])
+            _, addend = jax.eval_shape(f, *first)
             zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), addend)
             if size == 1:
                 total, results = lax.scan(one, zero, args)
