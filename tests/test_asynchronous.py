@@ -53,7 +53,8 @@ LONG = partial(pytest.param, marks=pytest.mark.long)
 near = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["fedproto", LONG("fedavg")])
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["fedproto", "fedavg"])
 def test_a_buffer_of_all_clients_gives_synchronous_rounds(tmp_path, method):
     both = (rounds(small(tmp_path, method, time__buffer=n), 2) for n in (0, 3))
     for (server, report), (state, other) in zip(*both, strict=True):

@@ -60,7 +60,7 @@ def test_a_round_as_one_function_has_the_numbers_of_a_run_also_mapped_over_seeds
         assert each[each > 0].mean() == pytest.approx(record["loss"], rel=1e-5)
 
 
-def test_six_functions_lie_between_a_program_and_the_network():
+def test_five_functions_lie_between_a_program_and_the_network():
     c = runs.small("fedproto", "digits", model__group="mlp")
     exp, paths = build.experiment(c, "cpu"), []
     (cohort,) = exp.cohorts
@@ -81,4 +81,4 @@ def test_six_functions_lie_between_a_program_and_the_network():
     paths.clear()
     jax.eval_shape(compiled.train[0], arguments, state.clients[0], *data)
     found = [path for path in paths if "local_step" in path]
-    assert found and {len(path) - 1 for path in found} == {6}, found
+    assert found and {len(path) - 1 for path in found} == {5}, found

@@ -65,6 +65,8 @@ def check_silent(found):
     assert "reduce-scatter" in said["gather"]
 
 
+@pytest.mark.long
+@pytest.mark.landing
 def test_a_run_has_the_bits_of_one_device_and_nothing_is_said_in_training(tmp_path):
     found = results(CASES, tmp_path)["few"]
     check_bits(found)

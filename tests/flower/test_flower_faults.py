@@ -90,9 +90,10 @@ def absent(plan, last):
     return sampler
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "kills", "last", "every"),
-    [(6, 1, 3, 1), pytest.param(50, 2, 20, 5, marks=pytest.mark.long)],
+    [pytest.param(6, 1, 3, 1, marks=pytest.mark.landing), (50, 2, 20, 5)],
 )
 def test_faults_lose_the_messages_that_were_named_and_no_round(
     number, kills, last, every, tmp_path, monkeypatch

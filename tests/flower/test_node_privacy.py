@@ -52,6 +52,7 @@ def federation(tmp_path_factory):
     return c, path, asked, said, Node(c, 0, path / "nodes/0")
 
 
+@pytest.mark.long
 def test_noise_is_secret_and_the_same_again(federation):
     c, path, asked, said, node = federation
     request, sent = asked["train", 1], said["train", 2, 0]["up"]
@@ -66,6 +67,7 @@ def test_noise_is_secret_and_the_same_again(federation):
         secret_keys.folder_secret(path / "copy")
 
 
+@pytest.mark.long
 def test_a_node_sends_no_loss_and_answers_what_the_run_asks_once(federation):
     _, path, asked, said, node = federation
     assert {*said["train", 1, 0]} == {"up", "steps", "finite"}
@@ -115,6 +117,7 @@ def test_who_takes_part_is_secret_and_counted(tmp_path):
     assert entry["rehearsed"] is True
 
 
+@pytest.mark.long
 def test_compare_says_which_epsilon_is_rehearsed(federation):
     run = compare.load(federation[1] / "server")
     spent = run.results["privacy"]
