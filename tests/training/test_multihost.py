@@ -76,19 +76,10 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_two_processes_have_the_bits_of_one(alone, tmp_path):
-    said = run(tmp_path / "run", 2, ROUNDS)
-    assert runs.records(tmp_path / "run") == runs.records(alone)
-    assert same(state(tmp_path / "run"), state(alone))
-    parts = tmp_path / "run" / "checkpoints" / str(ROUNDS) / process_shards.FOLDER
-    assert sorted(p.name for p in parts.iterdir()) == ["0.safetensors", "1.safetensors"]
-    assert "participants on each: mlp 4 of 7" in " ".join(said[0].split())
-    assert "participants" not in said[1]  # one process speaks
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_process_that_dies_ends_the_others_and_a_run_goes_on(alone, tmp_path, victim):
+def test_a_process_that_dies_ends_the_others_and_two_go_on_to_the_bits_of_one(
+    alone, tmp_path, victim
+):
     folder, processes = tmp_path / "run", begin(tmp_path / "run", 3, ROUNDS)
     trained(folder, processes, 3)
     processes[victim].send_signal(signal.SIGKILL)
@@ -99,9 +90,13 @@ def test_a_process_that_dies_ends_the_others_and_a_run_goes_on(alone, tmp_path, 
             lines = [x for x in text.splitlines() if x.startswith("error: ")]
             assert len(lines) == 1 and multihost.LOST in lines[0], text
     assert checkpoint.rounds(folder / "checkpoints")[-1] < ROUNDS
-    run(folder, 2, ROUNDS)
+    said = run(folder, 2, ROUNDS)
     assert runs.records(folder) == runs.records(alone)
     assert same(state(folder), state(alone))
+    parts = folder / "checkpoints" / str(ROUNDS) / process_shards.FOLDER
+    assert sorted(p.name for p in parts.iterdir()) == ["0.safetensors", "1.safetensors"]
+    assert "participants on each: mlp 4 of 7" in " ".join(said[0].split())
+    assert "participants" not in said[1]  # one process speaks
 
 
 @pytest.mark.long
