@@ -88,43 +88,6 @@ def file(tmp_path):
     return file
 
 
-DAMAGES = [lambda b: b"", lambda b: b[:-50], lambda b: pickle.dumps((0, b"x"))]
-DAMAGES += [partial(flipped, share=share) for share in np.linspace(0, 1, 25)]
-
-
-def test_a_damaged_file_is_made_anew_and_said_of_many_once(tmp_path, said):
-    for i, damage in enumerate(DAMAGES):
-        folder = tmp_path / str(i)
-        cache(folder)
-        (file,) = folder.iterdir()
-        file.write_bytes(damage(file.read_bytes()))
-        f, traces = cache(folder)
-        assert traces == 1, i
-        jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
-        assert cache(folder)[1] == 0
-        (told,) = said[i:]
-        assert str(folder) in told and "made anew" in told
-    said.clear()
-    tmp_path = tmp_path / "many"
-    for name in "abc":
-        cache(tmp_path, name=name)
-    for file in tmp_path.iterdir():
-        file.write_bytes(flipped(file.read_bytes()))
-    assert [cache(tmp_path, name=name)[1] for name in "abc"] == [1, 1, 1]
-    assert len(said) == 1
-
-
-def test_a_file_in_anothers_place_does_not_pass_for_it(tmp_path, said):
-    cache(tmp_path, name="a")
-    (a,) = tmp_path.iterdir()
-    cache(tmp_path, lambda x, y: {"sum": x - y, "twice": (x, None)}, name="b")
-    (b,) = (file for file in tmp_path.iterdir() if file != a)
-    a.write_bytes(b.read_bytes())
-    f, traces = cache(tmp_path, name="a")
-    assert traces == 1 and len(said) == 1
-    np.testing.assert_array_equal(f(*ARGS)["sum"], ARGS[0] + ARGS[1])
-
-
 class Trap:
     """Unpickled, it writes a file."""
 
@@ -135,14 +98,35 @@ class Trap:
         return Path.touch, (self.file,)
 
 
-def test_a_file_executes_nothing(tmp_path, file):
-    trap = pickle.dumps((Trap(tmp_path / "ran"), b""))
-    file.write_bytes(trap)
-    cache(tmp_path)
+def test_a_damaged_or_foreign_file_is_made_anew_and_said_of_many_once(tmp_path, said):
+    """It executes nothing, also with a right checksum."""
+    cache(tmp_path / "whole")
+    (file,) = (tmp_path / "whole").iterdir()
+    whole, trap = file.read_bytes(), pickle.dumps((Trap(tmp_path / "ran"), b""))
+    cache(tmp_path / "other", lambda x, y: {"sum": x - y, "twice": (x, None)}, name="b")
+    (other,) = (tmp_path / "other").iterdir()
     signed = exported_program.digest(file.name.encode(), trap).encode() + b"\n" + trap
-    file.write_bytes(signed)
-    assert cache(tmp_path)[1] == 1
+    damaged = [b"", whole[:-50], pickle.dumps((0, b"x")), trap, signed]
+    damaged += [other.read_bytes(), *(flipped(whole, s) for s in np.linspace(0, 1, 25))]
+    for i, content in enumerate(damaged):
+        folder = tmp_path / str(i)
+        cache(folder)
+        (folder / file.name).write_bytes(content)
+        f, traces = cache(folder)
+        assert traces == 1, i
+        jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+        assert cache(folder)[1] == 0
+        (told,) = said[i:]
+        assert str(folder) in told and "made anew" in told
     assert not (tmp_path / "ran").exists()
+    said.clear()
+    tmp_path = tmp_path / "many"
+    for name in "abc":
+        cache(tmp_path, name=name)
+    for file in tmp_path.iterdir():
+        file.write_bytes(flipped(file.read_bytes()))
+    assert [cache(tmp_path, name=name)[1] for name in "abc"] == [1, 1, 1]
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o277])

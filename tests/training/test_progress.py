@@ -1,7 +1,6 @@
 """Progress of a run: on a terminal, in a log file, at the end."""
 
 import io
-import time
 import warnings
 
 import pytest
@@ -103,18 +102,6 @@ def test_the_table_has_a_row_per_rule_in_percent_and_fits_80_columns():
     assert "mean of last ≤10 evaluations" in text and text.count("50.00") == 6
     none = {"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}
     assert table_text(records.rule_summary([none])).count(" - ") == 6
-
-
-def test_what_takes_time_says_what_it_is():
-    for terminal in (True, False):
-        console = to(terminal)
-        with progress_lines.progress_line(console, "compiling", "programs", 12) as done:
-            for name in ("train [a]", "update"):
-                done(name)
-            time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
-        text = console.file.getvalue()
-        assert ("compiling: 2 of 12 programs (update)" in text) == terminal
-        assert terminal or text == "compiling 12 programs\n"
 
 
 def test_programs_that_cannot_be_kept_are_said_once():

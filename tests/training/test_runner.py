@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import shutil
 
 import jax
@@ -58,17 +57,13 @@ def test_records_have_every_field_and_every_round_since_the_last(finished):
     every = {"smallest_angle", "mean_angle", "alignment_iterations"}
     every |= {f"alignment_{k}" for k in ("energy_before", "energy_after", "force")}
     for row, rounds in zip(rows, (2, 2, 1), strict=True):
-        assert {"loss", "seconds"} <= row.keys() and row["participants"] == 3
+        told = {"loss", "seconds", "scalars_up", "scalars_down"}
+        assert told <= row.keys() and row["participants"] == 3
         assert set(row["rules"]) == {"head", "local", "global", "global_own"}
         for rule in row["rules"].values():
             spread = {"client_mean", "client_std", "client_min", "client_max"}
             assert set(rule) == {"pooled", *spread}
             assert 0 <= rule["client_min"] <= rule["client_mean"] <= rule["client_max"]
-        for direction in ("scalars_up", "scalars_down"):
-            assert 0 < row[direction] <= 3 * 10 * 64
-        assert 10 < row["alignment_iterations"] <= 500
-        assert row["alignment_energy_before"] > row["alignment_energy_after"]
-        assert 0 < row["smallest_angle"] < row["mean_angle"] < 180
         assert set(row["every_round"]) == every
         for name, values in row["every_round"].items():
             assert len(values) == rounds and None not in values
@@ -109,21 +104,9 @@ def test_a_record_has_the_correct_predictions_of_every_client(finished):
         assert kinds["pooled"]["client_best"] == pytest.approx(own)
 
 
-def test_the_console_has_the_rounds_and_the_share_of_the_commonest_class(finished):
-    """In 80 columns, in which numbers are not cut."""
-    assert "…" not in finished.text and "cohort cnn4_d: clients" in finished.text
-    lines = finished.text.splitlines()
-    assert sum(bool(re.match(r"round \d/5 .* left$", line)) for line in lines) == 3
-    counts = partition_stats.read_csv(finished.path / "partition.csv")
-    share = partition_stats.majority_share(counts)._asdict()
-    assert finished.summary["commonest_class"] == share
-    line = f"reference: {share['pooled']:.2%} is the share of test examples in their"
-    assert finished.text.count(line) == 1
-    assert finished.text.index(line) > finished.text.index("accuracy in %")
-
-
 def test_nothing_is_compiled_after_the_first_round(finished):
     assert finished.compiled == [finished.compiled[0]] * (ROUNDS + 1) != [0] * 6
+    assert "compiling " in finished.text
 
 
 def test_a_finished_run_says_so_and_other_runs_are_refused_without_a_change(finished):
@@ -206,8 +189,8 @@ def test_arrays_are_found_again_by_a_longer_and_a_moved_run_of_the_same_bits(tmp
     c = runs.small(arg="digits", local__batch_size=5, **fields)
     data = x[:40].tolist(), y[:40], x[40:], y[40:]
 
-    def train(name, rounds, clients=3, data=data):
-        c.rounds, c.data.clients = rounds, clients
+    def train(name, rounds, data=data):
+        c.rounds = rounds
         attacked.begins(c)
         return jaxproto.run(c, tmp_path / name, quiet, data=data)
 
@@ -225,8 +208,6 @@ def test_arrays_are_found_again_by_a_longer_and_a_moved_run_of_the_same_bits(tmp
         jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
     found = [row for client in mine.clients for part in client.data for row in part.x]
     assert {row.tobytes() for row in found} <= {row.tobytes() for row in x}
-    with refused("clients"):
-        train("refused", 1, clients=1000)
     with refused("data has 3 parts; give (x, y) or"):
         train("refused", 1, data=(x, y, x))
     assert not (tmp_path / "refused").exists()
