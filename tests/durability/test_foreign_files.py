@@ -29,14 +29,7 @@ pytestmark = [pytest.mark.long, pytest.mark.landing]
 LIGHT = [*TABLES[:4], loaded]  # commands that read no checkpoint
 BIG = "1" + "0" * 400
 CLIENTS = "per_client/000003.npz"
-COUNTED = [
-    "rules.head.pooled",
-    "rules.head.client_mean",
-    "round",
-    "seconds",
-    "bytes_up",
-    "loss",
-]
+COUNTED = "rules.head.pooled", "round", "bytes_up", "loss"
 JSON_ROWS = [  # file, dotted path, JSON there, words of what `load` says
     *(
         ("config.json", field, sign, "config.json cannot be read")
@@ -46,18 +39,13 @@ JSON_ROWS = [  # file, dotted path, JSON there, words of what `load` says
     ("config.json", "method.lam", '"x"', "method.lam is 'x'"),
     ("config.json", "method", '{"name": "fedproto", "a.b": 1}', "is no name of a fie"),
     ("config.json", "method.lam", r'"\ud800"', "method.lam is"),
-    ("config.json", "data.name", r'"\ud800"', "data.name has the character"),
     ("config.json", "data.name", r'"\u001b[2J"', "data.name has the character"),
     ("summary.json", "seconds_per_round", '"x"', "seconds_per_round is 'x'"),
-    ("summary.json", "seconds_per_round", "[]", "seconds_per_round is '[]'"),
     ("summary.json", "rounds", BIG, "beyond 64 bits"),
-    ("summary.json", "compile_seconds", BIG, "beyond 64 bits"),
     ("summary.json", "rules.head.pooled.best", BIG, "beyond 64 bits"),
     ("summary.json", "rules.head.pooled.best", "NaN", "not finite"),
     ("summary.json", "rules.head", '{"pooled": {"best": 1, "final": 1}}', "lacks"),
-    ("summary.json", "rules.head.pooled.best", '"x"', "rules.head.pooled.best is 'x'"),
     *(("metrics.jsonl", field, BIG, "64 bits") for field in COUNTED),
-    ("metrics.jsonl", "rules.head.pooled", "NaN", "not finite"),
     ("metrics.jsonl", "rules.head.pooled", "[]", "rules.head.pooled is '[]'"),
     ("metrics.jsonl", "bytes_total", "1", "bytes_total is '1'"),
 ]
@@ -71,7 +59,6 @@ CONTENTS = [  # file, content, words of what `load` says
     ("config.json", b'{"\xff": 1}', "codec can't decode"),
     ("summary.json", b"{}", "it lacks"),
     ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
-    ("summary.json", b"[]", "it holds a list, no object"),
     ("partition.csv", b"client,split,0,1,2\n0,train,%s,1,1\n" % (b"9" * 30), ""),
     ("partition.csv", b"client,split\n", ""),
     ("partition.csv", b"client,split,0\n0,train,-3\n0,test,1\n", ""),

@@ -1,4 +1,4 @@
-"""A run is never lost: stopped, killed, diverged or of an earlier version, it goes on.
+"""A run is never lost: killed, diverged or of an earlier version, it goes on.
 
 Kills at system calls are spread over runs of five methods, and one with clients in
 files (`support/killing.py`): in one process, where the call and all later ones fail,
@@ -8,20 +8,18 @@ and with SIGKILL. A full disk is one line of error, and the run goes on afterwar
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
 from support import runs
 from support.every import note_counts
-from support.runs import ROUNDS, again, assert_same_end, copy_of, last_state, records
+from support.runs import ROUNDS, again, copy_of, last_state, records
 
 import jaxproto
 from jaxproto import config
@@ -31,86 +29,10 @@ from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.summary import pictures
-from jaxproto.training import lifecycle, loop, runner
+from jaxproto.training import runner
 
 finished = runs.finished
 FIXTURES = runs.ROOT / "tests" / "fixtures"
-
-
-class Stop(Exception):
-    """Stands for whatever ends a process."""
-
-
-def ctrl_c(save, *args):
-    os.kill(os.getpid(), signal.SIGINT)
-    return save(*args)  # goes on to its end
-
-
-def torn(append, path, row):
-    with path.open("ab") as file:
-        file.write(json.dumps(row).encode()[:50])
-
-
-def stops(patch):
-    """Ways to end a run, one after the other, each a little later."""
-
-    def once(target, name, when, before=lambda *a: None, error=Stop):
-        real = getattr(target, name)
-
-        def f(*args, **kwargs):
-            if not when(*args):
-                return real(*args, **kwargs)
-            result = before(real, *args)
-            if error:
-                raise error
-            return result
-
-        patch.setattr(target, name, f)
-
-    def at(r):
-        return lambda *args: r in args
-
-    def record(r):
-        return lambda path, row: row["round"] == r
-
-    def saves(r):
-        return lambda folder, *_: folder.name == f"{r}.partial"
-
-    yield lambda: once(loop.records, "append", record(2), torn)
-    yield lambda: once(loop.records, "append", record(2), lambda f, *a: f(*a))
-    yield lambda: once(checkpoint.manifest, "write", saves(2), ctrl_c, error=None)
-    yield lambda: once(loop.LocalEngine, "round", at(2), error=KeyboardInterrupt)
-    yield lambda: once(checkpoint.manifest, "write", saves(3))
-    yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
-    yield lambda: once(lifecycle.checkpoint, "save", at(5), lambda f, *a: f(*a))
-    yield lambda: once(pictures, "draw_all", lambda *_: True)
-    yield lambda: once(loop.records, "write_json", lambda p, _: "summary" in p.name)
-
-
-@pytest.fixture
-def listening():
-    """Ctrl-C is heard, also where a shell started these tests in its background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("listening")
-def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_path):
-    """Nine ends: in an evaluation, a round, a save, and after the last round."""
-    resumed_after = []
-    with pytest.MonkeyPatch.context() as patch:
-        for arrange in stops(patch):
-            arrange()
-            with pytest.raises((Stop, KeyboardInterrupt)):
-                again(finished, tmp_path)
-            patch.undo()
-            resumed_after.append(checkpoint.rounds(tmp_path / "checkpoints")[-1])
-    assert resumed_after == [1, 1, 2, 2, 2, 4, 5, 5, 5]
-    assert "after round 5" in again(finished, tmp_path)[1]
-    assert_same_end(tmp_path, finished)
 
 
 @pytest.mark.long
@@ -137,43 +59,6 @@ def test_divergence_names_round_cohort_and_client_and_keeps_the_checkpoint(
 
 
 # ------------------------------------------------------------------------ kills
-
-
-SAVER = """
-import sys
-import jax.numpy as jnp
-from jaxproto.storage import checkpoint
-
-like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
-found = checkpoint.restore_latest(sys.argv[1], like)
-start = 0 if found is None else found.round
-print("ready", start, found.notes if found else [], flush=True)
-for r in range(start + 1, start + 1000):
-    state = {"w": jnp.full((64, 16384), r, jnp.float32), "r": jnp.int32(r)}
-    checkpoint.save(sys.argv[1], r, state)
-    print(r, flush=True)
-"""
-
-
-@pytest.mark.long
-def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
-    like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
-    env = {**os.environ, "PYTHONPATH": str(runs.ROOT)}
-    done = 0
-    for delay in (0.01, 0.05, 0.11):
-        command = [sys.executable, "-c", SAVER, str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as p:
-            assert p.stdout.readline() == f"ready {done} []\n"
-            p.stdout.readline(), p.stdout.readline()
-            time.sleep(delay)
-            p.send_signal(signal.SIGKILL)
-            rest = p.stdout.read().split()
-        done = max(done + 2, *map(int, rest), 0)
-        got = checkpoint.restore_latest(tmp_path, like)
-        assert got.round in (done, done + 1) and got.notes == []
-        assert int(got.state["r"]) == got.round
-        assert (np.asarray(got.state["w"]) == got.round).all()
-        done = got.round
 
 
 def said(script, *arguments, **changes):

@@ -23,26 +23,16 @@ def path(tmp_path):
     return tmp_path / "m.jsonl"
 
 
-def test_what_is_appended_is_read_back_one_line_each_and_no_file_has_none(path):
-    assert metrics.read(path) == [record(r) for r in range(1, 5)]
-    assert path.read_text().count("\n") == 4
-    assert metrics.read(path.with_name("none.jsonl")) == []
-    metrics.truncate_after(path.with_name("none.jsonl"), 3)
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_scalars_arrays_and_paths_become_json_and_what_is_not_finite_null(tmp_path):
     pairs = {
         "float": (np.float32(0.5), 0.5),
         "half": (jnp.bfloat16(1.5), 1.5),
-        "int": (jnp.int32(3), 3),
         "bool": (np.bool_(True), True),
         "array": (jnp.arange(3), [0, 1, 2]),
         "tuple": ((1, np.uint8(2)), [1, 2]),
         "path": (tmp_path, str(tmp_path)),
         "nan": ([np.nan, 1.0], [None, 1.0]),
         "infinite": (float("inf"), None),
-        "minus": (jnp.float32(-np.inf), None),
     }
     given, want = ({k: pair[i] for k, pair in pairs.items()} for i in (0, 1))
     metrics.append(tmp_path / "m.jsonl", {"round": 1, 7: None, **given})
@@ -76,6 +66,9 @@ def test_the_newest_record_is_the_last_whole_one(tmp_path):
 
 
 def test_keep_until_drops_later_rounds_and_keeps_the_others_byte_for_byte(path):
+    metrics.truncate_after(path.with_name("none.jsonl"), 3)
+    assert metrics.read(path.with_name("none.jsonl")) == []
+    assert list(path.parent.iterdir()) == [path]
     odd = '{"round":  2, "x": 1.0e-1}\n'  # not as we would write it
     first = path.read_text().splitlines(keepends=True)[0]
     path.write_text(first + odd + path.read_text() + '{"round": 5, "lo')

@@ -1,9 +1,7 @@
 """The folder of a run as all that read it see it."""
 
 import json
-import shutil
 
-import pytest
 from support import reported
 from support.refusal import refused
 
@@ -23,20 +21,6 @@ ENDED = {  # status -> what the page says
 }
 
 
-@pytest.fixture(params=["simulated", "nodes"])
-def make(request, tmp_path):
-    """Writes the folder of a run of 4 rounds."""
-
-    def run(status):
-        path = reported.run(tmp_path / "run", status=status)
-        if request.param == "nodes":
-            (path / run_folder.NODES).write_text("{}")
-        assert RunFolder.read(path).on_nodes == (request.param == "nodes")
-        return path
-
-    return run
-
-
 def said(path):
     """Returns a run's status by load, sweep and page, and its count in a comparison."""
     run = RunFolder.read(path)
@@ -47,18 +31,21 @@ def said(path):
     return jaxproto.load(path).status, cell_status(cell), told, len(group.finished)
 
 
-@pytest.mark.parametrize("status", ENDED)
-def test_every_reader_says_how_a_run_has_ended(make, status):
-    path = make(str(status))
-    assert RunFolder.read(path).status() is status
-    assert said(path) == (status, status, ENDED[status], status.ok)
+def test_every_reader_says_how_a_run_of_four_rounds_has_ended_also_on_nodes(tmp_path):
+    for status, words in ENDED.items():
+        path = reported.run(tmp_path / status, status=str(status))
+        for on_nodes in (False, True):
+            if on_nodes:
+                (path / run_folder.NODES).write_text("{}")
+            run = RunFolder.read(path)
+            assert run.status() is status and run.on_nodes == on_nodes
+            assert said(path) == (status, status, words, status.ok)
 
 
-def test_every_reader_says_that_a_run_has_not_ended_also_one_to_be_longer(make):
-    path = make("")
+def test_every_reader_says_that_a_run_has_not_ended_also_one_to_be_longer(tmp_path):
+    path = reported.run(tmp_path / "run", status="")
     assert said(path) == (Status.RUNNING, "new", "not ended, round 3 of 4", False)
-    shutil.rmtree(path)
-    path = make("finished")
+    path = reported.run(tmp_path / "longer", status="finished")
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"rounds": 9}))
     assert said(path) == (Status.EXTENDED, "new", "not ended, round 4 of 9", False)
@@ -71,18 +58,6 @@ def test_a_folder_without_a_run_is_new_and_an_unknown_status_no_end(tmp_path):
     assert not run_folder.is_run(tmp_path)
     with refused("holds no config.json"):
         RunFolder.read(tmp_path)
-
-
-def test_a_folder_is_a_snapshot(make):
-    path = make("")
-    run = RunFolder.read(path)
-    assert run.round == 3 and run.evaluations() == run.records
-    (path / "metrics.jsonl").unlink()
-    assert run.round == 3 and run.newest() is None
-    again = RunFolder.read(path)
-    assert again.round == 0 and again.last is None and again.records == []
-    with refused("holds no metrics.jsonl"):
-        again.evaluations()
 
 
 def test_a_folder_of_runs_names_them_and_those_of_its_table(tmp_path):

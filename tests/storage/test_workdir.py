@@ -24,9 +24,7 @@ def default(file, **fields):
 CODE = {"seed": 3, "method__lam": 2.0}
 NAMES = [
     ("protonorm", {}, PLAIN),
-    ("protonorm:digits", {}, PLAIN),
     ("protonorm", {"method__upscale": 20.0}, f"{PLAIN}-method.upscale=20"),
-    ("protonorm", {"method__upscale": 0.25}, f"{PLAIN}-method.upscale=0.25"),
     ("protonorm", {"method__upscale": 50.0}, PLAIN),  # as it is
     ("protonorm", {"model__group": "mlp,cnn4"}, f"{PLAIN}-model.group=mlp,cnn4"),
     ("protonorm", {"data__data_dir": "/data"}, PLAIN),
@@ -34,7 +32,6 @@ NAMES = [
     ("protonorm", {"rounds": 4}, f"{PLAIN}-rounds=4"),
     ("fedkd", {"rounds": 500}, "runs/fedkd-digits-seed0-rounds=500"),
     ("protonorm:spiral,paper", {}, "runs/protonorm-spiral-seed0-paper"),
-    ("protonorm:spiral,code", {}, "runs/protonorm-spiral-seed0-code"),
     ("protonorm:spiral,code", CODE, "runs/protonorm-spiral-seed3-code-method.lam=2"),
     ("tinyproto:digits,ft", {}, "runs/tinyproto-digits-seed0-method.base=fedtgp"),
 ]

@@ -191,16 +191,16 @@ def stamps(folder: Path) -> dict:
 
 
 @contextlib.contextmanager
-def bounded():
+def bounded(seconds=SECONDS):
     """Fails a block that takes too long or too much memory."""
 
     def late(*_):
-        raise AssertionError(f"no answer after {SECONDS} s")
+        raise AssertionError(f"no answer after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limits = resource.getrlimit(resource.RLIMIT_AS)
-    signal.alarm(SECONDS)
+    signal.alarm(seconds)
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, limits[1]))
     try:
         yield

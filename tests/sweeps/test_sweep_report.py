@@ -15,7 +15,6 @@ from jaxproto import plots
 from jaxproto.plots import style
 from jaxproto.storage import records
 from jaxproto.sweeps import live_table, outputs
-from jaxproto.sweeps.plan import select_part
 
 
 def digest(best):
@@ -167,20 +166,6 @@ def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
     assert names(made) == ["sweep.csv", "compare.md", picture]
     assert made[1].read_text() == "| table |"
     assert names(outputs.write(*sweep(["method.lam=1,2"], LOST, LOST))) == ["sweep.csv"]
-
-
-def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
-    texts = ["seed=0,1", "local.epochs=1,2", "method.lam=1,2+method.upscale=3,4"]
-    whole, _ = sweep(texts, (HEAD,), LOST)
-    assert live_table.plan_lines(whole, 3 * 2**20) == [
-        "sweep: 8 cells = 2 seed x 2 local.epochs x 2 method.lam+method.upscale",
-        "2 set(s) of programs, of 4, 4 cells",
-        "2 ended before, 0 begun, 6 new",
-        "about 3 MiB for the data and state of one cell",
-        f"table and pictures: {whole.folder}",
-    ]
-    part = select_part(sweep(["seed=0:3"])[0], 0, 3)
-    assert live_table.plan_lines(part, 0)[0] == "sweep: 1 of 3 cells = 3 seed"
 
 
 def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support import attacked
 from support.attacked import end
-from support.refusal import refused
 from support.sweeping import console
 
 from jaxproto.summary import pictures
@@ -114,16 +113,6 @@ def test_cells_in_one_program_agree_to_rounding_also_where_the_last_is_filled_up
             assert names == {p.name for p in theirs.path.iterdir()}
 
 
-def test_values_that_are_added_run_alone(small, swept, trained):
-    done, folder, _ = swept
-    files = [c.path / "summary.json" for c in done.plan.cells]
-    before = [file.stat().st_mtime_ns for file in files]
-    axes = {"seed": [0], "method.lam": [1.0, 10.0, 5.0]}
-    more = sweep(small(), axes, folder, console())
-    assert trained == [more.plan.cells[2].path] and len(more.summaries) == 3
-    assert [file.stat().st_mtime_ns for file in files] == before
-
-
 @pytest.mark.long
 def test_a_diverged_cell_stops_alone(small, tmp_path):
     for form in ("one", "all"):
@@ -134,13 +123,3 @@ def test_a_diverged_cell_stops_alone(small, tmp_path):
         assert (lost["status"], well["status"]) == ("diverged", "finished")
         assert "client" in lost["reason"] and well["rounds"] == 2
         assert "diverged" in (tmp_path / form / "sweep.csv").read_text()
-
-
-def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(small, tmp_path):
-    folder, axes = tmp_path / "none", {"seed": [0], "data.clients": [3, 10**6]}
-    with refused("data.clients=1000000 cannot run"):
-        sweep(small(), axes, folder, console())
-    for value in ("0", "some", "-1"):
-        with refused(f"cells_at_once is '{value}'"):
-            sweep(small(), AXES, folder, console(), SweepOptions(value))
-    assert not folder.exists()

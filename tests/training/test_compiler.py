@@ -14,20 +14,16 @@ from jaxproto.training import compiler, programs
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 
-@pytest.fixture(scope="module")
-def whole():
-    """A federation in the form of accelerators, its state, and its bytes."""
+def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(
+    monkeypatch,
+):
+    """From the form of accelerators; what never fits ends at one client at a time."""
     c = config.experiment("local", "digits")
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
     examples = build.examples(exp.dataset)
     _, compiled, _, need = compiler.compile_to_fit(exp, examples, math.inf)
     state = programs.init(exp, 0, programs.with_floats(compiled, exp.floats))
-    return exp, state, examples, compiled, need
-
-
-def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
-    exp, state, examples, compiled, need = whole
     held = sum(a.nbytes for a in jax.tree.leaves((state, examples)))
     assert need >= held and cohorts.device_memory() is None
     smaller, fewer, _, less = compiler.compile_to_fit(exp, examples, need - 1)
@@ -46,13 +42,7 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
 
     for a, b in zip(train(compiled), train(fewer), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-
-
-def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
-    exp, _, examples, *_ = whole
-    asked = []
-    monkeypatch.setattr(
-        execution, "in_chunks", lambda n: asked.append(n) or execution.one_by_one()
-    )
+    asked, one = [], execution.one_by_one()
+    monkeypatch.setattr(execution, "in_chunks", lambda n: asked.append(n) or one)
     compiler.compile_to_fit(exp, examples, 1)
     assert asked == [4, 2, 1]

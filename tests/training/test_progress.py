@@ -1,7 +1,6 @@
 """Progress of a run: on a terminal, in a log file, at the end."""
 
 import io
-import time
 import warnings
 
 import pytest
@@ -21,11 +20,15 @@ def record(r, loss=0.25):
     return {"round": r, "rules": rules, "loss": loss}
 
 
-def shown(terminal, width=100, rounds=4, **kwargs):
+def to(terminal, width=100):
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width)
+
+
+def shown(terminal, width=100, **kwargs):
     """The text of a run of 20 rounds, evaluated every other one."""
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=width)
+    console = to(terminal, width)
     with progress(20, 0, console, **kwargs) as bar:
-        for r in range(1, rounds + 1):
+        for r in range(1, 5):
             bar.round(r, 30.0 if r == 1 else 0.5)
             if r % 2 == 0:
                 bar.evaluated(record(r))
@@ -47,6 +50,10 @@ def test_a_log_gets_one_plain_line_per_evaluation_with_everything():
             "round  4/20  head 50.40%  local 60.40%  global 70.40%  global_own 80.40%  "
             "loss 0.2500  0.5 s/round  0:00:08 left"
         )
+    console = to(False)
+    with progress(20, 0, console) as bar:
+        bar.evaluated({"round": 0, "rules": {"head": {"pooled": None}}, "loss": None})
+    assert console.file.getvalue() == "round  0/20  head -%\n"
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over():
@@ -62,32 +69,19 @@ def test_a_terminal_gets_one_line_that_is_drawn_over():
     assert "global 70.40%" in last and "head" not in last and "own" not in last
 
 
-def test_a_resumed_run_starts_where_it_stopped():
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with progress(20, 15, console):
-        pass
-    assert "round 15/20" in console.file.getvalue()
-
-
-def test_notes_stay_and_brackets_in_them_are_text():
+def test_a_resumed_run_starts_where_it_stopped_and_notes_stay_as_they_are():
+    note = "the checkpoint in /runs/[red]x is damaged"
     for terminal in (True, False):
-        console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-        with progress(20, 0, console) as bar:
-            progress_lines.say(console, "the checkpoint in /runs/[red]x is damaged")
-            bar.round(1, 1.0)
-        assert "the checkpoint in /runs/[red]x is damaged\n" in console.file.getvalue()
-
-
-def test_an_evaluation_without_loss_or_accuracy_is_shown_too():
-    console = Console(file=io.StringIO(), force_terminal=False)
-    with progress(20, 0, console) as bar:
-        bar.evaluated({"round": 0, "rules": {"head": {"pooled": None}}, "loss": None})
-    assert console.file.getvalue() == "round  0/20  head -%\n"
+        console = to(terminal)
+        with progress(20, 15, console) as bar:
+            progress_lines.say(console, note)
+            bar.round(16, 1.0)
+        text = console.file.getvalue()
+        assert f"{note}\n" in text and ("round 15/20" in text) == terminal
 
 
 def table_text(summary):
-    """The table as lines of 80 columns."""
-    console = Console(file=io.StringIO(), width=80)
+    console = to(False, 80)
     console.print(result_table(summary))
     return console.file.getvalue()
 
@@ -103,32 +97,15 @@ def test_the_table_has_a_row_per_rule_in_percent_and_fits_80_columns():
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text
     assert text == table_text(rules)
     assert "mean of last 3 evaluations" in text and text.count("last3") == 2
-
-
-def test_the_table_of_an_older_summary_and_of_one_without_numbers():
     old = dict.fromkeys(("best", "best_round", "final", "mean_last_10"), 0.5)
-    text = table_text({"rules": {"head": {"pooled": old, "client_mean": old}}})
+    text = table_text({"head": {"pooled": old, "client_mean": old}})
     assert "mean of last ≤10 evaluations" in text and text.count("50.00") == 6
     none = {"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}
     assert table_text(records.rule_summary([none])).count(" - ") == 6
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_what_takes_time_says_what_it_is(terminal):
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
-    with progress_lines.progress_line(console, "compiling", "programs", 12) as done:
-        for name in ("train [a]", "update"):
-            done(name)
-        time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
-    text = console.file.getvalue()
-    if terminal:
-        assert "compiling: 2 of 12 programs (update)" in text
-    else:
-        assert text == "compiling 12 programs\n"
-
-
 def test_programs_that_cannot_be_kept_are_said_once():
-    console = Console(file=io.StringIO(), width=80)
+    console = to(False)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         with progress_lines.warn_uncached_once(console):
