@@ -8,12 +8,14 @@ and with SIGKILL. A full disk is one line of error, and the run goes on afterwar
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
@@ -59,6 +61,43 @@ def test_divergence_names_round_cohort_and_client_and_keeps_the_checkpoint(
 
 
 # ------------------------------------------------------------------------ kills
+
+
+SAVER = """
+import sys
+import jax.numpy as jnp
+from jaxproto.storage import checkpoint
+
+like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
+found = checkpoint.restore_latest(sys.argv[1], like)
+start = 0 if found is None else found.round
+print("ready", start, found.notes if found else [], flush=True)
+for r in range(start + 1, start + 1000):
+    state = {"w": jnp.full((64, 16384), r, jnp.float32), "r": jnp.int32(r)}
+    checkpoint.save(sys.argv[1], r, state)
+    print(r, flush=True)
+"""
+
+
+@pytest.mark.long
+def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
+    like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
+    env = {**os.environ, "PYTHONPATH": str(runs.ROOT)}
+    done = 0
+    for delay in (0.01, 0.05, 0.11):
+        command = [sys.executable, "-c", SAVER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as p:
+            assert p.stdout.readline() == f"ready {done} []\n"
+            p.stdout.readline(), p.stdout.readline()
+            time.sleep(delay)
+            p.send_signal(signal.SIGKILL)
+            rest = p.stdout.read().split()
+        done = max(done + 2, *map(int, rest), 0)
+        got = checkpoint.restore_latest(tmp_path, like)
+        assert got.round in (done, done + 1) and got.notes == []
+        assert int(got.state["r"]) == got.round
+        assert (np.asarray(got.state["w"]) == got.round).all()
+        done = got.round
 
 
 def said(script, *arguments, **changes):
