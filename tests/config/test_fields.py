@@ -57,8 +57,6 @@ MUST_BE = {
     "True or False.": [("data__pool", 1)],
     "a text.": [("data__name", 3), ("clients_at_once", 4), ("method__reg", np.mean)],
     "a number.": [("method__lam", "1"), ("method__lam", False)],
-    "finite.": [("method__lam", float("nan"))],
-    "at least 1 and below 2**31.": [("data__clients", 0)],
 }
 
 
@@ -69,6 +67,8 @@ def test_an_impossible_value_is_named_with_what_it_must_be():
                 config.check(changed(**{path: value}))
             name = path.replace("__", ".")
             assert str(e.value) == f"{name} is {value!r}; it must be {words}"
+    with refused("learning_rate is 1e+39, which is inf as a float32"):
+        config.check(changed(optimizer__learning_rate=1e39))
 
 
 def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
@@ -139,20 +139,20 @@ def test_rules_of_a_field_that_are_not_as_usual(monkeypatch, tmp_path):
             records.write_json(path / "summary.json", stopped_early)
         for value in (0.25, 0.75):
             other = changed(optimizer__warmth=value)
-            names = {default_workdir.default_workdir(c, plain) for c in (other, plain)}
-            assert len(names) == 1
-            assert "optimizer.warmth" not in traced.traced_floats(other)
-            assert traced.program_settings(other) == traced.program_settings(plain)
             same = workdir.settings(other) == workdir.settings(plain)
             assert same == (rule != fields.NEVER)
-            both = (RunFolder(path, config.flatten(c), None) for c in (plain, other))
-            first, second = (run_groups.group_by_seed([run])[0] for run in both)
-            assert first.config == second.config
             if value in goes_on:
                 workdir.check_config(path, other)
                 continue
             with refused(f"optimizer.warmth: 0.5 there, {value} here"):
                 workdir.check_config(path, other)
+    names = {default_workdir.default_workdir(c, plain) for c in (other, plain)}
+    assert len(names) == 1
+    assert "optimizer.warmth" not in traced.traced_floats(other)
+    assert traced.program_settings(other) == traced.program_settings(plain)
+    both = (RunFolder(path, config.flatten(c), None) for c in (plain, other))
+    first, second = (run_groups.group_by_seed([run])[0] for run in both)
+    assert first.config == second.config
 
 
 def test_every_field_says_what_it_means_and_every_number_what_it_may_be():
@@ -189,10 +189,6 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
     monkeypatch.setattr(registries, "GROUPED_ARGUMENTS", together)
     monkeypatch.setitem(METHODS, "mine", mine)
     monkeypatch.setitem(METHODS, "unresolved", unresolved)
-    said = registries.annotations(mine)
-    assert said["share"] == ("static", Range("up to 1", high=1))
-    assert said["free"] == said["plain"] == said["spec"] == ()
-    assert len(said["lam"]) == len(said["number"]) == 1
     config.check(with_method("unresolved", lam=-1.0))
     config.check(with_method("mine", free=-1e9, plain=-3))
     with refused("method.share is 1.5; it must be up to 1."):
@@ -201,23 +197,7 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
         config.check(with_method("mine", lam=-1.0))
 
 
-def test_numbers_must_be_in_range_as_float32_and_zero_may_follow_the_run():
-    made = config.default()
-    for value, found in ((1e-50, 0.0), (1e39, float("inf"))):
-        made.optimizer.learning_rate = value
-        with refused(f"learning_rate is {value}, which is {found} as a float32"):
-            config.check(made)
-    config.check(with_method("fedtgp", server_batch=0))
-    with refused("server_batch is -1; it must be 0 (that of local.batch_size) or at"):
-        config.check(with_method("fedtgp", server_batch=-1))
-
-
-def test_the_seed_of_the_data_may_follow_that_of_the_run():
-    made = config.experiment("local", "spiral")
-    made.seed, made.data.seed = 7, fields.FOLLOW
-    config.check(made)
-    assert made.data.seed == fields.FOLLOW
-    assert config.resolved_data_fields(made).seed == 7
+def test_follow_is_a_seed_of_the_data_alone():
     given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
     typed = config.replace_follow([*given, "--config.data.seed", "follow"])
     want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]

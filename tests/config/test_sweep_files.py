@@ -118,19 +118,3 @@ def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
     assert {f"CPS s={s}" for s in presets.widths(500)} <= variants
     for method, field in (("tinyproto", "method.s"), ("fedproto", "model.feat_dim")):
         assert axes_of(f"sweeps/tinyproto_figure5:{method}") == {"seed", field}
-
-
-def test_method_and_presets_of_a_sweep():
-    wanted = {"": ("a", "cifar10"), "b": ("b", "cifar10"), "ft": ("a", "cifar10,ft")}
-    wanted["spiral,b,ft"] = "b", "spiral,ft"
-    for arg, want in wanted.items():
-        assert config.parse_sweep_arg(arg, ["a", "b"], "cifar10") == want
-
-
-def test_sweeps_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = builtin.folder() / "sweeps" / "clients.py"
-    for file in ("sweeps/clients", "sweeps/clients.py", "configs/sweeps/clients.py"):
-        assert builtin.find(f"{file}:digits") == f"{path}:digits"
-    for file in ("clients", "mine/sweeps/clients", "sweeps/mine/clients", "/", ""):
-        assert builtin.find(file) == file
