@@ -62,7 +62,7 @@ def begins(c):
 
 
 def quick():
-    """Compiles equal programs once and leaves pictures unrendered, in all that follows."""
+    """Compiles equal programs once and leaves pictures unrendered, from now on."""
     compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):

@@ -1,7 +1,7 @@
 """Kills runs at system calls that write: `python killing.py HOW FOLDER EACH`.
 
 HOW is `here`: the call and all later ones raise what nothing catches, in this process;
-or `really`: SIGKILL to a forked one. Prints JSON: number of kills, those that lost bits.
+or `really`: SIGKILL to a forked one. Prints JSON: how many, and those that lost bits.
 """
 
 import contextlib

@@ -35,8 +35,7 @@ SAVED = {"checkpoint_every": 1, "eval_every": 1, "model__group": "mlp"}
 
 
 def run(method, path, **changes):
-    c = runs.small(method, "digits", **SAVED, **changes)
-    runs.run(c, path)
+    runs.run(runs.small(method, "digits", **SAVED, **changes), path)
     return path
 
 
@@ -58,12 +57,8 @@ def averaged(fedavg):
     return next, next_upload.upload(next, 0), has
 
 
-def sent(made, has, noise=0.0, body=None):
-    messages = next_upload.on_the_wire(made, "float32", noise, 0)
-    return given(made, messages, has, body)
-
-
-def given(made, messages, has, body=None):
+def sent(made, has, noise=0.0, body=None, messages=None):
+    messages = messages or next_upload.on_the_wire(made, "float32", noise, 0)
     body = made.stages.trained if body is None else body
     return attack_cases.AttackCase(made, messages, has, body, "float32", 0.0, 0)
 
@@ -109,7 +104,7 @@ def alone(made, has):
     has = has._replace(members=(x, y), outsiders=others)
     body = made.stages.trained
     feat = made.net.apply(body.params["net"], body.norm["net"], x, False).feat
-    return given(made, ((), Protos(feat, jnp.ones(10))), has)
+    return sent(made, has, messages=((), Protos(feat, jnp.ones(10))))
 
 
 def test_a_prototype_of_one_example_tells_it_apart_and_its_image_is_found(averaged):
