@@ -82,9 +82,10 @@ class Life:
         self.rounds, self.steps = self.rng.randint(2, 4), []
 
     def config(self, rounds, seed=0):
-        extra = attacked.SAMPLED if self.store != "device" else {}
-        extra = extra | {"clients__store": self.store, "rounds": rounds, "seed": seed}
-        return attacked.small(self.method, self.folder / "toy.npz", **extra)
+        off = attacked.SAMPLED | {"clients__store": self.store}
+        extra = off if self.store != "device" else {}
+        file = self.folder / "toy.npz"
+        return attacked.small(self.method, file, rounds=rounds, seed=seed, **extra)
 
     def runs(self) -> list[Path]:
         if not self.sweeps:
