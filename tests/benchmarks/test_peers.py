@@ -11,13 +11,7 @@ import pytest
 
 from benchmarks import synthetic
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import (
-    htfe8,
-    jax_side,
-    ours,
-    prepare,
-    shared,
-)
+from benchmarks.peers import htfe8, jax_side, ours, prepare, shared
 from jaxproto import models
 
 pytestmark = pytest.mark.long
@@ -41,7 +35,7 @@ def made(folder, workload, **other):
     return path
 
 
-def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
+def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch):
     path, seen = made(tmp_path, "logistic"), []
     next_state = synthetic.rounds.next_state
 
@@ -53,9 +47,6 @@ def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(synthetic.rounds, "next_state", spied)
     ours.main(str(path))
     assert seen == shared.load(path).cohorts.tolist()
-    seconds, last = shared.read("noise\n[1]\n" + capsys.readouterr().out)
-    assert len(seconds) == 3 and min(seconds) > 0
-    assert 0 <= last["accuracy"] <= 1 and last["peak_bytes"][0] > 2**20
 
 
 def fedjax(fed, x):
@@ -74,12 +65,8 @@ def pytorch(fed, x):
 def test_other_frameworks_start_with_our_network(tmp_path, workload, logits):
     """Checks logits before round 1; the CNN has the parameters of the paper."""
     fed, work = shared.load(made(tmp_path, workload)), prepare.WORKLOADS[workload]
-    net = models.build(
-        work.network,
-        input_shape=work.shape,
-        num_classes=prepare.CLASSES,
-        feat_dim=fed.start[-2].shape[1],
-    )
+    sizes = {"num_classes": prepare.CLASSES, "feat_dim": fed.start[-2].shape[1]}
+    net = models.build(work.network, input_shape=work.shape, **sizes)
     params, norm = net.init(prepare.programs.keys(prepare.SEED)[1])
     x = fed.test_x[:8]
     want = net.apply(params, norm, shared.decode(x), False).logits
@@ -116,7 +103,7 @@ def different_networks(tmp_path):
 
 def test_ours_says_the_accuracy_of_every_round(different_networks, capsys):
     htfe8.main(str(different_networks))
-    seconds, last = shared.read(capsys.readouterr().out)
+    seconds, last = shared.read("noise\n[1]\n" + capsys.readouterr().out)
     assert len(seconds) == 2 and min(seconds) > 0
     assert [line["round"] for line in last["rounds"]] == [1, 2]
     assert last["accuracy"] == last["rounds"][-1]["pooled"] > 0

@@ -61,8 +61,6 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     files = ["config.json", "metrics.jsonl", "summary.json"]
     assert sorted(p.name for p in (kept / "a-0").iterdir()) == files
     run = compare.load(kept / "a-0")
-    said = run.summary["reading"], run.summary["commit"]
-    assert said == ("default", series.commit())
     assert run.config["data.name"] == run.summary["dataset"] == "npz:mine.npz"
     assert run.config["data.data_dir"] == ""
     where = out / "b-0"
@@ -181,7 +179,7 @@ def test_every_run_of_the_queue_can_be_configured_and_is_there_once():
     assert len({run[:2] for run in runs}) == len(runs)
     made = []
 
-    def check(of, name, file, flags):
+    def check(of, _, file, flags):
         fields = config.flatten(config.load(f"{ROOT}/configs/{file}"))
         given = dict(f.removeprefix("--config.").split("=") for f in flags)
         assert given.keys() <= fields.keys()

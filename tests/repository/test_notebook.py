@@ -15,26 +15,24 @@ from colab import execute
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in execute.FOLDER.glob("*.ipynb"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BADGE = re.compile(
-    r"colab\.research\.google\.com/github/([\w-]+/[\w-]+)/blob/main/(\S*?)\)"
-)
+COLAB = r"colab\.research\.google\.com/github/"
+BADGE = re.compile(COLAB + r"([\w-]+/[\w-]+)/blob/main/(\S*?)\)")
 MACHINE = re.compile(r"/(?:work|tmp|home|root|users|private)/")
 MOST = 2**20  # bytes of a notebook, outputs and all
 SHOWN = {  # in the small version too: pictures, and words of tables and lines
-    "heterogeneous": (
-        3,
-        "fedproto",
-        "protonorm",
-        "resuming runs/protonorm after round",
-    ),
+    "heterogeneous": (3, "fedproto", "resuming runs/protonorm after round"),
     "jaxproto_tour": (4, "protonorm", "fedproto", "slow_fedproto"),
     "own_method": (0, "did you mean 'lam'?", "angle_proto", "clipped_proto"),
     "sweep": (2, "method.upscale", "cells before"),
 }
 
 
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
 def outputs(notebook):
-    return [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
+    return [output for cell in code(notebook) for output in cell.outputs]
 
 
 def texts(notebook):
@@ -53,8 +51,7 @@ def shows_what_it_must(name, notebook):
 
 
 def install_cell(name):
-    cells = [c.source for c in execute.read(name).cells if c.cell_type == "code"]
-    return cells[0]
+    return code(execute.read(name))[0].source
 
 
 @pytest.mark.long
@@ -79,7 +76,7 @@ def test_a_notebook_holds_the_outputs_of_its_cells():
         assert f"of the {stored['version']} version" in first
         shows_what_it_must(name, notebook)
         kinds = {o.output_type for o in outputs(notebook)}
-        streams = {o.name for o in outputs(notebook) if o.output_type == "stream"}
+        streams = {o.get("name", "stdout") for o in outputs(notebook)}
         assert "error" not in kinds and streams <= {"stdout"}
         assert not MACHINE.search(texts(notebook))
         assert (execute.FOLDER / f"{name}.ipynb").stat().st_size < MOST
@@ -103,10 +100,9 @@ def test_cell_that_installs_and_address_are_the_same_everywhere():
     for name in NAMES:
         first = execute.read(name).cells[0].source
         assert BADGE.findall(first) == [(place, f"colab/{name}.ipynb")]
-    found = [pair for page in PAGES for pair in BADGE.findall(page.read_text())]
-    assert found
-    for named, file in found:
-        assert named == place and (ROOT / file).is_file()
+    found = {pair for page in PAGES for pair in BADGE.findall(page.read_text())}
+    assert found and {named for named, _ in found} == {place}
+    assert all((ROOT / file).is_file() for _, file in found)
 
 
 def test_the_cell_installs_from_an_address_or_a_folder_or_says_why_not(monkeypatch):
@@ -137,7 +133,5 @@ def test_the_cell_installs_from_an_address_or_a_folder_or_says_why_not(monkeypat
         assert asked in called[-1] and f"jax=={jax.__version__}" in called[-1]
     assert len(called) == 2
     status = 1
-    with pytest.raises(
-        SystemExit, match="not installed from git\\+https://a/b: pip says"
-    ):
+    with pytest.raises(SystemExit, match=r"installed from git\+https://a/b: pip says"):
         install("git+https://a/b")

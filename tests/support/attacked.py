@@ -1,8 +1,4 @@
-"""Tiny runs, with every file of a run, for tests that kill runs or damage files.
-
-`quick` (for a process of its own) and the fixture `quick_programs` compile equal
-programs once and leave pictures unrendered.
-"""
+"""Tiny runs, with every file of a run, for tests that kill runs or damage files."""
 
 import contextlib
 import io
@@ -66,6 +62,7 @@ def begins(c):
 
 
 def quick():
+    """Compiles equal programs once and leaves pictures unrendered, from now on."""
     compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):

@@ -51,8 +51,7 @@ def output():
 def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
     """Runs uploads, the server's step (unless `server` is given), loss of client 0.
 
-    The method collects prototypes in the train pass. That pass sees every example
-    twice, so that its counts differ from those of the training data.
+    The train pass sees every example twice: its counts are not those of the data.
     """
     net = toys.net(8)
 

@@ -1,7 +1,4 @@
-"""Runs with files of a limited size until there is no limit, as a disk that fills up.
-
-`python filling.py FOLDER`: prints a line of JSON, for each limit what was said.
-"""
+"""A run whose files have a limit, as on a full disk: `python filling.py FOLDER`."""
 
 import json
 import resource

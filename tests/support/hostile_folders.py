@@ -34,15 +34,13 @@ SIGNS = [  # JSON that no run has written
 @contextlib.contextmanager
 def two_runs(root: Path):
     """Makes finished runs of two seeds; yields their configuration and folders."""
-    file = attacked.data(root / "toy.npz")
-    c = attacked.small("fedproto", file, eval__per_client=True)
+    given = {"file": attacked.data(root / "toy.npz"), "eval__per_client": True}
+    both = [attacked.small("fedproto", seed=seed, **given) for seed in (0, 1)]
+    folders = [root / default_workdir(c).name for c in both]
     with attacked.quickly():
-        folders = []
-        for seed in (0, 1):
-            one = attacked.small("fedproto", file, eval__per_client=True, seed=seed)
-            folders.append(root / default_workdir(one).name)
-            attacked.run(one, folders[-1])
-        yield c, folders
+        for c, folder in zip(both, folders, strict=True):
+            attacked.run(c, folder)
+        yield both[0], folders
 
 
 def copies(folders, to: Path) -> list[Path]:
@@ -80,8 +78,7 @@ def with_sign(text: str, place: int | str, sign: str) -> str:
     """Returns a JSON text with one value replaced, by its number or dotted path."""
     root = {"": json.loads(text)}
     spots = dict(_spots(root))
-    numbered = isinstance(place, int)
-    at = [*spots][place % len(spots)] if numbered else f"..{place}"
+    at = [*spots][place % len(spots)] if isinstance(place, int) else f"..{place}"
     container, key = spots[at]
     container[key] = "A SIGN"
     return json.dumps(root[""]).replace('"A SIGN"', sign)
@@ -213,9 +210,8 @@ def bounded(seconds=SECONDS):
 def check(use, c, runs, out: Path) -> str:
     """Calls a command; returns the line that it ended with, "" if all was well.
 
-    Fails unless the command ends with results or in one line, in bounded time and
-    memory; several runs must give results for the good one, and a reader must change
-    nothing.
+    In bounded time and memory; the good one of several runs has results; no reader
+    changes anything.
     """
     out.mkdir(exist_ok=True)
     runs = runs if use in (*SEVERAL, *WRITERS) else runs[:1]
@@ -235,8 +231,7 @@ def check(use, c, runs, out: Path) -> str:
 PLACE = st.integers(0, 2**16)
 
 
-def readable(file: Path) -> bool:
-    """Returns whether the fuzzer itself can read a file: not one of `HUGE` bytes."""
+def readable(file: Path) -> bool:  # by the fuzzer: not one of `HUGE` bytes
     return file.is_file() and file.stat().st_size <= 2**24
 
 

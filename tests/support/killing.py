@@ -1,11 +1,10 @@
-"""Kills a run at the n-th system call that writes, as `python killing.py HOW FOLDER`.
+"""Kills runs at system calls that write: `python killing.py HOW FOLDER EACH`.
 
-HOW is `here`: the call and all later ones raise what nothing catches, so that what is
-on the disk is what a killed process leaves, and the next run is made in this process;
-or `really`: a forked process is killed with SIGKILL at the call. Prints a line of JSON:
-how many were tried, which did not end as a run that was never killed, and where.
+HOW is `here`: the call and all later ones raise what nothing catches, in this process;
+or `really`: SIGKILL to a forked one. Prints JSON: how many, and those that lost bits.
 """
 
+import contextlib
 import functools
 import io
 import json
@@ -27,7 +26,7 @@ class Shim:
     """Counts calls that write, and ends the process at one of them."""
 
     def __init__(self, really: bool):
-        self.really, self.at, self.count, self.on = really, 0, 0, False
+        self.really, self.at, self.on = really, 0, False
         self.seen: list[str] = []
         for name in CALLS:
             setattr(os, name, self.counted(name, getattr(os, name)))
@@ -52,26 +51,22 @@ class Shim:
     def hit(self, what):
         if not self.on:
             return
-        self.count += 1
         self.seen.append(what)
-        if self.at and self.count >= self.at:
+        if self.at and len(self.seen) >= self.at:
             if self.really:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise Killed(what)
 
     def arm(self, at: int):
-        self.at, self.count, self.on, self.seen = at, 0, True, []
+        self.at, self.on, self.seen = at, True, []
 
 
 def kill_here(shim, c, path, at) -> str:
     """Ends a run in this process at a call; returns the name of the call."""
     shim.arm(at)
-    try:
+    with contextlib.suppress(Killed):
         attacked.run(c, path)
-    except Killed:
-        pass
-    finally:
-        shim.on = False
+    shim.on = False
     return shim.seen[min(at, len(shim.seen)) - 1]
 
 
@@ -102,24 +97,23 @@ def wrong_after(c, path, want) -> str:
 
 def main(how: str, folder: Path, each: int):
     shim = Shim(how == "really")
-    file, tried, failed = attacked.data(folder / "toy.npz"), 0, {}
+    file, tried, failed, begun = attacked.data(folder / "toy.npz"), 0, {}, []
     kill = kill_really if how == "really" else kill_here
-    begun = []
     attacked.quick() if how == "here" else attacked.unrendered()
     cases = {method: attacked.small(method, file) for method in attacked.METHODS}
     off = {**attacked.SAMPLED, "clients__store": "disk"}
     cases["disk"] = attacked.small("fedproto", file, **off)
     for i, (name, c) in enumerate(cases.items()):
-        total = 0
+        total = LEAST
         if how == "here":
             attacked.run(c, folder / f"{name}-warm")
             shim.arm(0)
             attacked.run(c, folder / name)
-            shim.on, total = False, shim.count
+            shim.on, total = False, len(shim.seen)
             assert total >= LEAST, total
         for k in range(each):
             path = folder / f"{name}-{k}"
-            at = 1 + (k * (total or LEAST) + i * (total or LEAST) // 6) // each
+            at = 1 + (k * total + i * total // 6) // each
             shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)
             where = kill(shim, c, path, at)
             begun.append((name, c, path, f"{name} at {at} ({where})"))

@@ -1,10 +1,8 @@
 """Random lives of runs, whose ends must be those of undisturbed runs, bit for bit.
 
-`python lives.py FOLDER SECONDS SEED`: a life begins with a run or a sweep of a random
-method and store. Then it is killed at calls that write (`killing.Shim`), damaged,
-resumed, made longer and compared, in random order. Prints a line of JSON: the number of
-lives, of steps of each kind, and the failures, each with the seed of its life, which
-`python lives.py FOLDER 0 SEED` repeats.
+`python lives.py FOLDER SECONDS SEED`: runs and sweeps are killed (`killing.Shim`),
+damaged, resumed, made longer and compared. Prints JSON: numbers of lives and steps, and
+failures by the seed of the life, which `python lives.py FOLDER 0 SEED` repeats.
 """
 
 import collections
@@ -52,10 +50,6 @@ def tear(rng, run, newest):
     file.write_bytes(content[: rng.randrange(last, len(content))])
 
 
-def lose_summary(rng, run, newest):
-    (run / "summary.json").unlink(missing_ok=True)
-
-
 def leave(rng, run, newest):
     """Leaves the files of other programs and of killed processes in a run."""
     (run / "checkpoints" / "99.partial" / "rows").mkdir(parents=True)
@@ -65,7 +59,11 @@ def leave(rng, run, newest):
     (run / ".DS_Store").write_text("")
 
 
-DAMAGE = (flip, cut, lose, lose_all, tear, lose_summary, leave)
+def unharmed(rng, run, newest):
+    """Its summary goes, as after every damage: else the run has ended."""
+
+
+DAMAGE = (flip, cut, lose, lose_all, tear, unharmed, leave)
 
 
 def any_file(rng, folder):
@@ -122,7 +120,7 @@ class Life:
             how = self.rng.choice(DAMAGE)
             self.steps.append(f"{how.__name__} {run.name}")
             how(self.rng, run, max(saved))
-            lose_summary(self.rng, run, None)  # else it has ended
+            (run / "summary.json").unlink(missing_ok=True)
             self.finish()
 
     def extend(self):

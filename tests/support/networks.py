@@ -22,11 +22,10 @@ def build(name, shape=(32, 32, 3), classes=10, dim=500, **options):
 
 def small(name, image=(8, 8, 1)):
     """Returns the sizes of a small network: arguments of `models.build`."""
-    texts = {"input_shape": (6,), "vocab_size": 9}
-    only = texts if name in models.registry.text_networks() else {}
     dim = {"spiral_mlp": 2, "transformer": 8}.get(name, 5)
     sizes = {"input_shape": SHAPES.get(name, image), "num_classes": 3, "feat_dim": dim}
-    return sizes | only
+    text = name in models.registry.text_networks()
+    return sizes | ({"input_shape": (6,), "vocab_size": 9} if text else {})
 
 
 def shapes(net):

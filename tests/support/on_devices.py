@@ -1,9 +1,8 @@
 """Runs on eight virtual CPU devices, in a process of its own.
 
-`python -m tests.support.on_devices FOLDER JSON`: the folder of the runs and the cases,
-`{"method": ..., "fields": {...}, "devices": [...]}`. An entry of `devices` is what
-`--devices` gets, or a list of `[rounds, devices]` that go on from one another. With
-`axes` it is a sweep, and `devices` that of its second run. Prints results as JSON.
+`python -m tests.support.on_devices FOLDER JSON`: cases {"method", "fields", "devices"}
+by name. An entry of `devices` is what `--devices` gets, or a list of [rounds, devices]
+that go on from one another; with `axes`, that of a sweep's second run. Prints JSON.
 """
 
 import json
@@ -25,6 +24,7 @@ from jaxproto import config, sweeps
 from jaxproto.storage import checkpoint, records
 from jaxproto.summary import pictures
 from jaxproto.training import compiler
+from tests.support.fields import changed
 
 QUIET, STATES, PROGRAMS = Console(quiet=True), [], []
 SMALL = {"data.clients": 10, "model.group": "mlp", "rounds": 4, "eval_every": 1}
@@ -32,7 +32,7 @@ WORDS = re.compile("all-gather|all-reduce|all-to-all|reduce-scatter|collective-p
 
 
 def noting(into, at, function):
-    """Wraps a function to append argument `at`, or the result if None, to `into`."""
+    """Wraps a function: argument `at`, or the result if None, is appended to `into`."""
 
     def noted(*args, **options):
         result = function(*args, **options)
@@ -43,18 +43,14 @@ def noting(into, at, function):
 
 
 def settings(case):
-    c = config.experiment(case["method"], "digits")
-    c.update_from_flattened_dict(SMALL | case.get("fields", {}))
-    return c
+    return changed(config.experiment(case["method"], "digits"), SMALL | case["fields"])
 
 
 def trained(path, case, where):
     """Runs a case; returns its records without seconds, and its last state."""
     c = settings(case)
-    parts = where if isinstance(where, list) else [[c.rounds, where]]
-    for rounds, which in parts:
-        c.rounds = rounds
-        jaxproto.run(c, path, QUIET, devices=which)
+    for rounds, which in where if isinstance(where, list) else [[c.rounds, where]]:
+        jaxproto.run(changed(c, rounds=rounds), path, QUIET, devices=which)
     rows = records.read(path / "metrics.jsonl")
     return [{k: v for k, v in r.items() if k != "seconds"} for r in rows], STATES[-1]
 

@@ -33,10 +33,7 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A folder with `configs/`, for runs without pictures and with quick compilation.
-
-    Afterwards the registries are as they were.
-    """
+    """A folder with `configs/`, for quick runs; registries are restored afterwards."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     with contextlib.ExitStack() as stack:

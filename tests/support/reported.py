@@ -19,10 +19,9 @@ RULES = ("head", "global")
 
 
 def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", **more):
-    """Writes a run whose accuracy grows to `best`; `global` is 0.1 below `head`.
+    """Writes a run whose accuracy grows to `best`; `status` "": without a summary.
 
-    `status` "": without a summary. `more`: `rules`, `configuration`, `summary`,
-    `per_client`, and fields of the configuration with __ for a dot.
+    `more`: `rules`, `configuration`, `summary`, `per_client`, fields with __ for a dot.
     """
     rules, extra = more.pop("rules", RULES), more.pop("summary", {})
     made = more.pop("configuration", None) or config.experiment(method, "digits")

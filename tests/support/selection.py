@@ -1,12 +1,9 @@
 """Selection of a landing's long tests, and the order of test files.
 
 A *group* is a file, or one method's part of the contract: its tests share fixtures and
-compiled programs, so a group stays whole. `tests/seconds.json` has the seconds that
-each group took on one core, by `python -m tests.support.seconds`.
-
-The long tests of a landing (`--slice=K/N`): those marked `landing`, every group of
-slice K of N, and the groups that concern files changed since yesterday, as many as
-fit into `--changed-seconds`. What did not fit is printed.
+compiled programs. A landing (`--slice=K/N`) runs the long tests marked `landing`, every
+group of slice K of N, and as many groups that concern files changed since yesterday as
+fit into `--changed-seconds`.
 """
 
 import heapq

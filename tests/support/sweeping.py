@@ -20,11 +20,9 @@ def tiny(rounds=2, **changes):
 def planned(given, outdir="", plain=None):
     """Plans a sweep of `tiny`; groups have no experiment, which takes long to build."""
     c = tiny()
+    module = sys.modules["jaxproto.sweeps.plan"]
     with pytest.MonkeyPatch.context() as patch:
-        module = sys.modules["jaxproto.sweeps.plan"]
-        patch.setattr(
-            module, "_build_group", lambda cells: ProgramGroup(tuple(cells), None)
-        )
+        patch.setattr(module, "_build_group", lambda c: ProgramGroup(tuple(c), None))
         return sweeps.plan(c, sweeps.parse_axes(c, given), outdir, plain)
 
 

@@ -39,7 +39,6 @@ STILL = LocalTraining(optax.sgd(0.0), epochs=2, batch_size=4)
 @cache
 def net(width: int, spec: Spec = SPEC) -> Net:
     """One hidden layer, a running mean and variance, features of spec.feat_dim."""
-
     shapes = [(INPUT, width), (width, spec.feat_dim), tuple(reversed(spec))]
 
     def init(key):
@@ -123,9 +122,9 @@ class Result:
             for k, i in enumerate(group.ids):
                 one = jax.tree.map(lambda a, k=k: a[k], stacked)
                 self.clients[i], self.params[i] = one, one.params
-        whole = reports and all(g.num_rows == len(g.ids) for g in groups)
-        both = reports, pre_uploads
-        self.report, self.pre_upload = (by_id(groups, p) if whole else p for p in both)
+        if reports and all(g.num_rows == len(g.ids) for g in groups):
+            reports, pre_uploads = by_id(groups, reports), by_id(groups, pre_uploads)
+        self.report, self.pre_upload = reports, pre_uploads
 
 
 def by_id(groups, parts):
@@ -236,12 +235,7 @@ def run(
     jit=fast_jit.jit,
     **rows,
 ):
-    """Trains the toy federation with the real cohort functions.
-
-    Args:
-      public: rows of the pool that are public, if any.
-      rows: further arguments of `programs`; `sums`: whether uploads are added up.
-    """
+    """Trains the toy federation; `public` rows of the pool, `rows` of `programs`."""
     groups, init, one_round, _ = programs(method, layout, mode, local, jit, **rows)
     data, server, clients = start(groups, init, extra, filler, public)
     reports = pre_uploads = ()

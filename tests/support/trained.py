@@ -17,17 +17,14 @@ import jaxproto
 from support import runs
 
 ONE_NETWORK = {"model__group": "mlp", "rounds": 3, "eval_every": 1}
+SAMPLED = {"participation__law": "uniform", "participation__fraction": 0.4}
+STOPPING = {"early_stopping__patience": 1, "early_stopping__least": 0.99, "rounds": 6}
 CONFIGS = {
     # Two architectures, participation by lot, momentum that is kept; 5 rounds.
     "protonorm": runs.tiny,
     # One architecture, part of the clients in each round.
     "fedavg": lambda: runs.small(
-        "fedavg",
-        "digits",
-        data__clients=5,
-        participation__law="uniform",
-        participation__fraction=0.4,
-        **ONE_NETWORK,
+        "fedavg", "digits", data__clients=5, **ONE_NETWORK, **SAMPLED
     ),
     # A checkpoint of every round.
     "fedproto": lambda: runs.small(
@@ -35,22 +32,14 @@ CONFIGS = {
     ),
     # Ends after 2 of 6 rounds, since nothing improves by 99 percentage points.
     "stopped_early": lambda: runs.small(
-        "fedproto",
-        "digits",
-        data__clients=4,
-        early_stopping__patience=1,
-        early_stopping__least=0.99,
-        **{**ONE_NETWORK, "rounds": 6},
+        "fedproto", "digits", data__clients=4, **ONE_NETWORK | STOPPING
     ),
 }
 
 
 @pytest.fixture(scope="session")
 def trained_runs(tmp_path_factory):
-    """Returns a function of a name in CONFIGS that returns the run's folder.
-
-    The folder is shared by all workers; a second argument asks for a copy there.
-    """
+    """Returns a function of a name in CONFIGS, and of a place for a copy if any."""
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
     root.mkdir(exist_ok=True)

@@ -32,10 +32,7 @@ def folder(
     history=(),
     **fields,
 ):
-    """Writes a work directory as a run leaves it.
-
-    `more` goes into its summary; `history` are its records, see `record`.
-    """
+    """Writes a work directory: `more` in its summary, `history` of `record`s."""
     made = changed(config.experiment(method, "cifar10"), seed=seed, **fields)
     acc = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
     acc["last_n"] = 10
