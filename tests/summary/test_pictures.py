@@ -23,10 +23,7 @@ DRAWN += ["features_grid"]
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Calls of plots, {function: arguments}, in place of files.
-
-    Arguments by name are a mapping at the end.
-    """
+    """{function of plots: arguments, those by name at the end}, in place of files."""
     seen = {}
     for name in DRAWN:
         monkeypatch.setattr(

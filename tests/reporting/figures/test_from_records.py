@@ -204,8 +204,6 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
         ("has no bytes_total in the record of round 1", "bytes", blind),
         ("share no evaluated round", "bytes", make("f", "fedproto"), other),
         ("given twice", "bytes", a, a),
-        ("required: WORKDIR", "bytes"),
-        ("invalid choice: 'page'", "bytes", a, b, "--size", "page"),
         ("picture 'accuracies'. Did you mean 'accuracy'?", "accuracies", a, b),
     ]
     check_every(cases, check)
@@ -329,6 +327,7 @@ def against(drawn, places):
 
 SCALES = (
     ([0.01, 0.1, 0.5, 1.0], "log"),  # alpha
+    ([1, 8, 64, 512], "log"),  # whole numbers
     ([1.0, 200.0, 400.0, 600.0, 800.0, 1000.0], "linear"),  # gamma
     ([0.0, 1e-4, 1e-3, 1e-2], "symlog"),
     ([-1.0, 0.001, 1.0], "linear"),
