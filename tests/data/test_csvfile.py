@@ -1,7 +1,6 @@
 """Texts and labels from one's own csv files. Broken ones: `support/bad_files.py`."""
 
 import numpy as np
-from support.refusal import refused
 
 from jaxproto.data import registry
 
@@ -14,9 +13,9 @@ PLAIN = [
 
 
 def test_columns_are_text_and_label_or_what_the_header_names(tmp_path):
-    def load(content, **options):
+    def load(content):
         (tmp_path / "a.csv").write_bytes(content.encode())
-        return registry.load(f"csv:{tmp_path / 'a.csv'}", **options)
+        return registry.load(f"csv:{tmp_path / 'a.csv'}")
 
     for content in PLAIN:
         data = load(content)
@@ -24,8 +23,6 @@ def test_columns_are_text_and_label_or_what_the_header_names(tmp_path):
         assert data.y.tolist() == [0, 1, 0] and data.classes == ("3", "10")
         assert data.train_size == 3
     assert load(f"{LONG},0\nb,1\n").x[0] == LONG
-    with refused("data.pixels is 32, but texts have no pixels. Set it to 0."):
-        load("a,0\n", pixels=32)
 
 
 def test_a_folder_and_a_pair_have_an_official_test_part(tmp_path):

@@ -139,7 +139,6 @@ def test_extended_dirichlet_draws_classes_and_divides_each(sizes, data, seed):
     scheme = registry.extended_dirichlet(classes, 100.0, min_size=1)
     held_KC = count(dataset.y, hands_of(scheme, dataset, clients, seed))
     assert ((held_KC > 0).sum(axis=1) <= classes).all()
-    assert (held_KC.sum(axis=0) == np.array(sizes)).all()
 
 
 def test_extended_dirichlet_deals_classes_if_no_draw_covers_them():
@@ -228,17 +227,6 @@ def test_the_order_of_examples_changes_no_counts(name, order, seed):
     np.testing.assert_array_equal(*counts)
 
 
-@fast
-@given(class_sizes, st.integers(1, 6), st.sampled_from([0.5, 0.75, 0.9]), seeds)
-def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share, seed):
-    assume(10 * clients <= sum(sizes))
-    dataset, scheme = labels_only(sizes), registry.dirichlet(0.5, min_size=10)
-    options = {"clients": clients, "train_share": share, "seed": seed}
-    train, test, _ = registry.partition_dataset(dataset, scheme, **options)
-    for a, b in zip(train, test, strict=True):
-        assert len(a) == int(share * (len(a) + len(b)))
-
-
 def test_partitions_follow_from_the_seed_and_training_rows_are_shuffled():
     for scheme in (registry.iid(), registry.dirichlet(0.5), registry.pathological(2)):
         both = labels_only([60] * 4), scheme
@@ -263,7 +251,6 @@ IMPOSSIBLE = [  # of two classes of five examples
     (registry.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
     (registry.pathological(3), 2, "is 3, but only 2 classes have examples. Use at"),
     (registry.pathological(1), 1, "but 2 have examples. Use at least 2 clients or"),
-    (registry.pathological(1), 1, "or classes_per_client of at l"),
     (registry.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
     (registry.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
     (registry.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),

@@ -170,7 +170,6 @@ NETWORKS = {
     "a wrong width": (from_nnx(Width), "apply fails for inputs .*line .*"),
     "no input_shape": (from_nnx(NoShape), "its factory fails.*input_shape"),
     "no NetOutput": (no_outputs, r"apply returns float32\[\d+,8,8,1\], not NetOutput"),
-    "a linen class": (flax.linen.Dense, "factory (fails|returns)"),
 }
 
 

@@ -184,12 +184,10 @@ def test_options_of_a_name_are_arguments_and_groups_are_htfllibs():
 
 
 WORDS = {"vocab_size": 30}
-BAD = [  # arguments of `build`, and words of the message
+BAD = [  # more in `support/bad_rows.py`; arguments of `build`, words of the message
     (("resnet9",), {}, "unknown network 'resnet9'. Did you mean 'resnet"),
     (("cnn4+haed=3",), {}, "option of cnn4 'haed'. Did you mean 'head'"),
     (("cnn4+head=3-0",), {}, "head is '3-0'. Give whole numbers joined by hyp"),
-    (("cnn4", (2,)), {}, "'cnn4' takes images [height, width, channels], but an in"),
-    (("resnet8", (28, 28)), {}, "takes images [height, width, channels], but an inp"),
     (("cnn4", (3, 3, 1)), {}, "at least 4x4 pixels, not (3, 3, 1)"),
     (("vit_b_32", (28, 28, 1)), {}, "pixels, but an image has 28x28"),
     (("spiral_mlp", (8, 8, 1), 6, 2), {}, "shape (2,), not (8, 8, 1"),
@@ -199,7 +197,6 @@ BAD = [  # arguments of `build`, and words of the message
     (("transformer", (9,), 3, 12), WORDS, "feat_dim is 12. Set model.feat_dim to a m"),
     (("mlp",), {"dim": 0}, "feat_dim is 0; it must be at least 1"),
     (("mlp",), {"classes": 0}, "num_classes is 0; it must be at least 1"),
-    (("fasttext", (9,)), {}, "reads texts, but the inputs are numbers. Networks"),
     (("mlp", (9,)), WORDS, "reads numbers, but the inputs are texts. Networks on t"),
     (("textcnn", (9, 2)), WORDS, "take tokens [length], but an input has shape (9, 2"),
 ]
@@ -209,12 +206,3 @@ BAD = [  # arguments of `build`, and words of the message
 def test_bad_requests_are_named(args, options, message):
     with refused(message):
         build(*args, **options)
-
-
-def test_groups_that_do_not_exist_are_named():
-    with refused("group 'digit'. Did you mean 'digits'"):
-        models.assign_networks("digit", (0,))
-    with refused("'mlq'. Did you mean 'mlp'"):
-        models.assign_networks(("mlq",), (0,))
-    with refused("unknown network 'mlq'"):
-        models.group_members(("resnet4", "mlq+a=1"))
