@@ -34,7 +34,6 @@ OVER_METHODS = {  # files whose tests run for every method: for the others they 
     "test_nominal.py",
     "test_program_cache.py",
     "test_statistics.py",
-    "test_text.py",
 }
 
 trained_runs = trained.trained_runs  # a fixture
@@ -42,7 +41,7 @@ trained_runs = trained.trained_runs  # a fixture
 
 def pytest_addoption(parser):
     parser.addoption("--slice", help="K/N: of the long tests those of this landing")
-    parser.addoption("--changed-seconds", type=float, default=120.0)
+    parser.addoption("--changed-seconds", type=float, default=60.0)
 
 
 def pytest_configure(config):

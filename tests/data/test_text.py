@@ -143,6 +143,7 @@ def trained(toy, name, path, **changes):
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.long
 def test_every_method_runs_two_rounds_on_texts_or_says_why_not(toy, name, tmp_path):
     if name == "vhl":
         with refused("vhl shares virtual images, but the inputs are int32"):

@@ -1,21 +1,20 @@
 """Federations as real processes of Flower, and what happens to some of them."""
 
-import json
-import os
-import re
 import signal
-import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr")
 
-from support import pages
-from support.federated import assert_the_same, metrics, rounds, simulated, small
+from support.federated import (
+    assert_the_same,
+    finished,
+    metrics,
+    rounds,
+    simulated,
+    small,
+    until,
+)
 
 from jaxproto.contrib.flower_deployment import deployment
 from jaxproto.contrib.flower_deployment.deployment import Deployment, terminate_tree
@@ -25,7 +24,6 @@ from jaxproto.io import atomic
 from jaxproto.storage import checkpoint, records
 
 pytestmark = pytest.mark.long
-LIMIT = 600.0  # seconds of a test
 
 DAMAGE = '''"""Client 1 waits for its turn to train, and damages its first upload."""
 
@@ -46,14 +44,6 @@ def damage(message, context, call):
 '''
 
 
-def until(done, process=None):
-    end_at = time.monotonic() + LIMIT
-    while not done():
-        assert time.monotonic() < end_at, "it takes too long"
-        assert process is None or process.poll() is None or done(), "it has ended"
-        time.sleep(0.1)
-
-
 def connected(there, client):
     return "SuperNode ID" in there.log(f"node-{client}").read_text()
 
@@ -64,11 +54,6 @@ def start(there, *clients):
         there.start_node(client)
     for client in clients:
         until(lambda c=client: connected(there, c), there.nodes[client])
-
-
-def finished(path):
-    file = path / "summary.json"
-    return file.exists() and json.loads(file.read_text())["status"] == "finished"
 
 
 def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
@@ -136,64 +121,3 @@ def test_a_deployment_of_several_networks_has_the_records_of_the_simulator(
     assert summary["status"] == "finished" and rounds(tmp_path / "run") == [1, 2]
     assert len(build.experiment(c, "cpu").cohorts) > 1
     assert_the_same(tmp_path / "run", tmp_path / "simulated")
-
-
-# The tutorial on nodes with their own data, block by block:
-PAGE = pages.DOCS / "tutorials" / "own_nodes.md"
-ENDS = 900.0  # seconds of a block
-INSTALLS, SERVER, NODE = "git clone", "flower-superlink", "flower-supernode"
-COMMANDS = {"bash": ["bash", "-e", "-c"], "python": [sys.executable, "-c"]}
-
-
-def with_free_ports():
-    used = "8000", "9100", "9101", "9102"
-    ports = {old: str(deployment.free_port()) for old in used}
-    return lambda text: re.sub("|".join(ports), lambda m: ports[m[0]], text)
-
-
-def listens(port):
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
-
-
-def environment(home):
-    bin = str(Path(sys.executable).parent)
-    places = {"PATH": os.pathsep.join([bin, os.environ["PATH"]])}
-    paths = [str(pages.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    places |= {"PYTHONPATH": os.pathsep.join(paths), "FLWR_HOME": str(home / "flower")}
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    return {**os.environ, **places, **quiet}
-
-
-def test_every_block_of_the_page_does_what_it_says(tmp_path):
-    home = tmp_path / "federation"
-    home.mkdir()
-    (tmp_path / "jaxproto").symlink_to(pages.ROOT)
-    renumbered, env, running = with_free_ports(), environment(home), []
-    port = int(renumbered("8000"))
-    blocks = [b for b in pages.FENCE.findall(PAGE.read_text()) if b[0] in COMMANDS]
-    try:
-        for kind, text in blocks:
-            if text.startswith(INSTALLS):
-                continue
-            command = [*COMMANDS[kind], renumbered(text) if kind == "bash" else text]
-            log = tmp_path / f"{len(running)}.log"
-            with log.open("wb") as file:
-                told = {"stdout": file, "stderr": subprocess.STDOUT, "cwd": home}
-                told |= {"env": env, "start_new_session": True}
-                process = subprocess.Popen(command, **told)
-            running.append(process)
-            if text.startswith(SERVER):
-                until(lambda: listens(port), process)
-            elif not text.startswith(NODE):
-                assert process.wait(ENDS) == 0, log.read_text()[-3000:]
-    finally:
-        for process in running:
-            terminate_tree(process)
-    made = json.loads((home / "server" / "agreement.json").read_text())
-    assert made["labels"] == ["left", "middle", "right"]
-    assert rounds(home / "server") == [1, 2, 3]
-    found = records.read(home / "server" / FAULTS)
-    assert {f["client"] for f in found} == {2}
-    assert any("'lefft', which the agreement does not know" in f["why"] for f in found)
-    assert finished(home / "again") and rounds(home / "again") == [1]

@@ -127,6 +127,7 @@ def test_after_one_upload_every_class_has_a_prototype_and_the_generator_stays():
     assert np.all(start().protos.count == 0)
 
 
+@pytest.mark.long
 def test_the_record_has_the_loss_of_the_last_batch_of_the_server():
     """By a step of no length, whose loss is that of the generator as it was."""
     training = fedtgp.ServerTraining(2, 1e-30, 15)

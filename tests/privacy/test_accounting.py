@@ -132,6 +132,7 @@ def test_only_clients_that_keep_nothing_are_amplified():
 
 
 @needs_accounting
+@pytest.mark.long
 def test_a_run_counts_the_round_in_which_it_diverged(tmp_path):
     c = small("fedavg", CLIENT, **{"optimizer.learning_rate": 1e38})
     summary, _ = runs.run(c, tmp_path)

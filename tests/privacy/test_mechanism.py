@@ -154,6 +154,7 @@ def test_joined_uploads_are_means_by_weight_without_unsure_classes():
     assert not joined(Protos(jnp.zeros((2, 3, 3)), jnp.zeros((2, 3)))).count.any()
 
 
+@pytest.mark.long
 def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
     """The sum has the noise that is accounted for, whoever comes."""
     own = Privacy(CLIENT, C, 2.0, among=4.0)

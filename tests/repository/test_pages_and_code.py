@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from support import quick, runs
 from support.pages import DOCS, ROOT
 
@@ -46,6 +47,7 @@ def called_in_a_run(path):
     return found
 
 
+@pytest.mark.long
 def test_a_run_calls_every_step_of_both_paths_and_pages_show_the_round(tmp_path):
     called = called_in_a_run(tmp_path)
     for title in ("The path of an upload", "The path of a client"):

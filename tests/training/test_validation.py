@@ -111,6 +111,7 @@ def flat(tree):
     return np.concatenate([np.ravel(a) for a in jax.tree.leaves(tree)])
 
 
+@pytest.mark.long
 def test_a_centralised_network_is_tested_by_every_client(small, tmp_path):
     whole = {"data__centralised": True, "data__validation_share": 0.0}
     whole |= {"local__epochs": 5, "optimizer__learning_rate": 0.1}

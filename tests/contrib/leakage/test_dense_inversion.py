@@ -20,6 +20,7 @@ def network(name, shape=(8, 8, 1)):
     return net, {"net": params}, {"net": norm}, shape
 
 
+@pytest.mark.long
 def test_the_first_layer_is_found_with_the_order_of_its_rows():
     shape = (4, 5, 3)
     net, params, norm, _ = network("mlp", shape)
