@@ -49,7 +49,6 @@ def events(seconds_K, size, number):
             heapq.heappush(queue, (now + seconds_K[i], i, r + 1))
 
 
-LONG = partial(pytest.param, marks=pytest.mark.long)
 near = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
 
 
@@ -64,7 +63,8 @@ def test_a_buffer_of_all_clients_gives_synchronous_rounds(tmp_path, method):
         assert min(report.steps) > 1  # time.training is 0: no limit
 
 
-@pytest.mark.parametrize("size", [1, LONG(2)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [1, 2])
 def test_uploads_arrive_in_the_order_of_a_queue_of_events_and_count_then(
     tmp_path, size
 ):

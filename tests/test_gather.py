@@ -117,6 +117,7 @@ def small(method="fedavg", **fields):
     return runs.small(method, "digits", **five | fields)
 
 
+@pytest.mark.long
 def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
     for store in ("auto", "device"):
         runs.run(small(clients__store=store), tmp_path / store)
@@ -216,6 +217,7 @@ def test_clients_are_kept_unless_they_begin_with_what_they_receive():
     assert asks("fedavg", stateful=False, opt=clients_.keep_opt_state)[0]
 
 
+@pytest.mark.long
 def test_there_is_room_for_whom_a_sampler_draws_and_it_is_that_of_nearby_shares():
     """A sampler of one's own may draw everybody."""
     few, many = participation.uniform(0.2), participation.uniform(0.6)

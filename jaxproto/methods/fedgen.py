@@ -16,6 +16,8 @@ Deviations (paper / HtFLlib / here):
   appendix and in the authors' code / none / none.
 - G: a hidden layer with BatchNorm, statistics of the batch / the same / the same, but
   no bias before it: it changes nothing, and Adam would move it by rounding errors.
+- G after a round: kept / not saved, so that it stays as it was drawn / kept, and the
+  state of Adam, which HtFLlib starts anew.
 - labels: by counts of all clients / the same / of those that reported in the last
   round, which send their counts; none in round 1, where G teaches nothing.
 - server: Adam / Adam, 0.005 / Adam, `server_rate`, `server_epochs` batches in a round.

@@ -15,6 +15,7 @@ Deviations (paper / HtFLlib, https://github.com/TsingZ0/HtFLlib / here):
 - d': several / 128 of 512 / `aux_dim`, d at most.
 - shared network: a small CNN / the first of the group, or a small CNN / `aux`.
 - mean: weighted by examples / plain / weighted by examples.
+- P after a round: kept / not saved, so that every round begins with the first / kept.
 - BatchNorm statistics of the shared network: not stated / every round those of the
   server / each client's own.
 - prediction: r with the own head / the same / that (`head`), and r[:d'] with the head

@@ -18,6 +18,9 @@ and v_i = (mean |theta(x)|^2 - sum_j |h_ij|^2) / n_i.
 
 The equations are those of the released code and of the paper's abstract.
 
+PFLlib's copy of that code has a plain mean of prototypes, overwrites heads that it has
+yet to combine, and may give a client the combination of another.
+
 Deviations (paper / released code, https://github.com/JianXu95/FedPAC / here):
 - pull: squared distance / mean over dimensions, from round 2 / the same.
 - a class without global prototype: - / own one before training / no pull.

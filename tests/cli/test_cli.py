@@ -246,6 +246,7 @@ def test_version_and_completion(command):
     assert done.stdout.split() == ["compare", "completion"]
 
 
+@pytest.mark.long
 def test_a_platform_that_is_not_here_is_explained_without_a_traceback():
     env = {**os.environ, "JAX_PLATFORMS": "cuda", "JAXPROTO_CACHE": "off"}
     command = [sys.executable, "main.py", PROTONORM]

@@ -130,6 +130,7 @@ def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
                 assert np.max(np.abs(part.mean[c] - want)) < 1e-5
 
 
+@pytest.mark.long
 def test_without_pull_is_without_anchors():
     free = run(lam=0.0, rounds=2)
     alone = run(anchors=ref.NONE, rounds=2)

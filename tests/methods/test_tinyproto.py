@@ -186,6 +186,7 @@ def test_every_row_of_table_4_is_reached_by_flags(row, base):
     assert hasattr(method.init_server(None, KEY), "network") == (base == "fedtgp")
 
 
+@pytest.mark.long
 def test_sums_of_participants_are_as_large_as_if_all_examples_took_part():
     """By n / sum of the participants' n_i, here 5 to 15 examples of six clients."""
     both, samplers = [], (toys.EVERYONE, toys.only(*range(4)))

@@ -136,6 +136,7 @@ TORCHVISION = {  # torchvision 0.29: some of each kind of name, with the shapes 
 }
 
 
+@pytest.mark.long
 @every(TORCHVISION)
 def test_names_without_a_golden_network_are_pytorchs(name):
     words = TORCHVISION[name].split()

@@ -78,6 +78,7 @@ def test_every_private_method_keeps_its_claim(method, unit, tmp_path, monkeypatc
     assert (found.audited > 0) is not unseen and found.audited < found.claimed
 
 
+@pytest.mark.long
 def test_what_cannot_be_audited_is_refused(trained_runs):
     with refused("privacy.unit=off"):
         audit(trained_runs("fedavg"), REQUEST)

@@ -35,6 +35,7 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     return [("run", w[1:]) if w[0] == "main.py" else (w[2], w[3:]) for w in words]
 
 
+@pytest.mark.long
 def test_the_method_of_contributing_runs_beside_the_others(elsewhere):
     """The two files that it asks for: a module of the package, a configuration."""
     (_, method), (_, file) = blocks(ROOT / "CONTRIBUTING.md", "python")

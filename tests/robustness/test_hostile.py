@@ -83,6 +83,7 @@ def uploads(method):
     return toys.run(method, rounds=1).report.up
 
 
+@pytest.mark.long
 def test_only_hostile_clients_send_something_else(monkeypatch):
     """Hostile uploads are scaled, or come from flipped labels."""
     honest = uploads(PLAIN)

@@ -107,6 +107,7 @@ def test_torch_weights_come_back_the_same_or_are_refused(run, tmp_path, monkeypa
     assert sorted(tmp_path.iterdir()) == there
 
 
+@pytest.mark.long
 def test_a_new_client_trains_as_every_client_does(tmp_path):
     """Local training, the largest client (whose table has no padding): to the bit."""
     more = {"rounds": 1, "local__epochs": 5, "optimizer__learning_rate": 0.1}

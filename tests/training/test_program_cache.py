@@ -98,6 +98,7 @@ class Trap:
         return Path.touch, (self.file,)
 
 
+@pytest.mark.long
 def test_a_damaged_or_foreign_file_is_made_anew_and_said_of_many_once(tmp_path, said):
     """It executes nothing, also with a right checksum."""
     cache(tmp_path / "whole")

@@ -162,6 +162,7 @@ def test_a_damaged_checkpoint_is_passed_over_its_round_run_again(finished, tmp_p
     assert_same_end(tmp_path, finished)
 
 
+@pytest.mark.long
 def test_what_is_refused_or_fails_in_compilation_does_not_block_the_corrected_run(
     finished, tmp_path, monkeypatch
 ):
@@ -178,6 +179,7 @@ def test_what_is_refused_or_fails_in_compilation_does_not_block_the_corrected_ru
     assert_same_end(tmp_path, finished)
 
 
+@pytest.mark.long
 def test_arrays_are_found_again_by_a_longer_and_a_moved_run_of_the_same_bits(tmp_path):
     """With Adam, decay, clipping, and two epochs in a fixed order."""
     y = np.arange(60) % 3

@@ -1,7 +1,5 @@
 """Validation examples: every form of a run evaluates them, and none trains on them."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 QUIET = Console(quiet=True)
 PART = {"participation__law": "uniform", "participation__fraction": 0.5}
 SAMPLE = {"clients__store": "host", "eval__clients": "5"}
-LONG = partial(pytest.param, marks=pytest.mark.long)
 FEW = {**PART, "participation__fraction": 0.2}  # so that not all may take part
 
 
@@ -44,12 +41,13 @@ def check(path):
     assert run.evaluate() == last["rules"] != last["validation"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "fields"),
     [
-        LONG("fedproto", {"model__group": "mlp,amazon_mlp"} | FEW | SAMPLE),
+        ("fedproto", {"model__group": "mlp,amazon_mlp"} | FEW | SAMPLE),
         ("fedavg", PART),  # clients keep nothing: each example is evaluated once
-        LONG("fedavg", PART | {"eval__metrics": "loss"}),  # or each set of examples
+        ("fedavg", PART | {"eval__metrics": "loss"}),  # or each set of examples
     ],
 )
 def test_a_run_evaluates_validation_examples(small, method, fields, tmp_path):

@@ -63,6 +63,7 @@ def journey(form):
     return lambda seed=0: jax.device_get(inside(message(seed)))
 
 
+@pytest.mark.long
 @every(wire.FORMATS)
 def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit(form):
     """Packed, encoded, decoded, unpacked; stacked messages as one by one."""

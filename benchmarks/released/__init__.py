@@ -1,0 +1,1 @@
+"""Comparison of methods with the code that HtFLlib and PFLlib released."""

@@ -1,0 +1,91 @@
+"""Comparison with released code: same weights, same batches, same draws.
+
+    python -m benchmarks.released --htfllib=DIR --pfllib=DIR
+    python -m benchmarks.released --pfllib=DIR --method=moon,ditto
+
+DIR is a checkout of https://github.com/TsingZ0/HtFLlib or of
+https://github.com/TsingZ0/PFLlib, whose classes of clients and servers are run; FedL2G
+needs the package higher, FedPAC cvxpy. Three clients with a perceptron train three
+rounds of the digits on both sides. The benchmark prints the largest difference between
+the parameters of all clients, beside how far they moved, and exits with status 1 if a
+method differs by more than TOLERANCE, or if a wrong option does not.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.released import ours
+
+FLAGS = measure.flag_values(
+    htfllib=("", "checkout of HtFLlib"),
+    pfllib=("", "checkout of PFLlib"),
+    method=([*ours.FIELDS], "methods to compare"),
+    fixture=("", "npz file for every 997th parameter of the released networks"),
+)
+TOLERANCE, STRIDE = 2e-6, 997
+
+
+def compare(library: str, source: str, methods: list[str], fixture: str) -> list[dict]:
+    """Compares a library's methods in this process; returns a row per method."""
+    from benchmarks.released import release
+
+    release.begin(Path(source))
+    side = importlib.import_module(f"benchmarks.released.{library}")
+    found, stored = [], {}
+    for row in (row for row in methods if row in side.CLASSES):
+        trained = ours.train(row)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            released = [*side.rounds(row, trained.start)]
+        first = [ours.flat(params) for params in trained.start.clients]
+        wrong = ours.MISTAKES.get(row)
+        found.append(
+            {
+                "method": row,
+                "library": library,
+                "moved": largest([trained.rounds[-1]], [first]),
+                "difference": largest(trained.rounds, released),
+                "mistake": " ".join(f"{k}={v}" for k, v in (wrong or {}).items()),
+                "found": wrong and largest(ours.train(row, wrong).rounds, released),
+            }
+        )
+        stored[row] = np.array(released, np.float32)[..., ::STRIDE]
+    if fixture:
+        known = dict(np.load(fixture)) if Path(fixture).exists() else {}
+        np.savez_compressed(fixture, **known | stored)
+    return found
+
+
+def largest(some, others) -> float:
+    """Returns the largest difference over rounds, clients and parameters."""
+    return float(np.max(np.abs(np.array(some) - np.array(others))))
+
+
+def main(argv):
+    """Compares the methods of every library that is given."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    measure.check_choices(settings, "method", ours.FIELDS)
+    sources = {k: settings[k] for k in ("htfllib", "pfllib") if settings[k]}
+    if not sources or not measure.has_torch():
+        sys.exit("error: give --htfllib or --pfllib, and install PyTorch.")
+    found = []
+    for library, source in sources.items():  # their modules have the same names
+        given = {"library": library, "source": os.path.abspath(source)}
+        fixture = settings["fixture"] and os.path.abspath(settings["fixture"])
+        given |= {"methods": settings["method"], "fixture": fixture}
+        found += measure.fresh("benchmarks.released.__main__", "compare", given)
+    columns = [*found[0]] if found else []
+    table = measure.table("released code", columns, [[*row.values()] for row in found])
+    measure.finish("released", settings, found, [table])
+    right = [row["difference"] <= TOLERANCE for row in found]
+    caught = [row["found"] is None or row["found"] > TOLERANCE for row in found]
+    sys.exit(not all(right + caught))
+
+
+if __name__ == "__main__":
+    main(sys.argv)
