@@ -65,8 +65,10 @@ def entries(data):
 
 def of_wandb(folder):
     """History, settings and project of an offline run."""
+    import wandb
     from wandb.proto import wandb_internal_pb2
 
+    wandb.teardown()  # waits for its service, which writes the file after `finish`
     (file,) = folder.glob("*.wandb")
     rows, config, name = [], {}, ""
     for data in entries(file.read_bytes()):
