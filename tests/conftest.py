@@ -35,6 +35,7 @@ OVER_METHODS = {  # files whose tests run for every method: for the others they 
     "test_program_cache.py",
     "test_statistics.py",
 }
+SECONDS = selection.seconds_table()
 
 trained_runs = trained.trained_runs  # a fixture
 
@@ -75,7 +76,7 @@ def file_of(item) -> str:
 
 def group(item) -> str:
     """Name of the tests that share compiled programs."""
-    return selection.group_of(item.nodeid)
+    return selection.group_of(item.nodeid, SECONDS["long"])
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -90,7 +91,7 @@ def pytest_collection_modifyitems(config, items):
         if item.path.name == "test_contract.py" and method_of(item) in LANDING:
             item.add_marker(pytest.mark.landing)
     which = "long" if config.option.markexpr == "long" else "default"
-    seconds = selection.seconds_table()[which]
+    seconds = SECONDS[which]
     items.sort(key=lambda i: (-seconds.get(group(i), selection.UNKNOWN), group(i)))
     if config.option.slice:
         choose(config, items, seconds)

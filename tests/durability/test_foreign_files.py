@@ -25,7 +25,7 @@ from jaxproto import cli
 from jaxproto.data.readers import image_folder
 from jaxproto.errors import UserError
 
-pytestmark = [pytest.mark.long, pytest.mark.landing]
+pytestmark = pytest.mark.long
 LIGHT = [*TABLES[:4], loaded]  # commands that read no checkpoint
 BIG = "1" + "0" * 400
 CLIENTS = "per_client/000003.npz"
@@ -110,12 +110,14 @@ def test_json_that_no_run_writes_is_refused_by_name_and_costs_one_row(made, tmp_
     try_all(made, tmp_path, rows, LIGHT)
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize("name", ["config.json", "summary.json", "metrics.jsonl"])
 def test_no_command_waits_for_a_pipe_or_reads_without_end(made, tmp_path, name):
     rows = irregular(name, ("pipe", "endless", "huge", "loop"))
     try_all(made, tmp_path, rows, [*LIGHT, WRITERS[len(name) % 2]])
 
 
+@pytest.mark.landing
 def test_damaged_tables_and_checkpoints_cost_a_note_or_a_line(made, tmp_path):
     rows = [
         (f"{n} {b[:20]}", lambda d, n=n, b=b: (d / n).write_bytes(b), said)
@@ -221,6 +223,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.landing
 def test_a_damaged_folder_ends_every_command_in_results_or_one_line(made):
     seconds = float(os.environ.get("FUZZ_SECONDS", "60"))
     done, begun = Counter(), time.time()

@@ -43,7 +43,6 @@ def test_the_bound_of_a_gaussian_is_below_its_epsilon_and_near():
 
 
 @pytest.mark.long
-@pytest.mark.landing
 def test_a_round_has_no_more_than_its_epsilon_unless_noise_is_missing(
     tmp_path, monkeypatch, capsys
 ):

@@ -24,6 +24,13 @@ def test_slices_and_groups_that_changed_take_the_time_that_there_is():
     ]
     grouped = {"methods/test_contract.py-fedavg": 2.0, "test_gather.py": 1.5}
     assert seconds.table(lines) == grouped
+    lines += ["99.0\ttests/test_gather.py::test_b[y]"]  # a file that is divided
+    del grouped["test_gather.py"]
+    grouped |= {"test_gather.py::test_a": 1.0, "test_gather.py::test_b": 99.5}
+    assert seconds.table(lines) == grouped
+    test = "tests/test_gather.py::test_b[x]"
+    assert selection.group_of(test, grouped) == "test_gather.py::test_b"
+    assert selection.group_of(test, {}) == "test_gather.py"
 
 
 def test_every_mutant_breaks_a_line_that_is_there_once():

@@ -1,10 +1,8 @@
-"""Kills runs at system calls that write: `python killing.py HOW FOLDER EACH`.
+"""Kills runs by SIGKILL at system calls that write: `python killing.py FOLDER EACH`.
 
-HOW is `here`: the call and all later ones raise what nothing catches, in this process;
-or `really`: SIGKILL to a forked one. Prints JSON: how many, and those that lost bits.
+Prints JSON: how many runs were killed, and those that lost bits.
 """
 
-import contextlib
 import functools
 import io
 import json
@@ -14,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-LEAST = 100  # lower bound on the calls of a run, used where they are not counted
+LEAST = 100  # lower bound on the calls of a run
 CALLS = ("replace", "rename", "fsync", "unlink", "remove", "rmdir", "mkdir")
 
 
@@ -23,7 +21,10 @@ class Killed(BaseException):
 
 
 class Shim:
-    """Counts calls that write, and ends the process at one of them."""
+    """Counts calls that write, and ends the process at one of them.
+
+    `really`: by SIGKILL; otherwise this call and all later ones raise `Killed`.
+    """
 
     def __init__(self, really: bool):
         self.really, self.at, self.on = really, 0, False
@@ -61,17 +62,8 @@ class Shim:
         self.at, self.on, self.seen = at, True, []
 
 
-def kill_here(shim, c, path, at) -> str:
-    """Ends a run in this process at a call; returns the name of the call."""
-    shim.arm(at)
-    with contextlib.suppress(Killed):
-        attacked.run(c, path)
-    shim.on = False
-    return shim.seen[min(at, len(shim.seen)) - 1]
-
-
-def kill_really(shim, c, path, at) -> str:
-    """Ends a run in a forked process by SIGKILL at a call; returns its number."""
+def kill(shim, c, path, at):
+    """Ends a run in a forked process at a call."""
     child = os.fork()
     if not child:
         shim.arm(at)
@@ -79,7 +71,6 @@ def kill_really(shim, c, path, at) -> str:
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
-    return str(at)
 
 
 def wrong_after(c, path, want) -> str:
@@ -95,47 +86,35 @@ def wrong_after(c, path, want) -> str:
     return "" if attacked.end(path) == want else "other numbers"
 
 
-def main(how: str, folder: Path, each: int):
-    shim = Shim(how == "really")
-    file, tried, failed, begun = attacked.data(folder / "toy.npz"), 0, {}, []
-    kill = kill_really if how == "really" else kill_here
-    attacked.quick() if how == "here" else attacked.unrendered()
+def main(folder: Path, each: int):
+    shim = Shim(really=True)
+    file, failed = attacked.data(folder / "toy.npz"), {}
+    attacked.unrendered()
     cases = {method: attacked.small(method, file) for method in attacked.METHODS}
     off = {**attacked.SAMPLED, "clients__store": "disk"}
     cases["disk"] = attacked.small("fedproto", file, **off)
-    for i, (name, c) in enumerate(cases.items()):
-        total = LEAST
-        if how == "here":
-            attacked.run(c, folder / f"{name}-warm")
-            shim.arm(0)
-            attacked.run(c, folder / name)
-            shim.on, total = False, len(shim.seen)
-            assert total >= LEAST, total
-        for k in range(each):
-            path = folder / f"{name}-{k}"
-            at = 1 + (k * total + i * total // 6) // each
+    calls = {}
+    for i, name in enumerate(cases):
+        calls[name] = [1 + (k * LEAST + i * LEAST // 6) // each for k in range(each)]
+    for name, c in cases.items():  # JAX must not have started yet in this process
+        for at in calls[name]:
             shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)
-            where = kill(shim, c, path, at)
-            begun.append((name, c, path, f"{name} at {at} ({where})"))
-            if how == "here":
-                check(folder, begun.pop(), failed)
-            tried += 1
-    if how == "really":
-        attacked.quick()
-        for name, c in cases.items():
-            attacked.run(c, folder / name)
-        for case in begun:
-            check(folder, case, failed)
+            kill(shim, c, folder / f"{name}-{at}", at)
+    attacked.quick()
+    for name, c in cases.items():
+        shim.arm(0)
+        attacked.run(c, folder / name)
+        shim.on = False
+        assert len(shim.seen) >= LEAST, len(shim.seen)
+        want = attacked.end(folder / name)
+        for at in calls[name]:
+            path = folder / f"{name}-{at}"
+            if wrong := wrong_after(c, path, want):
+                failed[path.name] = wrong
+            else:
+                shutil.rmtree(path)
+    tried = sum(map(len, calls.values()))
     sys.stdout.write(json.dumps({"tried": tried, "failed": failed}) + "\n")
-
-
-def check(folder, one, failed):
-    name, c, path, where = one
-    wrong = wrong_after(c, path, attacked.end(folder / name))
-    if wrong:
-        failed[where] = wrong
-    else:
-        shutil.rmtree(path)
 
 
 if __name__ == "__main__":
@@ -143,4 +122,4 @@ if __name__ == "__main__":
     from support import attacked
 
     npz.LARGE = 0  # the data are kept decoded, however small
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

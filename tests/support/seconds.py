@@ -1,5 +1,7 @@
 """Writes tests/seconds.json from what runs of the tests took, group by group.
 
+A file of more than `DIVIDED` seconds is divided into its functions.
+
     JAXPROTO_TEST_SECONDS=default.tsv python -m pytest -n 2 --dist loadfile
     JAXPROTO_TEST_SECONDS=long.tsv python -m pytest -n 2 --dist loadfile -m long
     python -m tests.support.seconds default.tsv long.tsv
@@ -9,18 +11,26 @@ A kind that is not given keeps its seconds: `python -m tests.support.seconds a.t
 
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from . import selection
 
+DIVIDED = 100.0  # seconds of a file
+
 
 def table(lines: list[str]) -> dict[str, float]:
     """Sums the seconds of each group: setup, call and teardown."""
-    total: Counter[str] = Counter()
+    groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for line in lines:
         seconds, _, nodeid = line.partition("\t")
-        total[selection.group_of(nodeid)] += float(seconds)
+        functions = groups[selection.group_of(nodeid, {})]
+        functions[selection.function_of(nodeid)] += float(seconds)
+    total: dict[str, float] = {}
+    for name, functions in groups.items():
+        whole = sum(functions.values())
+        divided = whole > DIVIDED and name.endswith(".py")
+        total |= functions if divided else {name: whole}
     return {name: round(s, 1) for name, s in sorted(total.items())}
 
 

@@ -1,9 +1,9 @@
 """Selection of a landing's long tests, and the order of test files.
 
-A *group* is a file, or one method's part of the contract: its tests share fixtures and
-compiled programs. A landing (`--slice=K/N`) runs the long tests marked `landing`, every
-group of slice K of N, and as many groups that concern files changed since yesterday as
-fit into `--changed-seconds`.
+A *group* is a file, one method's part of the contract, or one function of a file that
+takes long: its tests share fixtures and compiled programs. A landing (`--slice=K/N`)
+runs the long tests marked `landing`, every group of slice K of N, and as many groups
+that concern files changed since yesterday as fit into `--changed-seconds`.
 """
 
 import heapq
@@ -27,12 +27,19 @@ def seconds_table() -> dict[str, dict[str, float]]:
     return json.loads(SECONDS_FILE.read_text())
 
 
-def group_of(nodeid: str) -> str:
-    """Returns the group of a test: its file, or a method's part of the contract."""
+def group_of(nodeid: str, seconds: Mapping) -> str:
+    """Returns the group of a test; that of a function, where the table has it."""
     file, _, test = nodeid.removeprefix("tests/").partition("::")
+    if (function := function_of(nodeid)) in seconds:
+        return function
     method = re.findall(r"\w+", test)[-1]  # the last parameter, if it is one
     contract = file.endswith("test_contract.py") and method in METHODS
     return f"{file}-{method}" if contract else file
+
+
+def function_of(nodeid: str) -> str:
+    """Returns FILE::FUNCTION of a test, without its parameters."""
+    return nodeid.removeprefix("tests/").partition("[")[0]
 
 
 def slices(groups: Iterable[str], seconds: Mapping, number: int) -> list[set[str]]:

@@ -94,6 +94,12 @@ class Deployment:
         self.path = Path(workdir).resolve()
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
+        bin = Path(sys.executable).parent
+        search_path = os.pathsep.join([str(bin), os.environ.get("PATH", "")])
+        if shutil.which("flower-superlink", path=search_path) is None:
+            raise UserError(
+                "Flower is not installed: python -m pip install 'jaxproto[flower]'."
+            )
         self.app = write_app(config, self.path, **times)
         owner_only_folder(self.home)
         self.certificates = certificates.make(self.home / "certificates")
@@ -102,12 +108,6 @@ class Deployment:
         self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
         self.nodes: dict[int, subprocess.Popen] = {}  # SuperNodes by client
         self.superlink: subprocess.Popen | None = None
-        bin = Path(sys.executable).parent
-        search_path = os.pathsep.join([str(bin), os.environ.get("PATH", "")])
-        if shutil.which("flower-superlink", path=search_path) is None:
-            raise UserError(
-                "Flower is not installed: python -m pip install 'jaxproto[flower]'."
-            )
         self.environment = {
             **os.environ,
             "PATH": search_path,
