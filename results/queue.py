@@ -97,18 +97,14 @@ SWEEPS = {
 }
 
 # Methods beyond the four papers and their baselines, on one network
-BEYOND = (
-    *("local", "fedproto", "fedavg", "fedpcl", "fedsa", "fedhp", "fedproc", "fpl"),
-    *("fedgen", "fedmrl", "fedl2g", "fedmd", "feddf", "fedpac", "heterofl"),
-    *("fedrep", "ditto", "scaffold", "moon", "feddyn"),
-)
-ONE_NETWORK = ["--config.model.group=cnn4_d", "--config.local.epochs=1"]
-
-
-def beyond(data: str) -> Cells:
-    """Returns cells of the methods `BEYOND` on a data set."""
-    return {name: (f"{name}.py:{data}", []) for name in BEYOND}
-
+BEYOND: Cells = {
+    name: (f"{name}.py:fashion_mnist", [])
+    for name in (
+        *("local", "fedproto", "fedavg", "fedpcl", "fedsa", "fedhp", "fedproc", "fpl"),
+        *("fedgen", "fedmrl", "fedl2g", "fedmd", "feddf", "fedpac", "heterofl"),
+        *("fedrep", "ditto", "scaffold", "moon", "feddyn"),
+    )
+}
 
 # RefProtoFL's Table 2 and 1 on Fashion-MNIST, with the 4-layer CNN
 TABLE = "table.py:refprotofl2,fashion-mnist-{}-alpha{}"
@@ -290,8 +286,11 @@ FLAGS = {  # series -> flags of all its runs
     ],
     "flowers102_cnn4": [*SMALL, "--config.rounds=50"],
     "flowers102_cnn4_20": [*SMALL, "--config.rounds=20"],
-    "digits": ONE_NETWORK,
-    "fashion_mnist_20": [*ONE_NETWORK, "--config.rounds=20"],
+    "fashion_mnist_20": [
+        "--config.model.group=cnn4_d",
+        "--config.local.epochs=1",
+        "--config.rounds=20",
+    ],
     "refprotofl": ["--config.model.group=cnn4_d"],
     "spiral": [],
     "fashion_mnist_50": ["--config.eval_every=1"],
@@ -313,11 +312,10 @@ COMMON = [
 ]
 QUEUE = (
     Part("spiral", SPIRAL, (FIRST, 0, 2)),
-    Part("digits", beyond("digits"), (FIRST, 0, 2)),
     Part("refprotofl_20", SHORT_TABLE, (0, 2)),
     Part("flowers102_cnn4_20", {**RIVALS, **FIRST_SCALED, **IN_SETTINGS}, (FIRST, 0)),
     Part("flowers102_cnn4_20", {**OF_T, **SCALED, **PULLED, **OF_S}, (FIRST, 0)),
-    Part("fashion_mnist_20", beyond("fashion_mnist"), (FIRST, 0, 2)),
+    Part("fashion_mnist_20", BEYOND, (FIRST, 0, 2)),
     Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
     Part("refprotofl", MISSING),
     Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
