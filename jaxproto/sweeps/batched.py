@@ -40,7 +40,7 @@ class BatchedRun(NamedTuple):
 def claim_and_restore(
     shared: SharedPrograms,
     make_start: Callable[[Cell, workdir.WorkdirLock], runner.Start],
-    board: LiveTable,
+    table: LiveTable,
     stack: contextlib.ExitStack,
     cells: Sequence[Cell],
 ) -> tuple[list[BatchedRun], set[str]]:
@@ -58,7 +58,7 @@ def claim_and_restore(
         try:
             lock = stack.enter_context(workdir.lock_workdir(cell.path))
         except workdir.WorkdirBusy as e:
-            board.busy(cell, str(e))
+            table.busy(cell, str(e))
             continue
         start = make_start(cell, lock)
         with errors_named(cell):
@@ -68,7 +68,7 @@ def claim_and_restore(
                     BatchedRun(cell, *runner.restore_or_init(start, shared(start)))
                 )
         if summary is not None:
-            board.ended(cell, summary, 0.0)
+            table.ended(cell, summary, 0.0)
             ended.add(cell.name)
     return members, ended
 
@@ -90,7 +90,7 @@ def group_by_schedule(
 
 
 def train(
-    members: Sequence[BatchedRun], compiled: Programs, count: int, board: LiveTable
+    members: Sequence[BatchedRun], compiled: Programs, count: int, table: LiveTable
 ):
     """Trains members as one program; a diverged member stops alone.
 
@@ -104,7 +104,7 @@ def train(
     start = time.perf_counter()
 
     def ended(i, summary):
-        board.ended(members[i].cell, summary, time.perf_counter() - start)
+        table.ended(members[i].cell, summary, time.perf_counter() - start)
 
     engine = BatchedEngine([m.run.work for m in members], compiled, count)
     runs, states = [m.run for m in members], [m.state for m in members]

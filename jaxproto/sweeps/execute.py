@@ -70,7 +70,7 @@ def execution_mode(
     return BATCHED, int(cells_at_once)
 
 
-def train(plan: Plan, options: SweepOptions, board: LiveTable, console: Console):
+def train(plan: Plan, options: SweepOptions, table: LiveTable, console: Console):
     """Trains the cells that have not ended; `sweep.sweep` lists the errors."""
     layout = parse_devices(options.devices)
     platform = "several" if layout.num_devices > 1 else jax.default_backend()
@@ -79,17 +79,17 @@ def train(plan: Plan, options: SweepOptions, board: LiveTable, console: Console)
     ended: set[str] = set()
     if mode == BATCHED:
         for shared in groups:
-            ended |= train_batched(shared, max_cells, options, board, layout)
+            ended |= train_batched(shared, max_cells, options, table, layout)
         max_cells = 1
     remaining = [(c, s) for s in groups for c in s.group.cells if c.name not in ended]
-    in_threads(remaining, max_cells, options, board)
+    in_threads(remaining, max_cells, options, table)
 
 
 def train_batched(
     shared: SharedPrograms,
     max_cells: int,
     options: SweepOptions,
-    board: LiveTable,
+    table: LiveTable,
     layout: OneDevice = ONE,
 ) -> set[str]:
     """Trains cells of a group as one program; returns the names of ended cells.
@@ -101,15 +101,15 @@ def train_batched(
     if exp.check_wire or not exp.resident:
         return set()
     with contextlib.ExitStack() as stack:
-        make_start = partial(start_of_cell, options, board)
+        make_start = partial(start_of_cell, options, table)
         members, ended = batched.claim_and_restore(
-            shared, make_start, board, stack, shared.group.cells
+            shared, make_start, table, stack, shared.group.cells
         )
         max_cells = min(max_cells or len(members), len(members))
         if members:
             max_cells, programs = shared.batched_programs(max_cells, layout)
         for batch in batched.group_by_schedule(members, max_cells):
-            batched.train(batch, programs, max_cells, board)
+            batched.train(batch, programs, max_cells, table)
             ended |= {m.cell.name for m in batch}
     return ended
 
@@ -118,7 +118,7 @@ def in_threads(
     cells: Iterable[tuple[Cell, SharedPrograms]],
     max_cells: int,
     options: SweepOptions,
-    board: LiveTable,
+    table: LiveTable,
 ):
     """Trains cells in `max_cells` threads.
 
@@ -134,10 +134,10 @@ def in_threads(
             except IndexError:  # another thread took the last cell
                 return
             try:
-                train_cell(cell, shared, options, board)
+                train_cell(cell, shared, options, table)
             except workdir.WorkdirBusy as e:  # try it again after the other cells
                 queue.append((cell, shared))
-                board.busy(cell, str(e))
+                table.busy(cell, str(e))
                 stop.wait(POLL)
             except BaseException:
                 stop.set()
@@ -150,28 +150,28 @@ def in_threads(
 
 
 def start_of_cell(
-    options: SweepOptions, board: LiveTable, cell: Cell, lock: workdir.WorkdirLock
+    options: SweepOptions, table: LiveTable, cell: Cell, lock: workdir.WorkdirLock
 ) -> runner.Start:
     """Returns the arguments that start the run of a cell."""
     return runner.Start(
         cell.config,
         cell.path,
-        board.console(cell),
+        table.console(cell),
         grace=options.grace,
         lock=lock,
-        progress=partial(board.progress, cell),
+        progress=partial(table.progress, cell),
         callbacks=[make() for make in callback_factories(options.callbacks)],
     )
 
 
 def train_cell(
-    cell: Cell, shared: SharedPrograms, options: SweepOptions, board: LiveTable
+    cell: Cell, shared: SharedPrograms, options: SweepOptions, table: LiveTable
 ):
     """Trains a cell unless it has ended."""
     begin = time.perf_counter()
     with errors_named(cell), workdir.lock_workdir(cell.path) as lock:
-        start = start_of_cell(options, board, cell, lock)
+        start = start_of_cell(options, table, cell, lock)
         summary = runner.finished_summary(start)
         if summary is None:
             summary = runner.train(start, shared(start))
-    board.ended(cell, summary, time.perf_counter() - begin)
+    table.ended(cell, summary, time.perf_counter() - begin)

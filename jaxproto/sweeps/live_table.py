@@ -153,32 +153,32 @@ def time_left(cell: Cell, row: CellRow) -> str:
 class CellConsole(io.StringIO):
     """File whose lines become notes of a cell."""
 
-    def __init__(self, board: LiveTable, cell: Cell):
+    def __init__(self, table: LiveTable, cell: Cell):
         """Stores the live table and the cell."""
         super().__init__()
-        self._board, self._cell = board, cell
+        self._table, self._cell = table, cell
 
     def write(self, text: str) -> int:
         """Notes complete lines, as consoles write them."""
         for line in filter(str.strip, text.splitlines()):
-            self._board.note(f"{self._cell.name}: {line}")
+            self._table.note(f"{self._cell.name}: {line}")
         return len(text)
 
 
 class CellProgress:
     """Progress of a cell, with the interface of `training.progress.Progress`."""
 
-    def __init__(self, board: LiveTable, cell: Cell):
+    def __init__(self, table: LiveTable, cell: Cell):
         """Stores the live table and the cell."""
-        self._board, self._cell = board, cell
+        self._table, self._cell = table, cell
 
     def round(self, r: int, seconds: float):
         """Reports round `r`, from 1, and its `seconds`."""
-        recent = (*self._board.row(self._cell).seconds, seconds)[-10:]
-        self._board.set(self._cell, round=r, seconds=recent)
+        recent = (*self._table.row(self._cell).seconds, seconds)[-10:]
+        self._table.set(self._cell, round=r, seconds=recent)
         if len(recent) == 2:  # the first round may include compilation
-            self._board.first_round(seconds)
+            self._table.first_round(seconds)
 
     def evaluated(self, record: Mapping):
         """Reports a record of `metrics.jsonl`."""
-        self._board.set(self._cell, accuracy=accuracy_text(record))
+        self._table.set(self._cell, accuracy=accuracy_text(record))

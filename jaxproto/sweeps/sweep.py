@@ -82,8 +82,8 @@ def sweep(
     part = select_part(whole, *share)
     for line in live_table.plan_lines(part, bytes_per_cell(whole)):
         say(console, line)
-    with live_table.LiveTable(part, console).live() as board:
-        execute.train(part, how, board, console)
+    with live_table.LiveTable(part, console).live() as table:
+        execute.train(part, how, table, console)
     return result(whole, console)
 
 

@@ -70,11 +70,11 @@ def on_ray(
     for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         say(console, line)
     how = how._replace(cores=cluster.cpus, grace=0.0)
-    with connect(cluster) as ray, live_table.LiveTable(whole, console).live() as board:
+    with connect(cluster) as ray, live_table.LiveTable(whole, console).live() as table:
         n = print_launcher.num_parts(
-            whole, cluster.parts, num_slots(ray, cluster, board)
+            whole, cluster.parts, num_slots(ray, cluster, table)
         )
-        board.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
+        table.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
         with worker.probe(whole.folder) as probe:
             job = worker.RemoteJob(
                 config=config.to_dict(),
@@ -86,7 +86,7 @@ def on_ray(
                 folder=os.getcwd(),
                 probe=str(probe.absolute()),
             )
-            errors = Tasks(ray, job, whole, n, cluster, board).run()
+            errors = Tasks(ray, job, whole, n, cluster, table).run()
     if errors:
         raise UserError("\n".join(errors))
     return result(whole, console)
@@ -152,7 +152,7 @@ def _check_address(address: str):
         ) from e
 
 
-def num_slots(ray, cluster: RayOptions, board: live_table.LiveTable) -> int:
+def num_slots(ray, cluster: RayOptions, table: live_table.LiveTable) -> int:
     """Returns the number of parts that can run at once; 1 if a cluster must grow."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     slots = sum(_num_fitting(resources, cluster) for resources in machines)
@@ -165,7 +165,7 @@ def num_slots(ray, cluster: RayOptions, board: live_table.LiveTable) -> int:
     )
     if not cluster.address:
         raise UserError(f"{text}. Give less.")
-    board.note(f"{text}: waiting for another one")
+    table.note(f"{text}: waiting for another one")
     return 1
 
 
@@ -204,11 +204,11 @@ class Tasks:
         whole: Plan,
         n: int,
         cluster: RayOptions,
-        board,
+        table,
     ):
         """Prepares the tasks; starts none."""
         self._ray, self._job, self._whole, self._n = ray, job, whole, n
-        self._board = board
+        self._table = table
         self._submit = ray.remote(
             num_cpus=cluster.cpus,
             num_gpus=cluster.gpus,
@@ -221,7 +221,7 @@ class Tasks:
 
     def run(self) -> list[str]:
         """Runs all parts to their end; returns their errors."""
-        watcher = watch.WorkdirWatcher(self._whole.cells, self._board)
+        watcher = watch.WorkdirWatcher(self._whole.cells, self._table)
         for k in range(self._n):
             self._start(k)
         errors: dict[str, list[int]] = {}  # parts by error
@@ -250,7 +250,7 @@ class Tasks:
         except errors.RayError as e:
             return self._restart(k, e)
         if error:
-            self._board.note(f"part {k}/{self._n} has ended with an error")
+            self._table.note(f"part {k}/{self._n} has ended with an error")
         return error
 
     def _restart(self, k: int, error: Exception) -> str:
@@ -266,6 +266,6 @@ class Tasks:
                 f"its workers died {deaths} times without a checkpoint between "
                 f"({reason}); the same command goes on from the last one."
             )
-        self._board.note(f"part {k}/{self._n} is taken up again: {reason}")
+        self._table.note(f"part {k}/{self._n} is taken up again: {reason}")
         self._start(k)
         return ""

@@ -14,9 +14,9 @@ RECENT = 10  # evaluations that estimate the remaining time
 class WorkdirWatcher:
     """Reports changes in the run directories of cells."""
 
-    def __init__(self, cells: Sequence[Cell], board: LiveTable):
+    def __init__(self, cells: Sequence[Cell], table: LiveTable):
         """Reports the cells that have already ended."""
-        self._board = board
+        self._table = table
         self._stamps = {cell.name: RunFolder.at(cell.path).stamp() for cell in cells}
         self._began: dict[str, float] = {}
         self._running = list(cells)
@@ -30,7 +30,7 @@ class WorkdirWatcher:
                 self._running.remove(cell)
                 start = self._began.get(cell.name)
                 seconds = 0.0 if start is None else time.perf_counter() - start
-                self._board.ended(cell, run.summary or {}, seconds)
+                self._table.ended(cell, run.summary or {}, seconds)
                 continue
             stamp = run.stamp()
             if stamp != self._stamps[cell.name]:
@@ -43,10 +43,10 @@ class WorkdirWatcher:
         if record is None:
             return
         self._began.setdefault(cell.name, time.perf_counter())
-        recent = self._board.row(cell).seconds
+        recent = self._table.row(cell).seconds
         if isinstance(record.get("seconds"), float):
             recent = (*recent, record["seconds"])[-RECENT:]
-        self._board.set(
+        self._table.set(
             cell,
             state="running",
             round=record["round"],

@@ -68,8 +68,8 @@ def _train(job: RemoteJob, k: int, n: int):
     config, plain = map(ml_collections.ConfigDict, (job.config, job.plain))
     whole = plan(config, parse_axes(config, job.axes), job.outdir, plain)
     part, quiet = select_part(whole, k, n), Console(file=io.StringIO(), quiet=True)
-    with live_table.LiveTable(part, quiet).live() as board:
-        execute.train(part, job.how, board, quiet)
+    with live_table.LiveTable(part, quiet).live() as table:
+        execute.train(part, job.how, table, quiet)
 
 
 def _enter(job: RemoteJob):
