@@ -145,8 +145,11 @@ def test_records_and_epsilon_are_those_of_the_simulator(method, unit, lost, tmp_
     served, alone = (metrics(tmp_path / name) for name in ("served", "simulated"))
     for own, other in zip(served, alone, strict=True):
         assert own["privacy"]["rehearsed"] is True  # its noise follows from the seed
+        mine, loss = own.pop("loss"), other.pop("loss")
         if unit == "example":  # a node keeps its loss
-            assert own.pop("loss") is None and other.pop("loss") > 0
+            assert mine is None and loss > 0
+        else:  # its program sums in another order where tests compile quickly
+            assert mine == pytest.approx(loss, rel=1e-6)
     assert served == alone != []
     kept = RunFolder.read(tmp_path / "served").summary
     assert said["privacy"] == kept["privacy"] == told["privacy"]
