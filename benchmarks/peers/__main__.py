@@ -177,7 +177,7 @@ def heterogeneous(s: dict):
     columns = ("method", "contender", "round s", "evaluation s", "MiB", "accuracy")
     title = f"{work['group']}: {work['clients']} clients, {work['images']} images"
     tables = [measure.table(title, columns, rows)]
-    about = {"workload": {k: v for k, v in work.items() if k != "venvs"}}
+    about = {"workload": {k: v for k, v in work.items() if k not in ("venvs", "data")}}
     measure.finish(f"peers-{HTFE8}", s, {**about, "methods": results}, tables)
 
 
