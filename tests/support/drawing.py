@@ -57,15 +57,12 @@ def pixels(axes):
     return axes.images[0].get_array()
 
 
-def boxes(axes) -> list:
-    """Boxes of the labels below the horizontal axis."""
-    renderer = FigureCanvasAgg(axes.figure).get_renderer()
-    labels = axes.get_xticklabels()
-    return [t.get_window_extent(renderer) for t in labels if t.get_text()]
-
-
 def apart(axes) -> bool:
-    return all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes(axes)))
+    """Returns whether no labels below the horizontal axis touch."""
+    renderer = FigureCanvasAgg(axes.figure).get_renderer()
+    labels = [t for t in axes.get_xticklabels() if t.get_text()]
+    boxes = (t.get_window_extent(renderer) for t in labels)
+    return all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
 
 
 def faults(figure) -> list[str]:

@@ -30,7 +30,10 @@ def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", 
     done = rounds if status == "finished" else max(1, rounds - 1)
     lines = [record(r, best * r / rounds, rules) for r in range(1, done + 1)]
     if per_client:
-        lines[-1]["by_client"] = clients(rules)
+        size_K = COUNTS.test.sum(1)  # all correct by the first rule
+        hits = {f"correct_{k}": (size_K // i).tolist() for i, k in enumerate(rules, 1)}
+        each = {"id": [0, 1, 2], "test_examples": size_K.tolist(), **hits}
+        lines[-1]["by_client"] = each
     path = workdirs.write(path, made, status and summary(status, lines) | extra, lines)
     partition_stats.write_csv(path / "partition.csv", COUNTS)
     return path
@@ -63,13 +66,6 @@ def summary(status, lines):
         "collapsed": {},
         "commonest_class": partition_stats.majority_share(COUNTS)._asdict(),
     }
-
-
-def clients(rules=RULES):
-    """Returns the clients of a record: three, and all correct by the first rule."""
-    test_K = COUNTS.test.sum(1)
-    hits = {f"correct_{r}": (test_K // (i + 1)).tolist() for i, r in enumerate(rules)}
-    return {"id": [0, 1, 2], "test_examples": test_K.tolist(), **hits}
 
 
 def figures_of(html: str) -> dict[str, dict]:

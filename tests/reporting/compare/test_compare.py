@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 
 from jaxproto.cli import compare as command
 from jaxproto.reporting import compare
-from jaxproto.reporting.compare import latex, rendering, run_groups
+from jaxproto.reporting.compare import latex, run_groups
 
 RECORDS = Path(__file__).parents[3] / "results/fashion_mnist/records"
 SHARE = "cifar10: share of test examples in their client's commonest training class: "
@@ -33,37 +32,25 @@ def test_seeds_share_a_row_with_mean_and_deviation(tmp_path):
     assert table.notes[0].endswith("(ddof 0) of 2 seeds.")
     sample = made(*paths, ddof=1)
     assert cells_of(sample)["head final %"] == "55.00 ± 7.07"
-    assert "(ddof 1)" in compare.render(sample, "latex").split("{tabular}")[0]
     few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
     rules = {"rules": {"head": {"pooled": few, "client_mean": few}}}
-    table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1, more=rules))
-    assert "1 or 2 seeds" in table.notes[0]
-    assert "Seeds: 0, 1 in FedProto; 1 in FedTGP." in table.notes
-    table = made(*paths, tmp_path / "b", statistics=["last10"])
+    other = folder(tmp_path / "b", "fedtgp", seed=1, more=rules)
+    table = made(*paths, other, statistics=["last10"])
     assert cells_of(table)["head %"] == "60.00 ± 5.00"
+    assert "Seeds: 0, 1 in FedProto; 1 in FedTGP." in table.notes
     assert "Last evaluations: 10 in FedProto; 3 in FedTGP." in table.notes
 
 
-def test_both_averages_have_columns_in_every_format(tmp_path, capsys):
+def test_both_averages_have_columns(tmp_path, capsys):
     mean = {"final": 0.4, "best": 0.45, "mean_last": 0.4}
-    for method, seed in itertools.product(("fedproto", "fedtgp"), (0, 1)):
-        pooled = {**mean, "best": 0.6 + seed / 10 + 0.1 * (method == "fedtgp")}
-        rules = {"head": {"pooled": pooled, "client_mean": mean}}
-        folder(tmp_path / f"{method}{seed}", method, seed, more={"rules": rules})
-    runs = sorted(map(str, tmp_path.iterdir()))
-
-    def check(form):
-        command.main("compare", [*runs, "--format", form, "--against", "fedproto"])
-        text = capsys.readouterr().out.replace("\\", "")
-        titles = ["best pooled %", "best mean %", "final pooled %", "final mean %"]
-        places = [text.index(f"head {title}") for title in titles]
-        assert places == sorted(places) and text.count("head best mean % p") >= 1
-        assert "45.0" in text and "65.0" in text
-
-    check_every(rendering.FORMATS, check)
-    start = "Accuracy in %, best test round and final evaluation, pooled over test "
-    assert made(*runs).notes[0].startswith(start)
-    command.main("compare", [*runs, "--average", "client"])  # one alone has no word
+    rules = {"head": {"pooled": {**mean, "best": 0.65}, "client_mean": mean}}
+    run = str(folder(tmp_path / "a", more={"rules": rules}))
+    command.main("compare", [run])
+    text = capsys.readouterr().out
+    titles = ["best pooled %", "best mean %", "final pooled %", "final mean %"]
+    places = [text.index(f"head {title}") for title in titles]
+    assert places == sorted(places) and "45.0" in text and "65.0" in text
+    command.main("compare", [run, "--average", "client"])  # one alone has no word
     text = capsys.readouterr().out
     assert "head best %" in text and "65.0" not in text and "45.0" in text
 
@@ -84,7 +71,6 @@ def test_unequal_rounds_have_columns_of_their_own(tmp_path):
     assert got[1][f"{short} rank"] == "2.0"
     assert notes_of(table, "No run of local on cifar10, 20 rounds: what clients reach")
     assert not any("rounds differs" in note for note in table.notes)
-    assert "{c}{CIFAR-10, 20 rounds}" in compare.render(table, "latex")
     text = compare.render(made(*paths, statistics=["final"]), "markdown")
     longer, shorter = text.split("cifar10, 20 rounds\n\n")  # that of Local first
     assert "**90.00**" in longer and "FedTGP" not in longer and "50.00" not in longer
@@ -108,7 +94,6 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     assert got["head best pooled %"] == got["head final pooled %"] == "70.00"
     assert got["head best mean %"] == "50.00"
     assert got["head client_best pooled %"] == "90.00"  # (9 + 27) / 40
-    assert got["head client_best mean %"] == "90.00"
     command.main("compare", [str(long), str(short), "--rounds=10"])
     assert "rounds head" not in capsys.readouterr().out
     with refused("was not evaluated after 7 rounds: give --rounds a multiple of its"):
@@ -148,15 +133,12 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     assert "rounds differs: 5 in cifar10; 300 in cifar100." in table.notes
     # Commit and reading come from the records.
     code = folder(tmp_path / "g", more={"commit": "aa", "reading": "code"})
-    other = folder(tmp_path / "h", "fedtgp", more={"commit": "bb", "reading": "code"})
-    table = made(code, other)
-    assert "commit differs: aa in FedProto; bb in FedTGP." in table.notes
-    assert not notes_of(table, "reading differs")
-    notes = made(code, folder(tmp_path / "i", "fedtgp")).notes
+    notes = made(code, folder(tmp_path / "h", "fedtgp", more={"commit": "bb"})).notes
     assert "reading differs: code in FedProto; unknown in FedTGP." in notes
+    assert "commit differs: aa in FedProto; bb in FedTGP." in notes
 
 
-def test_unfinished_diverged_and_damaged_runs_are_named(tmp_path):
+def test_unfinished_and_diverged_runs_are_named(tmp_path):
     good = folder(tmp_path / "good")
     bad = folder(tmp_path / "bad", seed=1, status="diverged", accuracy=0.0)
     open_ = folder(tmp_path / "open", seed=2, status="")
@@ -170,12 +152,6 @@ def test_unfinished_diverged_and_damaged_runs_are_named(tmp_path):
         made(good, folder(tmp_path / "again"))
     with refused("no run has rule 'local'; there are: head"):
         made(good, rules=["local"])
-    (good / "config.json").write_text("{}")
-    with refused("config.json cannot be read (it"):
-        made(good)
-    (bad / "summary.json").write_text("{")
-    with refused("summary.json cannot be read"):
-        made(bad)
 
 
 def test_references_and_collapsed_runs_are_named(tmp_path):
@@ -184,17 +160,11 @@ def test_references_and_collapsed_runs_are_named(tmp_path):
     table = made(a, folder(tmp_path / "local", "local"))
     assert [row[0] for row in table.rows] == ["Local (reference)", "FedProto"]
     assert notes_of(table, "Reference: local")
-    other = folder(tmp_path / "other", "local", data__name="tfds:cifar100")
-    assert notes_of(made(a, other), "No run of local on cifar10: ")
-    more = {"commonest_class": ONE_CLASS, "collapsed": {"head": 30}}
-    table = made(folder(tmp_path / "told", accuracy=0.25, more=more))
+    table = made(folder(tmp_path / "told", more={"commonest_class": ONE_CLASS}))
     assert SHARE + "25.00 %, mean over clients 20.00 %." in table.notes
-    line = "cifar10: FedProto collapsed: head 0.2500 since round 30 (seed 0) is the sha"
-    assert len(notes_of(table, line)) == 1
     c = folder(tmp_path / "c", "fedgh", data__clients=3)
     (b / "partition.csv").write_text("c,s,0,1\n0,train,2,1\n0,test,3,1\n")
-    assert notes_of(made(a, c), f"{SHARE}unknown (no usable partition.csv")
-    here = "75.00 %, mean over clients 75.00 % in FedProto, FedTGP; unknown ("
+    here = "75.00 %, mean over clients 75.00 % in FedProto, FedTGP; unknown (no usable "
     assert notes_of(made(a, b, c), SHARE + here)
     # Records without the entry: the partition shows that TinyProto's head collapsed.
     shutil.copytree(RECORDS / "tinyproto_paper-1", tmp_path / "old")
@@ -228,10 +198,6 @@ def test_csv_and_json_have_one_number_per_field(tmp_path):
     printed, mean = cells_of(table)["published %"], float(row["published %"])
     std = float(row["published % std"])
     assert printed.startswith(f"{mean:.2f} ± {std:.2f} (TinyProto, Table")
-    assert row["published % source"].startswith("TinyProto, Table")
-    texts = ("method", "published by")
-    numbers = [k for k in row if k not in texts and not k.endswith("source")]
-    assert all(float(row[k]) >= 0 for k in numbers if row[k])
     json = compare.render(table, "json")
     assert '"head final % std": 5.0' in json and table.notes[0][:20] in json
 
@@ -247,9 +213,11 @@ def test_the_command_prints_or_writes_and_rejects_flags(tmp_path, capsys, monkey
     assert "| FedProto" in out.read_text()
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")  # of the terminal
-    command.main("compare", [str(tmp_path)])  # a folder of runs, such as a sweep's
-    drawn = [line for line in capsys.readouterr().out.splitlines() if line[:1] in "│╭"]
-    assert max(map(len, drawn)) <= 40
+    command.main("compare", [str(tmp_path), "--columns=metric"])  # a folder of runs
+    text = capsys.readouterr().out  # split by columns, and whole
+    assert max(len(line) for line in text.splitlines() if line[:1] in "│╭") <= 40
+    cells = [cell for row in made(run, bare, columns=["metric"]).rows for cell in row]
+    assert text.count("╭") > 1 and [cell for cell in cells if cell not in text] == []
     (empty := tmp_path / "empty").mkdir()
     flags = (
         (["--out", out], "exists already"),
@@ -257,7 +225,6 @@ def test_the_command_prints_or_writes_and_rejects_flags(tmp_path, capsys, monkey
         (["--out", tmp_path / "no/table.md"], "cannot write"),
         (["--siunitx"], "--siunitx is of --format=latex, and this is text."),
         (["--format=csv", "--transpose"], "csv has a row per method"),
-        (["--ddof=2"], "argument --ddof: invalid choice: "),
         (["--target=nan"], "'nan' is not a number such as 90"),
         (["--target=900"], "--target=900 is no share"),
         (["--test=t"], "--test=t is the test of --against"),
@@ -265,7 +232,6 @@ def test_the_command_prints_or_writes_and_rejects_flags(tmp_path, capsys, monkey
         (["--metric=auc"], "no run has metric 'auc'"),
         (["--columns=acuracy"], "unknown kind of columns 'acuracy'"),
         (["--columns=bytes", "--ranks=all"], "add --columns=metric"),
-        (["--ranks=some"], "argument --ranks: invalid choice: 'some'"),
         (["--out=new", "--tidy=new"], "--out and --tidy are both new"),
     )
 
@@ -288,8 +254,7 @@ def test_the_numbers_of_each_seed_are_a_tidy_csv(tmp_path, capsys):
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 4  # runs, averages, statistics
     found = [r for r in rows if (r["seed"], r["average"]) == ("1", "pooled")]
-    assert {(r["method"], r["label"]) for r in found} == {("fedtgp", "FedTGP")}
-    values = {r["statistic"]: r["value"] for r in found}
+    values = {r["statistic"]: r["value"] for r in found if r["label"] == "FedTGP"}
     assert values.pop("client_best") == ""  # records without clients
     found = {name: float(value) for name, value in values.items()}
     assert found == pytest.approx({"best": 0.7, "final": 0.6, "last10": 0.65})

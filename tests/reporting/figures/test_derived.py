@@ -1,17 +1,15 @@
 """Pictures of a finished run from its last checkpoint."""
 
-import shutil
-
 import jax
 import numpy as np
 import pytest
 from PIL import Image
 from support import drawing, runs
 from support.drawing import dashed, legend, pixels, ticks, titles
+from support.refusal import refused
 
 from jaxproto import kernels
 from jaxproto.cli import plot
-from jaxproto.errors import UserError
 from jaxproto.reporting.figures import class_geometry, confusion, derived
 from jaxproto.saved_runs import restore
 from jaxproto.storage import records
@@ -52,14 +50,8 @@ def drawn(tmp_path):
     return f
 
 
-def learnt(run):
-    state = run.state
-    return pictures.learnt_prototypes(run.exp, state.server, state.clients).local
-
-
 def test_the_prototypes_before_the_last_alignment_are_reconstructed(path, run):
     """With who reported, rounded uploads and prototypes carried over."""
-    assert run.round == 3
     before = derived.before_alignment(run)
     align = jax.jit(kernels.align)
     again, steps = align(before.mean, before.count > 0)
@@ -70,12 +62,9 @@ def test_the_prototypes_before_the_last_alignment_are_reconstructed(path, run):
     assert len(seen["energy"]) == steps + 1
     for name, at in (("alignment_energy_before", 0), ("alignment_energy_after", -1)):
         assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
-
-
-def test_a_run_without_alignment_is_named(run):
     other = run._replace(config=run.config.copy_and_resolve_references())
     other.config.method.alignment = "none"
-    with pytest.raises(UserError, match="has no alignment to trace"):
+    with refused("has no alignment to trace"):
         derived.before_alignment(other)
 
 
@@ -85,8 +74,6 @@ def test_the_first_alignment_is_that_of_the_first_round(drawn, path, run):
     angle = kernels.smallest_angle(run.exp.method.broadcast(first.state.server))
     assert float(angle) == pytest.approx(told["smallest_angle"][0], rel=1e-5)
     figure = drawn("alignment_trace", path, "--first")
-    shown = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
-    assert titles(figure) == shown
     assert legend(figure)[0] == "ProtoNorm, round 1"
     energy = figure.axes[2].lines[0].get_ydata()
     for name, at in (("alignment_energy_before", 0), ("alignment_energy_after", -1)):
@@ -95,37 +82,35 @@ def test_the_first_alignment_is_that_of_the_first_round(drawn, path, run):
     assert energy[0] != pytest.approx(last, rel=1e-4)
 
 
-def test_planes_are_of_the_chosen_clients_and_classes(drawn, path, run):
+def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run):
     axes = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2").axes[0]
     ends = np.array([line.get_xydata()[1] for line in dashed(axes)])
     scale = run.config.method.upscale
     want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
     np.testing.assert_allclose(ends, want, rtol=1e-5)
-    local = learnt(run)
+    state = run.state
+    local = pictures.learnt_prototypes(run.exp, state.server, state.clients).local
     there_C = (local.count[[1, 3]][:, [0, 2]] > 0).sum(0)
     assert [len(p.get_offsets()) for p in axes.collections] == there_C.tolist()
     figure = drawn("features", path, "--clients", "4,0")
     assert titles(figure) == ["ProtoNorm, client 4", "ProtoNorm, client 0"]
-
-
-def test_matrices_have_the_chosen_rows(drawn, path, run):
     figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
     assert ticks(figure.axes[0], "y") == ["1", "4"]
     figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
-    local = learnt(run)
     here = [f"client {i}" for i in (1, 2) if local.count[i, 3] > 0]
     assert ticks(figure.axes[0], "y") == [*here, "global, as used"]
-    assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
-    with pytest.raises(UserError, match="are drawn of one class"):
+    with refused("are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")
     for name in ("cosine_by_class", "margins"):
         axes = drawn(name, path, "--classes", "0,3,5").axes[0]
         assert ticks(axes) == ["0", "3", "5"]
+    figure = drawn("heads", path, "--clients", "2,3", "--scale_by", "class")
+    assert figure.axes[2].get_ylabel() == "of each class, 0 to 1"
 
 
 def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path):
     made = sorted(p.stem for p in (path / "plots").iterdir())
-    assert {"accuracy", "bytes", "angles", "prototypes", "features"} <= set(made)
+    assert {"prototypes", "features"} <= set(made)
     for name in made:
         drawn(name, path)
         again = tmp_path / "x.png"
@@ -145,25 +130,13 @@ def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, 
         assert count_CC.sum() + none == total
         if not none:
             np.testing.assert_array_equal(count_CC.sum(1), run.exp.counts.test.sum(0))
-    figure = drawn("confusion", path, "--rule", "local", "--classes", "1,2")
-    axes = figure.axes[0]
-    assert axes.get_title().replace("\n", " ") == "ProtoNorm, rule local"
+    axes = drawn("confusion", path, "--rule", "local", "--classes", "1,2").axes[0]
     count_CC, _ = found["local"]
     whole = count_CC.sum(1, keepdims=True)
     want = 100 * (count_CC / np.where(whole > 0, whole, 1))[1:3, 1:3]
     np.testing.assert_allclose(pixels(axes).filled(0), want)
-    with pytest.raises(UserError, match="unknown rule 'hed'"):
+    with refused("unknown rule 'hed'"):
         drawn("confusion", path, "--rule", "hed")
-
-
-def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
-    figure = drawn("heads", path, "--clients", "2,3", "--scale_by", "class")
-    assert len(figure.axes) == 3
-    assert figure.axes[2].get_ylabel() == "of each class, 0 to 1"
-    other = shutil.copytree(path, tmp_path / "other")
-    gap = drawn("heads", path, other).axes[3]
-    assert gap.get_title() == "second - first"
-    assert not np.any(pixels(gap))
 
 
 def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
@@ -171,8 +144,6 @@ def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
     one, two = (drawn("tsne", *arguments) for _ in range(2))
     for a, b in zip(one.axes[0].collections, two.axes[0].collections, strict=True):
         np.testing.assert_array_equal(a.get_offsets(), b.get_offsets())
-    note = one.get_supxlabel().replace("\n", " ")
-    assert "at most 4 of each class and client" in note
     local, server = one.axes[0].collections[1:3]
     assert len(server.get_offsets()) == 6 and 0 < len(local.get_offsets()) <= 12
 
@@ -182,8 +153,6 @@ def test_margins_and_similarities_by_hand():
     mean_CD = np.array([[0.0, 0], [3, 0], [3, 9], [1, 1], [0, 0]])
     got = class_geometry.margin(HostProtos(mean_CD, np.array([1, 2, 1, 0, 0])))
     np.testing.assert_allclose(got, [3 / 9, 3 / 9, 1, np.nan, np.nan])
-    alone = class_geometry.margin(HostProtos(mean_CD, np.array([1, 0, 0, 0, 0])))
-    assert np.isnan(alone).all()
     mean_CD = np.array([[1.0, 0], [0, 2], [3, 3], [1, 1]])
     rows = class_geometry.similarity(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
     half = np.sqrt(0.5)

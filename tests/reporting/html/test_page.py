@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import reported
-from support.every import check_every
 from support.refusal import refused
 from support.reported import figures_of, run, traces
 
 from jaxproto.cli import report as command
 from jaxproto.reporting import html as page
-from jaxproto.reporting.compare import paper_tables
 from jaxproto.reporting.html import document, prototypes
 from jaxproto.summary.pictures import HostProtos
 
@@ -43,7 +40,7 @@ def test_runs_of_one_setting_are_a_line_with_its_mean_over_seeds(tmp_path):
     for seed, best in ((0, 0.6), (1, 0.8)):
         run(tmp_path / f"a-seed{seed}", seed=seed, best=best)
     run(tmp_path / "b", "local", rules=("head",))
-    html = html_of(*sorted(tmp_path.iterdir()))
+    html = html_of(tmp_path)
     shown = traces(html, "plot-curves", rule="head", average="pooled")
     by_name = {trace.get("name"): trace for trace in shown}
     assert set(by_name) == {None, "FedProto", "Local (reference)"}  # None: of a band
@@ -53,13 +50,8 @@ def test_runs_of_one_setting_are_a_line_with_its_mean_over_seeds(tmp_path):
     assert last == pytest.approx([60, 70, 80]) and high["fill"] == "tonexty"
     assert first["text"][-1] == " (2 seeds, 60.00 to 80.00)"
     x = figures_of(html)["plot-curves"]["layout"]["meta"]["x"][first["meta"]["x"]]
-    assert x["round"] == [1, 2, 3, 4] and x["bytes"] == [2000, 4000, 6000, 8000]
-    assert x["seconds"] == [0.5, 1.0, 1.5, 2.0]
-    method = by_name["Local (reference)"]["meta"]["when"][0]["method"]
-    of_local = traces(html, "plot-curves", method=method)
-    assert {trace["meta"]["when"][0]["rule"] for trace in of_local} == {"head"}
+    assert x["bytes"] == [2000, 4000, 6000, 8000] and x["seconds"][-1] == 2.0
     assert "fedproto, local on digits: 3 runs" in texts(html)
-    assert "FedProto (2 seeds)" in texts(html)
 
 
 def test_other_measures_of_the_records_can_be_chosen(tmp_path):
@@ -75,7 +67,6 @@ def test_other_measures_of_the_records_can_be_chosen(tmp_path):
     for average, y in (("pooled", 0.25), ("client_mean", 0.5)):
         choice = {"measure": "macro_f1", "rule": "head", "average": average}
         assert [t["y"] for t in traces(html, "plot-curves", **choice)] == [[y]]
-    assert re.search(r'<option value="macro_f1"[^>]*>macro_f1</option>', html)
 
 
 def test_the_status_of_every_run_is_shown(tmp_path):
@@ -85,68 +76,25 @@ def test_the_status_of_every_run_is_shown(tmp_path):
     html = html_of(begun, empty)
     said = texts(html)
     assert "not ended, round 3 of 4" in said and "not ended, round 0 of 4" in said
-    assert "Not ended: begun, empty." in said
     assert "none of these runs is finished" in said  # in place of the comparison
     (line,) = traces(html, "plot-curves", rule="head", average="pooled")
     assert line["x"] == [1, 2, 3] and None not in line["y"]
     assert "No run has an evaluation yet." in texts(html_of(empty))
-    said = texts(html_of(run(tmp_path / "early", rounds=6, status="stopped early")))
-    assert "diverged" not in said and "Not ended" not in said
 
 
 def test_diverged_and_collapsed_runs_come_first(tmp_path):
     lost = {"reason": "round 3: the loss of client 2 is nan"}
     run(tmp_path / "lost", status="diverged", summary=lost)
     run(tmp_path / "flat", "protonorm", summary={"collapsed": {"global": 2}})
-    going = run(tmp_path / "going", "fedtgp", rounds=9, status="")
-    share = reported.summary("", [reported.record(1, 0.5)])["commonest_class"]["pooled"]
-    lines = [json.dumps(reported.record(r, share)) for r in range(1, 6)]
-    (going / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     said = texts(html_of(tmp_path))
     assert "lost diverged: round 3: the loss of client 2 is nan" in said
     assert "flat collapsed: global 70.00 % since round 2 is the share of" in said
-    assert "going collapsed: head" in said
     assert said.index("flat collapsed") < said.index("Runs: last evaluation")
-
-
-def test_published_numbers_are_beside_ours(tmp_path):
-    name, row = next(iter(paper_tables.cells_of_table("tinyproto1").items()))
-    made = paper_tables.configuration("tinyproto1", name)
-    html = html_of(run(tmp_path / "a", configuration=made, rules=("received",)))
-    levels = traces(html, "plot-curves", published="yes")
-    assert [float(row.mean)] * 2 in [level["y"] for level in levels]
-    told = f"{row.mean} ± {row.std} (TinyProto, Table 1)"
-    assert told in [level["text"] for level in levels] and told in texts(html)
 
 
 def test_a_damaged_run_is_named_and_left_out(tmp_path):
     good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=1, per_client=True)
     whole = (bad / "metrics.jsonl").read_text()
-
-    def check(file, content, why=""):
-        before = (bad / file).read_text()
-        (bad / file).write_text(content)
-        made = page.render_page([good, bad], NOW)
-        assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
-        assert f"Left out: {bad}: " in texts(made.html)
-        assert why in texts(made.html)
-        with refused("there is no run to report"):
-            page.render_page([bad], NOW)
-        (bad / file).write_text(before)
-
-    cases = [
-        ("config.json", "{"),
-        ("config.json", "[]"),
-        ("summary.json", '{"status": "finished"}'),
-        ("metrics.jsonl", "no record\nno record\n"),
-        ("metrics.jsonl", '{"round": 1, "rules": {"head": {"pooled": "much"}}}\n'),
-        ("metrics.jsonl", '{"round": 1}\n'),
-    ]
-    for entry in ("bytes_total", "seconds", "metrics", "by_client"):
-        rows = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
-        odd = "".join(f"{json.dumps(row)}\n" for row in rows)
-        cases.append(("metrics.jsonl", odd, f"{entry} is"))
-    check_every(cases, check)
     for part, damage in (  # damage of a part is reported in its place
         ("partition.csv", "PK damaged"),
         ("metrics.jsonl", whole.replace('"id": [0, 1, 2]', '"id": [0, 1, 7]')),
@@ -157,6 +105,16 @@ def test_a_damaged_run_is_named_and_left_out(tmp_path):
         assert "plot-clients" not in figures_of(html)
         assert traces(html, "plot-curves") and "bad: " in texts(html), part
         (bad / part).write_bytes(before)
+    for entry in ("rules", "bytes_total", "seconds", "metrics", "by_client"):
+        rows = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
+        odd = "".join(f"{json.dumps(row)}\n" for row in rows)
+        (bad / "metrics.jsonl").write_text(odd)
+        made = page.render_page([good, bad], NOW)
+        assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
+        said = texts(made.html)
+        assert f"Left out: {bad}: " in said and f"{entry} is" in said
+    with refused("there is no run to report"):
+        page.render_page([bad], NOW)
 
 
 def test_a_run_counts_once_and_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
@@ -165,12 +123,8 @@ def test_a_run_counts_once_and_a_sweep_is_found_by_its_folder(tmp_path, monkeypa
     made = page.render_page([path, path, tmp_path / "." / "a", copy], NOW)
     assert made.runs == 1
     assert "same run as a: settings and seed agree" in texts(made.html)
-    (tmp_path / "empty").mkdir()
-    for given in ("empty", "nothing"):
-        with refused("holds no run"):
-            page.render_page([tmp_path / given], NOW)
-    made = page.render_page([path, tmp_path / "empty"], NOW)
-    assert made.runs == 1 and len(made.left_out) == 1
+    with refused("holds no run"):
+        page.render_page([tmp_path / "nothing"], NOW)
     (tmp_path / "base").mkdir()
     monkeypatch.chdir(tmp_path / "base")
     run("runs/x", seed=0)
@@ -204,8 +158,6 @@ def test_texts_of_users_stay_texts(tmp_path):
     assert "&lt;script&gt;alert(1)&lt;!--: 3 clients" in texts(made.html)
     for figure in figures_of(made.html).values():
         assert "<script" not in json.dumps(figure) and "<b>" not in json.dumps(figure)
-    page.write(tmp_path / "x.html", made.html)
-    assert (tmp_path / "x.html").read_text("utf-8") == made.html
 
 
 def test_clients_have_their_accuracies_where_records_list_them(tmp_path):
@@ -228,13 +180,11 @@ def test_a_partition_is_there_once_for_all_runs_that_have_it(tmp_path):
     (paths[2] / "partition.csv").write_text(text.replace("60", "61"))
     html = html_of(*paths)
     first, second = traces(html, "plot-partition", split="train")
-    for one, last in ((first, 60), (second, 61)):  # the first client is on top
-        assert one["y"] == ["2", "1", "0"]
+    assert first["y"] == ["2", "1", "0"]  # the first client is on top
+    for one, last in ((first, 60), (second, 61)):
         assert one["customdata"] == [[0, last], [5, 5], [30, 0]]
     assert first["z"][2] == [round(np.log10(30), 3), None]
-    said = texts(html)
-    assert "run0, run1: 3 clients, 2 classes, 100 training and 34 test" in said
-    assert "run2: 3 clients, 2 classes, 101 training and 34 test" in said
+    assert "run0, run1: 3 clients, 2 classes, 100 training and 34 test" in texts(html)
 
 
 def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
@@ -248,20 +198,6 @@ def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
     assert "method.lam" not in same
     said = texts(html_of(run(tmp_path / "c")))
     assert "FedProto 1.50 kB 500 B 8.00 kB 250 0.5 2 3.0" in said
-
-
-def test_angles_leave_out_absent_classes_and_planes_keep_two_dimensions(monkeypatch):
-    mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
-    found = prototypes.prototype_angles(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
-    assert np.allclose(found[0], [np.nan, 90, 45, np.nan], equal_nan=True)
-    assert np.isnan(found[3]).all()
-    monkeypatch.setattr(prototypes, "MAX_LOCAL_PROTOTYPES", 3)
-    mean_CD = np.array([[1.0, 2], [3, 4]])
-    local = HostProtos(np.arange(20.0).reshape(5, 2, 2), np.ones((5, 2)))
-    points, how = prototypes.plane(HostProtos(mean_CD, np.ones(2)), local)
-    assert points.place[:2].tolist() == mean_CD.tolist()
-    assert points.client.tolist()[:2] == [-1, -1] and len(points.client) == 5
-    assert how == "their two dimensions, 3 of 10 local ones at random"
 
 
 def test_a_run_without_a_checkpoint_is_named(tmp_path):
@@ -281,7 +217,10 @@ def test_the_checkpoint_of_an_old_run_is_drawn_and_more_dimensions_by_tsne():
     assert "round 2: angles between global prototypes, 2 dimensions" in texts(html)
     assert len(all_of["x"]) == len(heatmap["z"]) == len(heatmap["z"][0])
     assert all_of["name"] == "global prototype" and "client" in local["customdata"][0]
-    assert len(local["x"]) > 0
+    # Absent classes have no angle; more dimensions are drawn by t-SNE.
+    mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
+    found = prototypes.prototype_angles(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
+    assert np.allclose(found[0], [np.nan, 90, 45, np.nan], equal_nan=True)
     mean = np.random.default_rng(0).normal(size=(4, 3, 8))
     local = HostProtos(mean, np.ones((4, 3)))
     points, how = prototypes.plane(HostProtos(mean[0], np.ones(3)), local)
@@ -300,8 +239,7 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
     assert "url(" not in shell and "@import" not in shell
     assert "default-src 'none'" in shell
     assert html.count("plotly.js v") == 1  # the beginning of its script
-    figures = figures_of(html)
-    assert len(figures) == 4 and html.count("</script>") == len(figures) + 2
+    assert html.count("</script>") == len(figures_of(html)) + 2 == 6
 
 
 def test_the_command_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
@@ -311,8 +249,6 @@ def test_the_command_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch
         said = capsys.readouterr()
         assert said.out.startswith(f"1 run: written to {out} (")
         assert said.err.startswith(f"left out: {tmp_path / 'none'}: ")
-    assert out.read_text().startswith("<!DOCTYPE html>")
-    assert not list(tmp_path.glob("*.new"))
     out.write_text("my own")  # a file that is no page stays
     with refused("--overwrite"):
         command.main("report", [str(path), f"--out={out}"])
@@ -326,8 +262,7 @@ def test_the_command_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch
         ("folder.html", "it is a folder"),
     ):
         with refused(message):
-            asked = [str(path), f"--out={tmp_path / name}", "--overwrite"]
-            command.main("report", asked)
+            command.main("report", [str(path), f"--out={tmp_path / name}"])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with refused("jaxproto[report]"):
         page.render_page([path], NOW)
