@@ -1,9 +1,7 @@
 """Configurations by name: files, presets, variants, flags."""
 
-import json
 from itertools import product
 
-import ml_collections
 import pytest
 from support.every import check_every
 
@@ -11,7 +9,6 @@ from jaxproto import config, models
 from jaxproto.config import builtin
 from jaxproto.config.paper_variants import READINGS
 from jaxproto.config.presets import DATASETS
-from jaxproto.errors import UserError
 from jaxproto.experiment import build, method_builder
 from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
@@ -44,11 +41,8 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
     without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
     assert config.flatten(config.load(without)) == config.flatten(config.load(digits))
-    names = {"tfds:a/b:3.0.1": "a_b_3.0.1", "npz:/data/my set.npz": "my_set"}
-    for arg, want in names.items():
-        c = config.default()
-        c.data.name = arg
-        assert str(default_workdir.default_workdir(c)) == f"runs/run-{want}-seed0"
+    c.data.name = "npz:/data/my set.npz"
+    assert str(default_workdir.default_workdir(c)) == "runs/local-my_set-seed5"
 
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
@@ -115,40 +109,12 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
     assert config.apply_neutral_preset(apart)[1] == "configs/tinyproto.py:code,neutral"
     for same in (
         ["--config=configs/protonorm.py:digits", given[1]],
-        ["--config=configs/protonorm.py:cifar10", given[1]],
         ["--config=configs/protonorm.py", "--config.seed=1"],
         ["--config=configs/comparison.py", given[1]],  # knows no presets
-        ["--config.data.name=npz:a.npz"],
     ):
         assert config.apply_neutral_preset(same) == same
     c = config.load("configs/protonorm.py:neutral")
     assert (c.optimizer.learning_rate, c.local.batch_size) == (0.01, 32)
-
-
-def test_a_saved_configuration_is_equal_and_differences_name_both_sides():
-    """Whole numbers for floats are as good."""
-    c = config.experiment("protonorm", "digits")
-    c.rounds = 3
-    saved = json.loads(c.to_json())
-    assert config.flatten(saved) == config.flatten(c)
-    saved["method"]["upscale"] = saved["optimizer"]["learning_rate"] = 10
-    config.check(ml_collections.ConfigDict(saved))
-    lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
-    added, removed = "c: 'absent' there, 4 here", "a: 1 there, 'absent' here"
-    assert lines == [removed, "b: 2 there, 3 here", added]
-
-
-def test_a_wrong_field_among_flags_is_found_however_it_is_written():
-    file, wrong = "--config=configs/protonorm.py", "--config.method.lma"
-    for flags in (
-        ["--config", "configs/protonorm.py", wrong, "1"],
-        ["-config=configs/protonorm.py:spiral", "-config.method.lma=1"],
-        [f"{wrong}=1", file],
-    ):
-        with pytest.raises(UserError, match=r"'lma'\. Did you mean 'lam'"):
-            config.check_flags(flags)
-    right = [f"{file}:spiral", "--config.method.lam=1", "--noconfig.data.pool"]
-    config.check_flags([*right, "--workdir", "config.nothing"])
 
 
 def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
@@ -167,5 +133,3 @@ def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeyp
     path = builtin.folder() / "sweeps" / "clients.py"
     for file in ("sweeps/clients", "sweeps/clients.py", "configs/sweeps/clients.py"):
         assert builtin.find(f"{file}:digits") == f"{path}:digits"
-    for file in ("clients", "mine/sweeps/clients", "sweeps/mine/clients", "/", ""):
-        assert builtin.find(file) == file

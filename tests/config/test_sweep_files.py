@@ -1,7 +1,6 @@
 """The sweeps of the papers in configs/sweeps: found, whole, their tables' settings."""
 
 import functools
-import itertools
 import re
 from pathlib import Path
 
@@ -60,14 +59,7 @@ def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture()
     check_every(FILES, check)
 
 
-def test_every_method_and_data_set_has_its_sweeps():
-    def check(name, dataset):
-        file, preset = f"{name}:{dataset}", presets.DATASETS[dataset]
-        base, axes = loaded(file)
-        assert base.data.name == preset.get("data.name", "digits")
-        assert len(cell_changes(axes)) >= 6
-
-    check_every(itertools.product(FILES, presets.DATASETS), check)
+def test_every_method_has_its_sweeps():
     for method in METHODS:
         for name in ("clients", "dirichlet_alpha"):
             c = config.load(f"sweeps/{name}:digits,{method}")
@@ -113,7 +105,6 @@ def test_a_sweep_has_the_printed_cells_of_its_table():
 def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
     assert presets.widths(500) == [50, 150, 250, 350, 450]
     assert presets.widths(64) == [6, 19, 32, 45, 58]
-    assert presets.widths(2) == [1, 2]
     variants = {row.variant for row in paper_tables.cells_of_table("cps2").values()}
     assert {f"CPS s={s}" for s in presets.widths(500)} <= variants
     for method, field in (("tinyproto", "method.s"), ("fedproto", "model.feat_dim")):

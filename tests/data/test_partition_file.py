@@ -98,7 +98,6 @@ def test_lines_that_cannot_be_used_are_named_with_the_way_out(load):
     """More: `support/bad_files.py`."""
     part = {"pooled": False}
     for lines, options, message in (
-        ([*PAIR, "7,3,test"], {"clients": 2}, "0 to 1. Set data.clients to 8."),
         ([*PAIR, "0,60,train"], {"dataset": BOTH}, "index is 60, but data set 'toy'"),
         (["0,1,train", "0,50,train"], part, "example 50 is of the official test"),
         (PAIR, part, "line 3: part is test, but data.pool=False tests"),

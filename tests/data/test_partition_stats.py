@@ -4,7 +4,6 @@ import io
 
 import numpy as np
 import rich.console
-from support.refusal import refused
 
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import Counts, MajorityShare
@@ -24,21 +23,6 @@ def test_work_counts_steps_dropped_examples_and_padding_by_hand():
     work = partition_stats.work([40, 5], [[0], [1]], **options)
     assert work.steps.tolist() == [1, 0] and work.dropped.tolist() == [8, 5]
     assert work.waste == (0.0, 0.0) and work.total_waste == 0.0
-
-
-def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
-    path = tmp_path / "partition.csv"
-    counts = Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
-    partition_stats.write_csv(path, counts)
-    lines = "client,split,0,1 0,train,3,0 0,test,1,0 1,train,1,2 1,test,0,1"
-    assert path.read_text().split() == lines.split()
-    pairs = zip(partition_stats.read_csv(path), counts, strict=True)
-    assert all(np.array_equal(got, want) for got, want in pairs)
-    short = "client\n0\n"
-    for text in ("", short, "c,s,0\n0,train,3\n", "c,s,0\n0,train,x\n0,test,1\n"):
-        path.write_text(text)
-        with refused("partition.csv is no partition of a run"):
-            partition_stats.read_csv(path)
 
 
 def test_the_share_of_the_commonest_class_by_hand():

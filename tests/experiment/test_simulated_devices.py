@@ -49,7 +49,6 @@ def test_the_operations_of_a_step_are_those_of_its_products():
 
 def test_files_without_a_device_for_each_client_are_refused(tmp_path):
     for lines, message in (
-        (["0,1,1", "1,1,1"], "2 lines are not one for each client from 0 to 2"),
         (["0,1,1", "1,1,1", "1,1,1"], "not one for each client"),
         (["0,1,1", "1,0,1", "2,1,1"], "client 1 has a speed or a bandwidth"),
         (["0,1,1", "1,fast,1", "2,1,1"], "cannot be read (could not convert"),

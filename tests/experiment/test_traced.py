@@ -5,14 +5,11 @@ from functools import partial
 from typing import Annotated
 
 import jax
-import numpy as np
-import optax
 import pytest
-from support import fast_jit, runs
+from support import runs
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import optimizers
 from jaxproto.experiment import build
 from jaxproto.experiment import traced as floats
 from jaxproto.hyperparameters import STATIC
@@ -69,35 +66,8 @@ def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
     for share, room in ((0.4, 1), (0.6, 2)):
         c = small("fedavg", **{**EVERYTHING, "participation.fraction": share})
         assert floats.program_settings(c)["participation.room"] == room
-    off = small("local")
-    for field in ("momentum", "weight_decay", "clip_norm"):
-        path = f"optimizer.{field}"
-        on = small("local", **{path: 0.5})
-        assert path not in floats.traced_floats(off)
-        assert floats.traced_floats(on)[path] == np.float32(0.5)
-        assert floats.program_settings(off) != floats.program_settings(on), field
     c = small("fedproto", **{"method.lam": 0.0})  # by default it is another number
     assert floats.traced_floats(c)["method.lam"] == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:Specifying a key")
-def test_every_optimizer_takes_a_learning_rate_alone_traced_too():
-    params = {"w": jax.numpy.ones((3, 2))}
-    names = optimizers.optax_optimizers()
-    settings = {name: small("local", **{"optimizer.name": name}) for name in names}
-
-    def step(c, rate):
-        now = floats.replace_floats(c, {"optimizer.learning_rate": rate})
-        opt = optimizers.build_optimizer(now.optimizer)
-        updates, _ = opt.update(params, opt.init(params), params)
-        return optax.apply_updates(params, updates)["w"]
-
-    @fast_jit.jit
-    def steps(rate):
-        return {name: (step(c, rate), step(c, 0.5)) for name, c in settings.items()}
-
-    for name, (got, want) in steps(0.5).items():
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_a_method_may_branch_on_a_static_float_and_is_told_so(monkeypatch):

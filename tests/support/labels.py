@@ -5,17 +5,18 @@ import numpy as np
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import registry
 
-BY_LABEL = {  # the number of each class at each client does not depend on the order
+SCHEMES = {
     "dirichlet": registry.dirichlet(0.3),
     "extended_dirichlet": registry.extended_dirichlet(2, 0.3),
     "pathological": registry.pathological(2),
     "pfllib": registry.pfllib_dirichlet(0.5, least_samples=3),
     "pfllib_pathological": registry.pfllib_pathological(2),
+    "shards": registry.shards(2),
+    "iid": registry.iid(),
+    "quantity": registry.quantity_skew(0.5),
+    "lognormal": registry.lognormal_sizes(1.0),
+    "feature": registry.by_domain(),
 }
-BY_SIZE = {"iid": registry.iid(), "quantity": registry.quantity_skew(0.5)}
-BY_SIZE |= {"lognormal": registry.lognormal_sizes(1.0)}
-SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": registry.by_domain()}
-SCHEMES |= {"shards": registry.shards(2)}
 # Oxford Flowers-102, all 8,189 images: examples of each class.
 FLOWERS = [
     *(40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49, 56),
