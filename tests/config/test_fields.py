@@ -122,3 +122,10 @@ def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch
         host_memory.check_memory("things", 1025, "take fewer")
     (tmp_path / "max").write_text("max\n")
     assert host_memory.host_memory_bytes() > 1024
+
+
+def test_follow_is_a_seed_of_the_data_alone():
+    given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
+    typed = config.replace_follow([*given, "--config.data.seed", "follow"])
+    want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]
+    assert typed == want
