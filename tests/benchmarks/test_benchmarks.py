@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from benchmarks import measure, methods, participants
+from benchmarks import measure, participants
 
 pytestmark = pytest.mark.long
 
@@ -40,24 +40,18 @@ def run(tmp_path, monkeypatch):
     compilation_cache.reset_cache()
 
 
-def test_contenders_take_turns_and_timings_are_summed_up():
+def test_contenders_take_turns():
     order = []
     contenders = {name: lambda name=name: order.append(name) for name in "ab"}
     times = measure.alternate(contenders, repeats=3, fewer={"b": 1})
     assert "".join(order) == "ab" + "ab" + "a" + "a"
     assert [len(t.seconds) for t in times.values()] == [3, 1]
-    told = measure.Timing([4.0, 1.0, 2.0], []).record()
-    assert (told["median"], told["min"], told["max"]) == (2.0, 1.0, 4.0)
-    rows = [{"n": n, "value": 3 * n**2} for n in (1, 10, 100)]
-    assert measure.exponents(rows, "n", ["value"])["value"] == pytest.approx(2.0)
 
 
 def test_a_fresh_process_returns_its_result_and_a_record_names_the_machine(run):
     assert measure.fresh("benchmarks.measure", "whole", {"texts": ["3"]}) == [3]
     record = run("alignment", "--classes=3", "--dims=4", "--repeats=2")
     assert record["machine"]["cores"] > 0 and record["machine"]["memory_bytes"] > 0
-    assert record["versions"]["jax"] == jax.__version__ and record["date"]
-    assert record["settings"]["classes"] == ["3"]
     starts = {r["start"]: r["steps"] for r in record["results"]}
     assert {*starts} == {"random", "nearly equal"} and min(starts.values()) > 0
 
@@ -113,9 +107,6 @@ def test_methods_are_told_beside_one_and_what_a_prototype_tells(run):
     assert results["local"]["bytes"]["network"] == 0
     proto = results["fedproto"]["bytes"]
     assert proto["state"] > results["local"]["bytes"]["state"]
-    assert methods.ratio(results["fedproto"], results["local"], "network") is None
-    with pytest.raises(SystemExit, match="base=fedtgp is none of"):
-        run("methods", *options, "--base=fedtgp")
     flags = ("--behind=1", "--seeds=1", "--rounds=2", "--steps=50")
     (row,) = run("inversion", *flags)["results"]
     assert row["own, AUC"] > 0.95 and row["own, public"] > row["public mean"]

@@ -87,8 +87,6 @@ def test_one_contender_is_measured_and_written(tmp_path):
     rate = 2 * 20 / found["round"]["median"]
     assert found["images_per_second"] == pytest.approx(rate)
     assert found["peak_bytes_of_all"] >= found["peak_bytes"] > 2**20
-    assert found["versions"]["jax"] == jax.__version__
-    assert record["results"]["workload"]["clients"] == 6
 
 
 @pytest.fixture
@@ -134,7 +132,6 @@ def test_what_cannot_run_ends_in_words(tmp_path):
         "--cohort=7": "--cohort=7 of --clients=6",
         "--images=9": "a whole batch",
         "--data=none.npz": "none.npz",
-        "--methods=fedavg": "they are local, fedproto",  # flags stay set
     }.items():
         given = [*FLAGS, f"--venvs={tmp_path}", "--contenders=ours", flag]
         with pytest.raises(SystemExit, match=f"error: .*{why}"):

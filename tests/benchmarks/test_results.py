@@ -70,8 +70,6 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     diverged = compare.load(kept / "b-0").summary
     assert diverged["status"] == "diverged"
     assert diverged["reason"] == "see b-0/checkpoints"  # no path of the machine
-    assert make("out") == series.USAGE
-    assert series.reading("table.py:a,b:reading=code") == "code"
     assert series.reading("comparison.py:a,paper") == "paper"
 
 
@@ -88,8 +86,6 @@ def check_record(path, run):
     assert got.config["seed"] == wanted["seed"]
     saved = json.loads((path / "config.json").read_text())
     assert saved["data"]["data_dir"] == ""
-    fields, own = saved["method"], config.method_fields(saved["method"]["name"])
-    assert [*fields] == [field for field in own if field in fields]
 
 
 def test_a_record_has_the_settings_that_its_series_gives_it():

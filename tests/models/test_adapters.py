@@ -6,9 +6,7 @@ import sys
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import linen, nnx
 from support.every import every
 from support.fast_jit import jit
@@ -116,24 +114,6 @@ def test_dropout_draws_from_the_key_of_the_step_for_each_example(name):
     assert len(np.unique(np.asarray(feat_BD), axis=0)) > 1
     if name == "nnx":  # without a key it has no dropout
         assert np.all(np.asarray(apply(params, norm, X, True).feat) != 0)
-
-
-@pytest.mark.long
-@every(FACTORIES)
-def test_clients_side_by_side_have_the_gradients_of_each_alone(name):
-    net, keys = FACTORIES[name](SHAPE, 3, 8), jax.random.split(KEY, 2)
-
-    def gradient(key):
-        params, norm = net.init(key)
-
-        def loss(params):
-            return jnp.mean((net.apply(params, norm, X, True, key).logits - 1) ** 2)
-
-        return jax.grad(loss)(params)
-
-    together, alone = jit(jax.vmap(gradient))(keys), jit(gradient)(keys[1])
-    close(jax.tree.map(lambda a: a[1], together), alone)
-    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(alone["head"]))
 
 
 def test_it_counts_as_code_of_ones_own(monkeypatch):

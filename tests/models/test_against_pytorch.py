@@ -104,10 +104,3 @@ def test_networks_are_pytorchs(name):
         torch.optim.SGD(net.parameters(), RATE).step()
         compare(False, theirs(False), after)
         compare(True, theirs(True), after)
-
-
-def test_every_network_of_htfllib_has_a_counterpart():
-    theirs = ("HtFE", "HtM", "Res34", "MLP")
-    groups = [g for name, g in models.GROUPS.items() if name.startswith(theirs)]
-    names = {name.partition("+")[0] for group in groups for name in group}
-    assert names <= {*torch_nets.BODIES, "fasttext"}

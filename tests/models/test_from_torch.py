@@ -105,32 +105,18 @@ def test_there_and_back_again_changes_nothing(name):
 
 TORCHVISION = {  # torchvision 0.29: some of each kind of name, with the shapes there
     "shufflenet_v2_x1_0": """
-        base.conv1.0.weight 24,1,3,3  base.stage2.0.branch1.0.weight 24,1,3,3
-        base.stage2.0.branch1.2.weight 58,24,1,1  base.stage2.0.branch1.3.bias 58
-        base.stage3.7.branch2.3.weight 116,1,3,3  base.stage4.3.branch2.6.weight 232
-        base.conv5.0.weight 1024,464,1,1  base.conv5.1.running_var 1024
+        base.conv1.0.weight 24,1,3,3  base.stage2.0.branch1.3.bias 58
+        base.stage4.3.branch2.6.weight 232  base.conv5.1.running_var 1024
     """,
     "efficientnet_b0": """
         base.features.0.0.weight 32,1,3,3  base.features.1.0.block.1.fc1.weight 8,32,1,1
-        base.features.1.0.block.2.0.weight 16,32,1,1  base.features.8.0.weight
-        1280,320,1,1  base.features.3.0.block.1.0.weight 144,1,5,5
-        base.features.3.0.block.1.1.running_mean 144
-        base.features.6.3.block.2.fc2.weight 1152,48,1,1  head.bias 3
+        base.features.3.0.block.1.1.running_mean 144  base.features.8.0.weight
+        1280,320,1,1  base.features.6.3.block.2.fc2.weight 1152,48,1,1  head.bias 3
     """,
-    "resnet10": """
-        base.conv1.weight 64,1,7,7  base.layer_1.conv1.weight 128,64,3,3
-        base.layer_3.bn3.running_var 512  base.layer_3.downsample.0.weight 512,256,1,1
-    """,
+    "resnet10": "base.layer_3.downsample.0.weight 512,256,1,1",
     "cnn4": "base.conv2.0.bias 64  base.fc1.0.weight 512,64",
     "spiral_mlp": "base.fc1.weight 16,2  head.weight 3,2",
-    "googlenet": "base.inception4b.branch3.1.conv.weight 64,24,3,3",
-    "resnet50": "base.layer1.0.downsample.0.weight 256,64,1,1",
-    "vit_b_16": "base.encoder.pos_embedding 1,2,768  head.2.weight 3,768",
-    "harcnn": "base.conv1.0.weight 32,3,1,9  base.conv2.0.bias 64",
     "cnn4+head=6-4": "head.0.weight 6,5  head.4.bias 3",
-    "lstm": "base.lstm.weight_ih_l1 20,5  base.lstm.bias_hh_l0 20",
-    "bilstm": "base.lstm_layer.weight_hh_l0_reverse 20,5  base.fc1.weight 5,10",
-    "transformer": "base.encoder.layers.1.self_attn.in_proj_bias 24",
     "fasttext": "base.embedding.weight 9,5  base.fc1.weight 5,5",
     "textcnn": "base.conv1.0.weight 100,5,3  base.fc1.weight 5,300",
 }
@@ -143,24 +129,6 @@ def test_names_without_a_golden_network_are_pytorchs(name):
     given = models.to_torch(*tiny(name)[:2])
     for key, shape in zip(words[::2], words[1::2], strict=True):
         assert given[key].shape == tuple(map(int, shape.split(","))), key
-
-
-class Tensor:
-    """Behaves as a torch.nn.Parameter does: no numpy before detach."""
-
-    def __init__(self, value):
-        self.value, self.shape = value, value.shape
-
-    def detach(self):
-        return self
-
-    cpu = detach
-
-    def float(self):
-        return self.value
-
-    def __array__(self, *args, **options):
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
 
 
 @functools.cache
@@ -186,7 +154,6 @@ def test_every_form_of_the_same_weights_gives_the_same_network(tmp_path):
     safetensors.numpy.save_file(whole, tmp_path / "w.safetensors")
     forms = {
         "torchvision's names": bare(weights),
-        "tensors": {k: Tensor(v) for k, v in weights.items()},
         "a count": weights | {"base.bn1.num_batches_tracked": np.int64(7)},
         "float64": {k: v.astype(np.float64) for k, v in weights.items()},
         "npz": tmp_path / "w.npz",
@@ -212,7 +179,6 @@ def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
 
 
 def test_every_misfit_is_listed_with_its_shapes():
-    """Another classifier points to a fresh head."""
     weights = trained()[0]
     other = bare(weights) | {"classifier.1.weight": np.zeros((1000, 64))}
     message = r"weight: given \(1000, 64\), wanted \(3, 5\)\n.*head=fresh_head\(key"

@@ -14,8 +14,7 @@ from support.fast_jit import jit
 from support.networks import relative
 
 from jaxproto import config
-from jaxproto.errors import UserError
-from jaxproto.models.ops import channel_sums, conv, ops
+from jaxproto.models.ops import conv, ops
 from jaxproto.training import runner
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -88,27 +87,18 @@ def test_numbers_are_those_of_float32_to_its_precision():
     assert relative(grad, want) < 0.2
 
 
-def test_sums_are_in_float32_for_any_size():
-    """Also in a depthwise kernel's gradient; sums of ones in bfloat16 stop at 256."""
+def test_sums_of_a_depthwise_kernels_gradient_are_in_float32():
+    """Sums of ones in bfloat16 stop at 256."""
     x = jnp.ones((64, 16, 16, 2), jnp.bfloat16)
     kernel = jnp.ones((1, 1, 1, 2), jnp.bfloat16)
     grad = jax.grad(lambda k: jnp.sum(conv.depthwise_shift(x, k).astype(jnp.float32)))
     np.testing.assert_array_equal(grad(kernel).astype("float32").ravel(), 64 * 16 * 16)
-    for shape in [(4, 6, 5, 3), (4, 8, 8, 3), (3, 7)]:
-        a = jax.random.normal(KEY, shape)
-        got = channel_sums.channel_sums_short(a, a**2)
-        for total, x in zip(got, (a, a**2), strict=True):
-            want = np.asarray(x, np.float64).reshape(-1, shape[-1]).sum(0)
-            np.testing.assert_allclose(total, want, atol=1e-4)
 
 
-def test_a_run_in_bfloat16_learns_and_an_unknown_precision_is_named(tmp_path):
+def test_a_run_in_bfloat16_learns(tmp_path):
     c = config.experiment("protonorm", "digits")
     c.model.group, c.model.compute_dtype = "mlp", "bfloat16"
     c.rounds, c.data.clients = 6, 4
     summary = runner.run(c, tmp_path / "run")
     assert summary["status"] == "finished"
     assert summary["rules"]["head"]["pooled"]["best"] > 0.5
-    c.model.compute_dtype = "bfloat17"
-    with pytest.raises(UserError, match=r"bfloat17.*bfloat16"):
-        runner.run(c)

@@ -1,7 +1,5 @@
 """The operations: fast form against `lax` form, and both against their definition."""
 
-import functools
-
 import jax
 import jax.extend
 import jax.numpy as jnp
@@ -16,9 +14,7 @@ from jaxproto.models.ops import (
     channel_sums,
     conv,
     norm,
-    ops,
     pool,
-    trim_padding,
     winograd,
 )
 from jaxproto.models.ops.row_product import product
@@ -82,31 +78,11 @@ def test_every_form_of_a_convolution_equals_lax(k, s, p, n):
     assert_same(at(conv.depthwise_lax, s, p), arrays, shift)
 
 
-@every([(c, k, s) for c in (6, 16, 32) for k in (3, 5) for s in (1, 2)])
-def test_the_form_that_is_chosen_equals_lax(channels, k, s):
-    args = image(6, channels), normal(k, k, channels, channels)
-    assert_same(at(conv.conv_lax, s, 1), args, at(conv.conv_matmul, s, 1))
-    assert winograd.fits(*args, s) == (channels == 32 and s == 1)
-
-
 @every(WINDOWS[2:6])
 def test_grouped_as_matmul_equals_lax(k, s, p, n):
     arrays = image(n), normal(k, k, 2, 9)
     grouped = at(conv.grouped_matmul, s, p, 3)
     assert_same(at(conv.conv_lax, s, p, 3), arrays, grouped)
-
-
-@every([3, 5])
-def test_winograds_conv_loses_hardly_any_digits(k):
-    """Against float64, at the size of real networks; a direct one: 2e-7 to 1e-6."""
-    x, kernel = np.maximum(image(14, 64, 8), 0), normal(k, k, 64, 64) / k / 8
-    got = jit(at(winograd.conv_winograd, k // 2))(x, kernel)
-    around = ((0, 0), (k // 2,) * 2, (k // 2,) * 2, (0, 0))
-    x_ = np.pad(x.astype(float), around)
-    window = np.lib.stride_tricks.sliding_window_view(x_, (k, k), (1, 2))
-    kernel = kernel.astype(float)
-    exact = np.einsum("bhwcij,ijcd->bhwd", window, kernel, optimize=True)
-    assert np.abs(got - exact).max() < 5e-6 * np.abs(exact).max()
 
 
 ROUNDED = {  # form, what follows x and kernel, shapes
@@ -148,21 +124,6 @@ def test_a_pool_as_a_chain_equals_lax(k, s, p, n):
     assert_same(lax, (image(n),), chain)
 
 
-@every([(20, 20, 20), (32, 5, 32), (200, 0, 32), (200, 33, 48), (50, 49, 50)])
-def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
-    cut_x = functools.partial(
-        trim_padding.trim_by_switch, lambda x: x[:, 0] * 0 + x.shape[1]
-    )
-    found = jit(cut_x)(np.ones((2, longest), np.float32), np.int32(used))
-    assert found.tolist() == [taken, taken]
-
-
-@every([(40, 6, 4), (40, 3, 4), (15, 6, 4), (10, 512, 256), (17, 512, 256)])
-def test_product_has_the_gradients_of_a_matrix_product(rows, inputs, outputs):
-    arrays = normal(rows, inputs), normal(inputs, outputs)
-    assert_same(jnp.matmul, arrays, product)
-
-
 @every(["float32", "bfloat16"])
 def test_a_shuffle_by_products_has_the_same_numbers_and_gradients(dtype):
     a, b = (jnp.asarray(image(4) + i, dtype) for i in range(2))
@@ -172,30 +133,6 @@ def test_a_shuffle_by_products_has_the_same_numbers_and_gradients(dtype):
     jax.tree.map(np.testing.assert_array_equal, one, other)
     assert np.array_equal(one[0][..., 0::2], a)
     assert np.array_equal(one[0][..., 1::2], b)
-
-
-FORMS = {
-    "conv": (at(conv.conv_matmul, 2, 1), (3, 3, 4, 5)),
-    "winograd": (at(winograd.conv_winograd, 1), (3, 3, 4, 5)),
-    "depthwise": (at(conv.depthwise_shift, 2, 1), (3, 3, 1, 4)),
-    "grouped": (at(conv.grouped_matmul, 2, 1, 2), (3, 3, 2, 6)),
-    "max_pool": (lambda x, _: pool.max_pool_chain(x, 3, 2, 1), ()),
-    "max_pool_disjoint": (lambda x, _: pool.max_pool_chain(x, 2, 2), ()),
-    "product": (lambda x, w: product(x.reshape(-1, 4), w), (4, 2)),
-    "channel_pool": (lambda x, _: nn.channel_pool(x[:, 0, 0], 5), ()),
-    "batch_norm": (lambda x, w: norm.batch_norm(x, w[0], w[1])[0], (2, 4)),
-}
-
-
-@every(FORMS)
-def test_vmap_over_clients_equals_one_by_one_and_a_loop(name):
-    function, shape = FORMS[name]
-    both = functools.partial(value_and_grads, function)
-    arrays_K = normal(2, 3, 6, 5, 4), normal(2, *shape)
-    mapped = jit(jax.vmap(both))(*arrays_K)
-    looped = jit(lambda *a: jax.lax.map(lambda b: both(*b), a))(*arrays_K)
-    for a, b in zip(jax.tree.leaves(mapped), jax.tree.leaves(looped), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-5)
 
 
 def test_max_pool_keeps_nan_and_its_gradient_of_ties_goes_to_the_first():
@@ -208,43 +145,6 @@ def test_max_pool_keeps_nan_and_its_gradient_of_ties_goes_to_the_first():
     assert jnp.isnan(jit(at(pool.max_pool_chain, 2, 2))(ones.astype(np.float32))).all()
 
 
-def test_the_platform_decides_the_form():
-    chosen = [nn.ops_for(name) for name in ("cpu", "gpu", "tpu", "unknown")]
-    assert chosen == [ops.CPU, ops.GPU, ops.TPU, ops.LAX]
-
-
-@every([(256, 500), (256, 64), (1280, 512), (7, 3)])
-def test_channel_pool_is_the_mean_of_the_papers_windows(c, d):
-    """Windows of PyTorch's AdaptiveAvgPool1d: floor(iC/d) to ceil((i+1)C/d)-1."""
-    matrix = np.zeros((c, d))
-    for i in range(d):
-        window = slice(i * c // d, int(np.ceil((i + 1) * c / d)))
-        matrix[window, i] = 1 / (window.stop - window.start)
-    args = (normal(4, c),)
-    assert_same(lambda x: x @ matrix, args, lambda x: nn.channel_pool(x, d))
-    np.testing.assert_array_equal(nn.channel_pool(*args, c), *args)
-
-
-@jit
-def normed(x, scale, bias, mean, var):
-    out, *batch = norm.batch_norm(x, scale, bias)
-    return out, *norm.update_stats(mean, var, *batch, x.size // x.shape[-1])
-
-
-@every([(8, 3, 2, 5), (32, 5)])
-def test_batch_norm_is_pytorchs(*shape):
-    """A biased variance normalises, the unbiased one is remembered."""
-    rng = np.random.default_rng(0)
-    x, held = rng.normal(2, 3, shape), rng.uniform(0.5, 1.5, (4, shape[-1]))
-    (scale, bias, mean, var), axes = held, tuple(range(len(shape) - 1))
-    m, v, n = x.mean(axes), x.var(axes), x.size // shape[-1]
-    out = (x - m) / np.sqrt(v + 1e-5) * scale + bias
-    expected = out, 0.9 * mean + 0.1 * m, 0.9 * var + 0.1 * v * n / (n - 1)
-    got = normed(np.float32(x), *np.float32(held))
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
-
-
 def test_batch_norm_gradient_is_that_of_its_definition_and_of_one_element_finite():
     def plain(x, scale, bias):
         mean, var = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
@@ -254,7 +154,8 @@ def test_batch_norm_gradient_is_that_of_its_definition_and_of_one_element_finite
     x = 3.0 * image(4) + 1.0
     assert_same(plain, (x, scale, bias), lambda *a: norm.batch_norm(*a)[0])
     ones, zeros = jnp.ones(4), jnp.zeros(4)
-    got = normed(ones[None], ones, zeros, zeros, ones)
+    given = ones[None], ones, zeros, zeros, ones
+    got = nn.with_batch(*given, channel_sums.PLAIN)
     for one, expected in zip(got, (0.0, 0.1, 0.9), strict=True):
         np.testing.assert_allclose(one, expected, rtol=1e-6)
 
@@ -269,8 +170,3 @@ def test_batch_norm_of_one_pass_equals_that_of_two(mean, near):
         return lambda x, scale: norm.batch_norm(x, scale, bias, near_C, sums)[0]
 
     assert_same(form(channel_sums.PLAIN), (x, scale), form(channel_sums.ONE_PASS))
-    with_batch = jit(nn.with_batch, static_argnums=5)
-    sums = channel_sums.ONE_PASS, channel_sums.PLAIN
-    one, two = (with_batch(x, scale, bias, near_C, jnp.ones(6), s) for s in sums)
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
