@@ -97,6 +97,25 @@ def test_apply_keeps_shapes_and_trees(cases):
     check_every(cases, check_apply)
 
 
+def test_statistics_of_batch_norm_move_in_training_only():
+    net = build("resnet4", (8, 8, 1), dim=8)
+    params, norm = jit(net.init)(KEY)
+    x, apply = jax.random.normal(KEY, (4, 8, 8, 1)), jit(net.apply, static_argnums=3)
+    for train in (False, True):
+        new = apply(params, norm, x, train).norm
+        same = jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), norm, new)
+        assert {*jax.tree.leaves(same)} == {not train}
+
+
+@every([("mlp", (8, 8, 1), 9), ("spiral_mlp", (2,), 2), ("cnn4+head=6", (8, 8, 1), 9)])
+def test_head_is_the_last_layer_of_apply(name, shape, dim):
+    net = build(name, shape, 4, dim)
+    params, norm = jit(net.init)(KEY)
+    out = jit(net.apply, static_argnums=3)(params, norm, np.ones((3, *shape)), False)
+    head = jit(net.head)(params["head"], out.feat)
+    np.testing.assert_allclose(head, out.logits, rtol=1e-6)
+
+
 def test_linear_layers_have_pytorchs_spread_and_no_two_arrays_share_their_draws():
     """kaiming_uniform(a = sqrt 5) is U(-1, 1) / sqrt(fan_in)."""
     for leaf in jit(build("mlp").init)(KEY)[0]["body"]["fc1"].values():
@@ -124,12 +143,14 @@ def test_channel_pool_is_pytorchs(c, d):
     np.testing.assert_allclose(ops.channel_pool(given, d), expected, atol=1e-6)
 
 
-def test_client_i_has_entry_i_of_its_group():
+def test_client_i_has_entry_i_of_its_group_and_code_groups_differ_in_dropout_only():
     """Ht0 in the code's order, so 5 clients each at M = 20."""
     names = models.assign_networks("Ht0", range(20))
     order = "resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"
     assert names == order * 5
     assert models.assign_networks(("mlp", "cnn4"), (3, 0)) == ("cnn4", "mlp")
+    pairs = zip(models.GROUPS["Ht0"], models.GROUPS["Ht0_code"], strict=True)
+    assert {code.removesuffix("_code") == clean for clean, code in pairs} == {True}
 
 
 def test_groups_with_options_in_their_names_are_htfllibs():
