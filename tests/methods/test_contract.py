@@ -16,12 +16,14 @@ from jaxproto.methods import METHODS
 from jaxproto.methods.fednova import LocalDescent
 from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.summary import nominal_cost
-from jaxproto.types import Spec
+from jaxproto.transforms import Diagnostics
+from jaxproto.types import Protos, Spec
 from jaxproto.wire import codec
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
+OF_A_ROUND = (Protos, Diagnostics)
 FOUR_TRAIN, FOUR_REPORT = toys.only(*range(4)), toys.only(*range(6), reports=range(4))
 PUBLIC = np.random.default_rng(1).normal(size=(7, toys.INPUT)).astype(np.float32)
 TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
@@ -139,8 +141,19 @@ def test_every_form_equals_one_by_one_and_a_round_lowers_for_accelerators(name):
         assert "stablehlo.while" in toys.lowered(make(name), *given).as_text()
 
 
+def first_alone(key, clients, r):
+    """Nobody takes part after the first round."""
+    return toys.only(*range(6 * (r == 0)))(key, clients, r)
+
+
+def learnt(server):
+    """The state of the server but prototypes, which are of a round, and diagnostics."""
+    leaves = jax.tree.leaves(server, is_leaf=lambda a: isinstance(a, OF_A_ROUND))
+    return [a for a in leaves if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+
+
 @every_method
-def test_sitting_out_equals_absent_and_a_lost_upload_keeps_the_clients_progress(name):
+def test_sitting_out_equals_absent_and_without_uploads_all_keep_their_progress(name):
     r = toys.run(make(name), sampler=FOUR_TRAIN)
     fresh = toys.run(make(name), rounds=1, sampler=FOUR_TRAIN)
     without = toys.run(make(name), ((8, (0, 1, 2, 3)),))
@@ -153,6 +166,8 @@ def test_sitting_out_equals_absent_and_a_lost_upload_keeps_the_clients_progress(
     full = toys.run(make(name), rounds=1)
     assert toys.gap(r.params, full.params) == 0
     assert np.all(r.report.scalars[4:] == 0)
+    empty = toys.run(make(name), rounds=2, sampler=first_alone)
+    assert toys.gap(learnt(empty.server), learnt(full.server)) == 0
 
 
 PADDED = execution.one_by_one()  # its programs apart from those of the other tests

@@ -1,4 +1,4 @@
-"""FedAvg, FedProx and FedNova: identities, formulas, refusals."""
+"""FedAvg, FedProx, FedNova: formulas, refusals; training as released."""
 
 import dataclasses
 import functools
@@ -8,10 +8,8 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-import pytest
 from support import toys
-from support.averaging import BASE, FRAME, SIZES_K, SPEC, begun, drawn, make, run
+from support.averaging import BASE, FRAME, SIZES_K, SPEC, begun, drawn, make
 from support.every import check_every, every
 from support.exchange import KEY, client, on_batch
 from support.refusal import refused
@@ -21,44 +19,14 @@ from jaxproto.config.optimizers import build_local_training, build_optimizer
 from jaxproto.config.presets import DATASETS
 from jaxproto.experiment import build, shape_checks
 from jaxproto.methods import fednova
-from jaxproto.methods.fedavg import FedAvgUpload
-from jaxproto.methods.local import local
 from jaxproto.types import Data, Shard
 
 
 def test_the_global_network_is_the_mean_weighted_by_examples_of_what_arrives():
-    """A lost upload is zeros, also its size; without any the network stays."""
-    r = run(BASE)
-    each = [r.params[i] for i in range(6)]
-    want = jax.tree.map(lambda *a: np.average(a, 0, SIZES_K), *each)
+    r = toys.run(BASE, rounds=2, sampler=toys.only(*range(6), reports=range(5)))
+    each = [r.params[i] for i in range(5)]
+    want = jax.tree.map(lambda *a: np.average(a, 0, SIZES_K[:5]), *each)
     assert toys.gap(want, r.server) < 1e-6
-    old, params = begun(BASE), drawn(begun(BASE))
-    for sizes, want in (([7, 0], jax.tree.map(lambda a: a[0], params)), ([0, 0], old)):
-        here_K = np.sign(sizes)
-        sent = jax.tree.map(lambda a, h=here_K: (a.T * h).T, params)
-        got = BASE.update(None, old, FedAvgUpload(sent, jnp.asarray(sizes)), None)
-        assert toys.gap(got, want) < 1e-6
-
-
-SHARED = [
-    ("fedavg", lambda params: params),
-    pytest.param("lg_fedavg", lambda p: p["net"]["head"], marks=pytest.mark.long),
-    pytest.param("fedper", lambda p: p["net"]["body"], marks=pytest.mark.long),
-]
-
-
-@pytest.mark.parametrize("name, shared", SHARED)
-def test_of_one_client_it_is_local_training_from_what_the_server_drew(name, shared):
-    method = make(name)
-
-    def init_client(net, key):
-        params, *rest = method.init_client(net, key)
-        return method.receive(params, method.init_server(net, toys.KEY)), *rest
-
-    same = dataclasses.replace(local(SPEC), init_client=init_client)
-    one, other = (run(m, 3, sampler=toys.only(4)) for m in (method, same))
-    assert toys.gap(one.params[4], other.params[4]) < 1e-6
-    assert toys.gap(one.server, shared(one.params[4])) < 1e-6
 
 
 def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
@@ -76,22 +44,18 @@ def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
         found = jax.eval_shape(functools.partial(rules, make(name)), x)
         assert set(found) - {"global"} == {"head", "received"}, name
         method = dataclasses.replace(make(name), check_input=lambda x: None, name=name)
-        averages = f"{name} averages networks, "
-        with refused(averages, " 2: toy8, toy16. ", "model.group=toy8, or"):
+        with refused(f"{name} averages networks, ", " 2: toy8, toy16. "):
             shape_checks.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
-        shape_checks.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
     silent = dataclasses.replace(method, homogeneous=False)
     with refused("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
         shape_checks.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
 
 
-def test_fedprox_is_fedavg_and_a_gradient_of_mu_times_the_way_gone():
-    assert toys.gap(run(make("fedprox", mu=0.0)).server, run(BASE).server) == 0
-    net, mu = toys.net(8), 0.3
-    params, down = BASE.init_client(net, KEY)[0], BASE.init_server(net, toys.KEY)
-    both = (on_batch(m, down)[1] for m in (make("fedprox", mu=mu), BASE))
+def test_fedprox_adds_a_gradient_of_mu_times_the_way_gone():
+    params, down = BASE.init_client(toys.net(8), KEY)[0], begun(BASE)
+    both = (on_batch(m, down)[1] for m in (make("fedprox", mu=0.3), BASE))
     term = jax.tree.map(jnp.subtract, *both)
-    want = jax.tree.map(lambda w, g: mu * (w - g), params, down)
+    want = jax.tree.map(lambda w, g: 0.3 * (w - g), params, down)
     assert toys.gap(term, want) < 1e-6
 
 
@@ -111,10 +75,7 @@ SGD |= {"weight_decay": 0.0, "clip_norm": 0.0}
 
 
 def test_the_amount_is_what_unit_gradients_move_sgd_by():
-    """Steps of optax on w and FedProx's term, which is in the loss and pulls back.
-
-    By hand, five with momentum: c_t is 1, 1.9, 2.71, 3.439, 4.0951, in all 13.1441.
-    """
+    """Steps of optax on w and FedProx's term, which is in the loss and pulls back."""
 
     def check(rho, mu):
         opt = build_optimizer(SimpleNamespace(**SGD | {"momentum": rho}))
@@ -127,8 +88,6 @@ def test_the_amount_is_what_unit_gradients_move_sgd_by():
         np.testing.assert_allclose(0.05 * a, -w, rtol=1e-5)
 
     check_every(product((0.0, 0.7, 0.9), (0.0, 0.1, 2.0)), check)
-    a = fednova.normalising_factor(5, fednova.LocalDescent(0.01, 0.9))
-    np.testing.assert_allclose(a, 13.1441, rtol=1e-6)
 
 
 def test_fednova_weighs_clients_by_their_steps():
@@ -155,22 +114,6 @@ def test_fednova_weighs_clients_by_their_steps():
             return w - share_K @ length_K * np.tensordot(share_K, np.stack(delta), 1)
 
         assert toys.gap(jax.tree.map(by_hand, state.params, after), got) < 1e-5
-    plain = FedAvgUpload(after, jnp.asarray([5, 15]))
-    assert toys.gap(BASE.update(None, state.params, plain, None), got) > 0.1
-
-
-@pytest.mark.long
-def test_fednova_with_equal_steps_is_fedavg_or_fedprox():
-    """Trained with momentum, one step on all examples per epoch."""
-    steps = {"epochs": 3, "batch_size": 19, "steps_per_epoch": lambda n, _: n // n}
-    both = (optax.sgd(0.05, momentum) for momentum in (0.0, 0.9))
-    alike, options = (toys.LocalTraining(opt, **steps) for opt in both)
-    nova = make("fednova", mu=0.5, descent=fednova.LocalDescent(0.05, 0.9))
-    nova, prox = (run(m, local=options) for m in (nova, make("fedprox", mu=0.5)))
-    assert {int(c.steps) for c in nova.clients.values()} == {3}
-    assert toys.gap(nova.server.params, prox.server) < 1e-5
-    nova = run(make("fednova"), local=alike)
-    assert toys.gap(nova.server.params, run(BASE, local=alike).server) < 1e-5
 
 
 def test_server_momentum_goes_on_in_the_last_direction():
@@ -183,8 +126,6 @@ def test_server_momentum_goes_on_in_the_last_direction():
     assert toys.gap(twice.step, want) < 1e-5
     moved = jax.tree.map(jnp.subtract, once.params, twice.params)
     assert toys.gap(moved, twice.step) < 1e-5
-    nobody = jax.tree.map(jnp.zeros_like, up)
-    assert toys.gap(method.update(None, twice, nobody, None), twice) == 0
 
 
 def test_fednova_follows_the_configured_optimiser_or_refuses_it():
@@ -203,15 +144,10 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
             descent(**wrong)
 
 
-def test_every_data_set_has_one_network_and_the_protocol_is_a_variant():
+def test_every_data_set_has_one_network():
     for name, dataset in product(FRAME, DATASETS):
         group = config.load(f"configs/{name}.py:{dataset}").model.group
         assert len(models.group_members(group)) == 1, (name, dataset)
-    for name in FRAME:
-        c = config.load(f"configs/{name}.py:cifar10,refprotofl")
-        got = c.data.clients, c.data.alpha, c.model.group, c.local.batch_size, c.rounds
-        assert got == (10, 0.5, "resnet18", 64, 50) and not c.data.pool, name
-        assert (c.optimizer.momentum, c.optimizer.weight_decay) == (0.9, 1e-4), name
 
 
 RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in round 3

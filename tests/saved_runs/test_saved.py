@@ -48,7 +48,6 @@ def test_a_run_says_what_it_is_and_has_its_records_without_compiling(path):
     assert (run.status, run.rounds, run.round) == ("finished", LAST, LAST)
     assert run.path == path and run.notes == () and run.server
     assert run.config.method.name == "protonorm"
-    assert "protonorm on digits, 4 clients, seed 0, 5 of 5 rounds" in repr(run)
     assert run.partition.train.sum() + run.partition.test.sum() == 1797
     assert run.summary == json.loads((path / "summary.json").read_text())
     record = runs.records(path)[-1]
@@ -57,8 +56,6 @@ def test_a_run_says_what_it_is_and_has_its_records_without_compiling(path):
     assert {k: row[k] for k in record["rules"]["local"]} == record["rules"]["local"]
     assert row["loss"] == record["loss"] and row["bytes_up"] == record["bytes_up"]
     assert row["bytes_total_up"] == record["bytes_total"]["up"]
-    assert run.metrics["round"].dtype == np.int64
-    assert "client_mean" in repr(run.metrics)
     jax.monitoring.unregister_event_duration_listener(hear)
     assert "/jax/core/compile/backend_compile_duration" not in events
 
@@ -70,7 +67,6 @@ def test_other_metrics_have_columns_and_a_data_frame_needs_pandas(run, monkeypat
     assert table.columns == ("round", "rule", "pooled", "f1_pooled")
     np.testing.assert_array_equal(table["f1_pooled"], [0.25, np.nan])
     assert np.isnan(table["pooled"][1])
-    assert len(metrics_table.metrics_table([])["rule"]) == 0
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match="pandas is not installed"):
         run.metrics.to_pandas()

@@ -1,6 +1,6 @@
 """One exchange of a prototype method with made-up local prototypes, in one program."""
 
-from functools import cache
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import wire
-from jaxproto.methods.local import local
 from jaxproto.types import Batch, Client
 from support import fast_jit, toys
 
@@ -48,15 +47,16 @@ def output():
     return jax.device_get(net.apply(*net.init(KEY), jnp.asarray(X), True))
 
 
-def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
-    """Runs uploads, the server's step (unless `server` is given), loss of client 0.
+@functools.cache
+def exchange(method) -> Exchange:
+    """Runs uploads, the server's step, loss of client 0.
 
     The train pass sees every example twice: its counts are not those of the data.
     """
     net = toys.net(8)
 
     @fast_jit.jit_to_the_bit
-    def run(mean, count, server):
+    def run(mean, count):
         params, norm, _ = method.init_client(net, KEY)
 
         def upload(mean_CD, count_C):
@@ -66,8 +66,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
             return wire.roundtrip(up, "float32")
 
         up = jax.vmap(upload)(mean, count)
-        if server is None:
-            server = method.update(net, method.init_server(net, KEY), up, KEY)
+        server = method.update(net, method.init_server(net, KEY), up, KEY)
         down = wire.roundtrip(method.broadcast(server), "float32")
         batch = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(Y)), KEY)
         me = client(params, norm, count[0])
@@ -75,7 +74,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
         feat = net.apply(params["net"], norm["net"], batch.x, True).feat
         return Exchange(up, server, down, loss, feat)
 
-    return jax.device_get(run(mean, count, server))
+    return jax.device_get(run(MEAN, COUNT))
 
 
 def on_batch(method, down=None, params=None, memory=(), key=None):
@@ -98,8 +97,3 @@ def on_batch(method, down=None, params=None, memory=(), key=None):
         return value, grads, aux.sums
 
     return jax.device_get(run(down, params))
-
-
-@cache
-def alone():
-    return toys.run(local(toys.SPEC)).params
