@@ -59,7 +59,7 @@ def test_the_printed_costs_are_those_of_our_partition(name):
     """T Table 1 and S Table 1, 20 clients, d = 500, to the printed digit.
 
     Not covered: GTSRB's partition (its sum of K_i is given). FML and FedKD:
-    `test_baselines_distil.py`. Sums of K_i: `data/test_pfllib.py`.
+    `test_fml_fedkd.py`. Sums of K_i: `data/test_pfllib.py`.
     """
     classes_K, num_classes = classes_held(name)
     spec = Spec(num_classes, 500)
