@@ -65,6 +65,8 @@ def trained(monkeypatch):
 def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
     done, folder, programs = swept
     assert [s["status"] for s in done.summaries.values()] == ["finished"] * 4
+    first, _, other_seed, _ = done.plan.cells
+    assert end(first.path) != end(other_seed.path)
     rows = (folder / "sweep.csv").read_text().splitlines()
     rules = len(next(iter(done.summaries.values()))["rules"])
     assert len(rows) == 1 + 4 * rules * 2 * 3

@@ -3,12 +3,9 @@
 import gc
 import subprocess
 import sys
-import types
 
-import jax
 import pytest
 
-from jaxproto.training import xla_cache
 from jaxproto.training.xla_cache import gc_paused
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -35,6 +32,7 @@ def chosen(tmp_path, **settings):
 
 
 def test_programs_are_kept_in_the_users_cache_folder_unless_another_is_chosen(tmp_path):
+    """And not where others can write."""
     mine = str(tmp_path / "mine")
     assert chosen(tmp_path, JAX_COMPILATION_CACHE_DIR=mine) == mine
     assert chosen(tmp_path, JAXPROTO_CACHE="off") == "None"
@@ -43,6 +41,9 @@ def test_programs_are_kept_in_the_users_cache_folder_unless_another_is_chosen(tm
     assert chosen(tmp_path) == str(folder)
     assert any(folder.iterdir())
     assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o775)
+    done = run(tmp_path, SCRIPT)
+    assert done.stdout == "None\n" and "chmod 700" in done.stderr
 
 
 DAMAGE = """
@@ -68,11 +69,6 @@ for damaged in (whole[: len(whole) // 2], whole[:99] + b"?" + whole[100:], b""):
     zlib.decompress(file.read_bytes())
     start()
     assert not told
-read = []
-compilation._is_readable = lambda content: not read.append(content)
-start()
-start()
-assert len(read) <= 1  # the last file may have the time of the check
 """
 
 
@@ -81,26 +77,8 @@ def test_a_damaged_file_of_jax_is_removed_and_compiled_anew_at_the_next_start(tm
     assert not run(tmp_path, DAMAGE).stderr
 
 
-def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
-    said = []
-    monkeypatch.setattr(xla_cache, "warn_once", said.append)
-    monkeypatch.setattr(xla_cache.platformdirs, "user_cache_dir", lambda _: tmp_path)
-    values = {**jax.config.values, "jax_compilation_cache_dir": None}
-    monkeypatch.setattr(xla_cache.jax, "config", types.SimpleNamespace(values=values))
-    monkeypatch.delenv("JAXPROTO_CACHE", raising=False)
-    (tmp_path / "compiled").mkdir()
-    (tmp_path / "compiled").chmod(0o775)
-    assert xla_cache.enable_xla_cache() is None
-    assert "can be written by others (mode 775)" in said[0] and "chmod 700" in said[0]
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_garbage_is_collected_again_afterwards_if_it_was_before(on):
-    gc.enable() if on else gc.disable()
-    try:
-        with pytest.raises(KeyError), gc_paused():
-            assert not gc.isenabled()
-            raise KeyError
-        assert gc.isenabled() == on
-    finally:
-        gc.enable()
+def test_garbage_is_collected_again_afterwards():
+    with pytest.raises(KeyError), gc_paused():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()

@@ -19,7 +19,6 @@ from support.fast_jit import jit, jit_to_the_bit
 from jaxproto import federation, kernels, wire
 from jaxproto.errors import UserError
 from jaxproto.methods.fedproto import fedproto
-from jaxproto.methods.protonorm import protonorm
 from jaxproto.reporting.analysis import disclosure
 from jaxproto.types import Protos, Top
 from jaxproto.wire import Scaled, Wire, codec
@@ -118,15 +117,6 @@ def test_a_number_that_is_not_finite_does_not_arrive_as_one(form):
     assert np.isinf(arrived([1e5, 0.0, 0.0], "float16")[0])
 
 
-@every([(0, 0), (5, 10), (62, 124), (63, 125), (1000, 125)])
-def test_few_entries_are_named_by_index_and_many_by_a_bitmap(sent, bytes_of_which):
-    top = Top(np.ones(1000, np.float16), np.arange(1000) < sent)
-    size = 12 + 4 + bytes_of_which + 2 * sent
-    assert int(wire.message_bytes(top)) == len(codec.encode(top, "float16")) == size
-    for n, width in ((1, 1), (256, 1), (257, 2), (65536, 2), (65537, 3), (2**24, 3)):
-        assert wire.index_bytes(n) == width
-
-
 def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploads():
     """FedProto with int8 up and float16 down."""
     method, (group,) = fedproto(toys.SPEC), toys.cohorts(*toys.HOM)
@@ -159,38 +149,18 @@ def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploa
     assert report.bytes.tolist() == (12 + 1 + rows * (8 + 4)).tolist()
 
 
-def fields(method, formats=wire.EXACT):
-    return disclosure.message_fields(method, toys.net(16), toys.SPEC, formats)
-
-
-def test_every_field_of_a_message_is_listed_with_its_bytes():
-    """ProtoNorm with 5 classes and 8 dimensions, int8 up; then every kind of field.
-
-    The weighted mean of prototypes discloses counts.
-    """
-    assert fields(protonorm(toys.SPEC), Wire("int8", "float32")) == [
-        ("up", "presence", (5,), "bit", 1, "class presence"),
-        ("up", "mean.scale", (5,), "float32", 20, "class means"),
-        ("up", "mean", (5, 8), "int8", 40, "class means"),
-        ("down", "presence", (5,), "bit", 1, "class presence"),
-        ("down", "mean", (5, 8), "float32", 160, "class means"),
-    ]
-    packed = jax.eval_shape(partial(wire.pack, form="float16"), message())
-    assert [field[1:] for field in disclosure.fields("up", packed)] == [
-        ("array", (4, 7), "float16", 56, "trained values"),
-        ("bits", (4, 7), "bit", 4, "bits"),
-        ("hidden.presence", (4,), "bit", 1, "class presence"),
-        ("hidden.mean", (4, 7), "float16", 56, "class means"),
-        ("number", (3,), "int32", 12, "whole numbers"),
-        ("scalar", (), "float16", 2, "trained values"),
-        ("shown.presence", (4,), "bit", 1, "class presence"),
-        ("shown.count", (4,), "int32", 16, "class counts"),
-        ("shown.mean", (4, 7), "float16", 56, "class means"),
-        ("top.entries", (), "uint32", 4, "chosen entries"),
-        ("top.which", (28,), "bits or indices", 4, "chosen entries"),
-        ("top.value", (28,), "float16", 56, "trained values"),
-    ]  # fmt: skip
-    weighted = fields(fedproto(toys.SPEC, aggregate=kernels.mean_over_examples))
+def test_fields_of_a_message_are_listed_with_what_they_reveal():
+    """Counts only if they are disclosed, as for the weighted mean of prototypes."""
+    packed = jax.eval_shape(partial(wire.pack, form="int8"), message())
+    found = {f.name: f for f in disclosure.fields("up", packed)}
+    assert found["hidden.mean"][2:] == ((4, 7), "int8", 28, "class means")
+    assert found["hidden.mean.scale"][2:] == ((4,), "float32", 16, "class means")
+    assert found["hidden.presence"][2:] == ((4,), "bit", 1, "class presence")
+    assert "hidden.count" not in found
+    assert found["shown.count"][2:] == ((4,), "int32", 16, "class counts")
+    assert found["top.which"][2:] == ((28,), "bits or indices", 4, "chosen entries")
+    method = fedproto(toys.SPEC, aggregate=kernels.mean_over_examples)
+    weighted = disclosure.message_fields(method, toys.net(16), toys.SPEC, wire.EXACT)
     assert [f.name for f in weighted if f.reveals == disclosure.COUNTS] == ["count"]
 
 
@@ -215,8 +185,8 @@ def values(rng, form, *shape, here=None):
 
 
 def part(rng, kind, form):
-    n, d = int(rng.choice([1, 8, 9, 300])), int(rng.choice([1, 5]))
-    here = rng.random(n) < rng.choice([0.0, 0.05, 0.5, 1.0])
+    n, d = int(rng.choice([1, 8, 9, 300, 70_000])), int(rng.choice([1, 5]))
+    here = rng.random(n) < rng.choice([0.0, 0.02, 0.5, 1.0])
     if kind in ("protos", "disclosed"):
         count = here * rng.integers(1, 2**31 - 1, n) if kind == "disclosed" else here
         count = count.astype(np.int32 if kind == "disclosed" else bool)
@@ -253,7 +223,7 @@ def length(one) -> int:
         return (len(one.count) + 7) // 8 + rows * row
     if isinstance(one, Top):
         n, total, scaled = one.sent.sum(), len(one.sent), isinstance(one.value, Scaled)
-        width = 1 if total <= 256 else 2
+        width = 1 if total <= 256 else 2 if total <= 65536 else 3
         item = 1 if scaled else one.value.itemsize
         return 4 + min((total + 7) // 8, n * width) + 4 * scaled + n * item
     if isinstance(one, Scaled):
@@ -293,25 +263,14 @@ def test_fields_of_equal_bytes_are_told_apart():
             codec.decode(data, like, "float32")
 
 
-HEADERS = [  # byte, its value
-    (0, 0, r"begins with b'\x00P', version 1; expected are b'JP', version 1"),
-    (2, 7, "begins with b'JP', version 7"),
-    (3, 1, "is in format float16, expected is float32"),
-    (3, 9, "is in format number 9, expected is float32"),
-    (4, 3, "payload should be 3 bytes, but 4 are there"),
-    (8, 1, "the checksum is wrong"),
-]
-
-
-@every(HEADERS)
-def test_what_is_wrong_with_a_header_is_named(at, value, message):
+def test_another_version_and_another_format_are_refused():
+    """More: `support/hostile.py`."""
     one = np.ones(1, np.float32)
-    data = bytearray(codec.encode(one, "float32"))
-    data[at] = value
-    with refused(message):
-        codec.decode(bytes(data), one, "float32")
-    with refused("5 bytes are less than the header's 12"):
-        codec.decode(bytes(data[:5]), one, "float32")
+    data = codec.encode(one, "float32")
+    with refused("begins with b'JP', version 7"):
+        codec.decode(data[:2] + b"\x07" + data[3:], one, "float32")
+    with refused("is in format float32, expected is float16"):
+        codec.decode(data, one, "float16")
     assert codec.encode((), "int8") == b"" and codec.decode(b"", (), "int8") == ()
     with refused("1 bytes came where the message has no"):
         codec.decode(b"x", (), "int8")
@@ -338,7 +297,6 @@ def at(*index):
 
 PAYLOADS = [
     (np.zeros(3, bool), b"\x08", "bitmap of 3 bits has more bits set behind them"),
-    (PROTOS, b"\x04", "bitmap of 2 bits has more bits set behind them"),
     (PROTOS, b"\x01" + number(0, 0), "a class that is there has a count below 1"),
     (PROTOS, b"\x01" + number(1), "payload ends 4 bytes too early"),
     (PROTOS, b"\x00" + number(1), "payload has 4 bytes after its last field"),
@@ -346,7 +304,6 @@ PAYLOADS = [
     (TOP, number(150) + bytes(38 + 600), "bitmap has 0 entries, not 150"),
     (TOP, number(2) + at(4, 300) + bytes(8), "must ascend and stay below 300"),
     (TOP, number(2) + at(4, 4) + bytes(8), "must ascend and stay below 300"),
-    (TOP, number(2) + at(4, 3) + bytes(8), "must ascend and stay below 300"),
 ]
 
 
@@ -357,7 +314,6 @@ def test_a_wrong_payload_with_a_right_checksum_is_an_error(like, payload, messag
     right = sealed(number(2) + at(4, 299) + np.asarray([5, 6], "<f4").tobytes(), TOP)
     got = codec.decode(right, TOP, "float32")
     assert np.flatnonzero(got.sent).tolist() == [4, 299]
-    assert got.value[[4, 299]].tolist() == [5, 6] and got.value.sum() == 11
 
 
 def test_the_check_fails_on_a_wrong_size_and_on_values_that_do_not_arrive():
