@@ -6,10 +6,10 @@ from support.federated import QUIET, Calls, Killed, both, metrics, small
 from support.refusal import refused
 
 import jaxproto
-from jaxproto import flower
 from jaxproto.flower.server_run import run_server
 
 pytestmark = pytest.mark.long
+STOPS_EARLY = {"early_stopping.patience": 1, "early_stopping.least": 0.5, "rounds": 5}
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,13 @@ pytestmark = pytest.mark.long
         ("fedavg", {}),
         ("refprotofl", {"data.validation_share": 0.2}),  # two exchanges
         ("protonorm", {"model.group": "cnn4", "rounds": 1}),
+        ("fedproto", STOPS_EARLY),
     ],
 )
 def test_records_are_those_of_the_simulator_bit_for_bit(method, changes, tmp_path):
-    both(small(method, **changes), tmp_path)
-
-
-def test_an_old_name_warns_and_works():
-    with pytest.warns(DeprecationWarning, match="run_in_process"):
-        assert flower.rehearse is flower.run_in_process
+    simulated, served = both(small(method, **changes), tmp_path)
+    status = "stopped early" if changes is STOPS_EARLY else "finished"
+    assert simulated["status"] == served["status"] == status
 
 
 def test_a_server_that_begins_again_ends_as_one_that_never_stopped(tmp_path):
@@ -47,13 +45,3 @@ def test_a_server_that_begins_again_ends_as_one_that_never_stopped(tmp_path):
     assert np.isfinite(run.prototypes.mean).all()
     with refused("keep their networks on their nodes"):
         run.clients[0]
-
-
-def test_a_federation_on_nodes_stops_early_as_the_simulator_does(tmp_path):
-    c = small("fedproto", 5, early_stopping__patience=1, early_stopping__least=0.5)
-    summary = jaxproto.run(c, tmp_path / "simulated", QUIET)
-    served = run_server(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
-    for one in (summary, served):
-        assert (one["status"], one["rounds"]) == ("stopped early", summary["rounds"])
-    assert summary["rounds"] < 5
-    assert metrics(tmp_path / "served") == metrics(tmp_path / "simulated")

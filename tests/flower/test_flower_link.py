@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.every import every
-from support.federated import small
+from support.federated import small, until
 
 pytest.importorskip("flwr")
 
@@ -70,25 +69,11 @@ def link(nodes, said, patience=1.0):
     return grid, GridLink(grid, small(), 0.0, patience, said.append)
 
 
-def test_nodes_are_asked_until_they_say_who_they_are_or_are_refused():
-    said = []
-    grid, there = link({7: client(0), 8: lambda _: {REFUSED: "another"}}, said)
-    assert there.members() == there.members() == {0}
-    assert said == ["a node is refused: another"]
-    assert len(grid.sent) == 2
+def test_errors_and_silence_are_of_the_client_that_was_asked():
+    """Flower's errors come from the SuperLink, whichever node they are about."""
     answers = iter([Error(code=5, reason="starting"), {"client": 1}])
     _, there = link({7: client(0), 8: lambda _: next(answers)}, [])
     assert [there.members(), there.members()] == [{0}, {0, 1}]
-    grid, there = link({7: client(0), 8: client(1)}, [])
-    assert there.members() == {0, 1}
-    grid.nodes[9] = grid.nodes.pop(8)
-    assert there.members() == {0, 1}
-    assert there.ask("train", {0: {}, 1: {}}) == {0: {"of": 0}, 1: {"of": 1}}
-    assert {m.metadata.dst_node_id for m in grid.sent[-2:]} == {7, 9}
-
-
-def test_errors_and_silence_are_of_the_client_that_was_asked():
-    """Flower's errors come from the SuperLink, whichever node they are about."""
     grid, there = link({7: client(0), 8: client(1), 9: client(2)}, [], patience=0.3)
     there.members()
     grid.nodes[8] = lambda _: Error(code=4, reason="the node\nis offline")
@@ -103,9 +88,7 @@ def test_errors_and_silence_are_of_the_client_that_was_asked():
 
 LIES = [  # what a node says that it is
     ({"client": "abc"}, "client is 'abc', not int from 0 to 2"),
-    ({"client": -1}, "client is -1"),
     ({"client": 3}, "client is 3"),
-    ({"client": 1.9}, "client is 1.9"),
     ({"client": True}, "client is True"),
     ({"other": 1}, "malformed: KeyError('client')"),
     (RecordDict(), "an empty reply"),
@@ -127,13 +110,13 @@ def test_a_second_node_of_a_client_waits_until_the_first_has_left():
     grid, there = link({7: client(0), 8: client(1)}, said)
     assert there.members() == {0, 1}
     grid.nodes[9] = client(1)
-    for _ in range(3):
-        assert there.members() == {0, 1} and there.nodes[1] == 8
+    assert there.members() == there.members() == {0, 1} and there.nodes[1] == 8
     waits = "this one waits until that one leaves."
     start = "a node is refused: client 1 is connected from another node"
     assert said == [f"{start}; {waits}"]
     gone = grid.nodes.pop(8)
     assert there.members() == {0, 1} and there.nodes[1] == 9
+    assert there.ask("train", {0: {}, 1: {}}) == {0: {"of": 0}, 1: {"of": 1}}
     grid.nodes[8] = gone  # with the same key
     assert there.members() == {0, 1} and there.nodes[1] == 8 and len(said) == 1
 
@@ -165,9 +148,7 @@ def test_a_clients_process_stays_and_is_started_again(tmp_path):
     os.kill(first, signal.SIGKILL)
     said, second = asked(c, path, 2)
     assert said == {"client": 2} and second != first
-    other = small()
-    other.seed = 1
-    _, third = asked(other, path, 2)  # a run of another configuration
+    _, third = asked(small(seed=1), path, 2)  # a run of another configuration
     assert third != second
     os.kill(third, signal.SIGKILL)
 
@@ -180,10 +161,7 @@ def test_a_clients_process_ends_with_its_node(tmp_path, monkeypatch):
     _, pid = asked(small(), tmp_path / "node", 0)
     node.kill()
     node.wait()
-    until = time.monotonic() + 30.0
-    while alive(pid):
-        assert time.monotonic() < until, "it is still there"
-        time.sleep(0.1)
+    until(lambda: not alive(pid))
 
 
 def alive(pid):

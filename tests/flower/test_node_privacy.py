@@ -7,14 +7,12 @@ import stat
 import jax
 import numpy as np
 import pytest
-from support.federated import QUIET, Calls, faults, metrics, simulated, small, why
+from support.federated import QUIET, Calls, metrics, simulated, small, why
 from support.refusal import refused
 
 from jaxproto.config.privacy import rehearsal
-from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.flower import privacy_account, secret_keys
-from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.node import Node
 from jaxproto.flower.server_run import run_server
 from jaxproto.reporting import compare
@@ -95,7 +93,7 @@ def test_a_node_sends_no_loss_and_answers_what_the_run_asks_once(federation):
     file = path / "nodes/0" / privacy_account.FILE
     assert {*json.loads(file.read_text())} == {"0", "1"}
     file.write_text("[")
-    with pytest.raises(UserError, match="is damaged"):
+    with refused("is damaged"):
         node.answer("train", request, {})
 
 
@@ -113,8 +111,6 @@ def test_who_takes_part_is_secret_and_counted(tmp_path):
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other) and not np.array_equal(first, seeded)
     assert np.array_equal(drawn(rehearsed), seeded) and not (tmp_path / "c").exists()
-    entry = privacy_ledger.privacy_ledger(rehearsal(c), exp, rehearsed)(1)["privacy"]
-    assert entry["rehearsed"] is True
 
 
 @pytest.mark.long
@@ -154,18 +150,3 @@ def test_records_and_epsilon_are_those_of_the_simulator(method, unit, lost, tmp_
     kept = RunFolder.read(tmp_path / "served").summary
     assert said["privacy"] == kept["privacy"] == told["privacy"]
     assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0
-
-
-@pytest.mark.long
-def test_a_lost_upload_counts_as_lost_in_the_simulator(tmp_path):
-    """Its noise is the server's then; epsilon is that of those who were drawn."""
-    c = private("client")
-
-    def lost(stage, r, i, said):
-        return {REFUSED: "gone"} if (stage, i) == ("train", 1) else said
-
-    whole = simulated(c, tmp_path / "simulated")
-    link = Calls(c, tmp_path / "nodes", happens=lost)
-    some = run_server(c, tmp_path / "some", link, QUIET)
-    assert faults(tmp_path / "some") == [(1, 1, "train"), (2, 1, "train")]
-    assert some["privacy"] == whole["privacy"] | {"rehearsed": False}

@@ -2,13 +2,15 @@
 
 import csv
 import json
+import tempfile
+from pathlib import Path
 
 import jax
 import numpy as np
 import PIL.Image
 import pytest
 from support import federated
-from support.every import check_every
+from support.every import check_every, every
 from support.federated import QUIET, Calls, assert_the_same, metrics, simulated
 from support.refusal import refused
 
@@ -16,42 +18,38 @@ import jaxproto
 from jaxproto import config
 from jaxproto.data import node_schema, nodes
 from jaxproto.data.node_schema import NodeDescription
-from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.flower import private_data_node, run_in_process
+from jaxproto.flower.accept import REFUSED
+from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.server_run import run_server
+from jaxproto.reporting.analysis import disclosure
 
 
 def small(method="fedavg", **changes):
     return federated.small(method, **{"data.name": "nodes", **changes})
 
 
-def image(labels=("cat", "dog"), shape=(8, 8, 3), sizes=(6, 2)):
-    return NodeDescription("uint8", shape, tuple(labels), *sizes, {})
+def described(*labels, shape=(8, 8, 1), sizes=(6, 2)):
+    return NodeDescription("uint8", shape, labels, *sizes, {})
 
 
-def written(words, **more):
-    return NodeDescription("texts", (), ("good", "bad"), 4, 2, words)._replace(**more)
+def written(words):
+    return NodeDescription("texts", (), ("good", "bad"), 4, 2, words)
 
 
 def test_labels_are_united_in_sorted_order_and_words_by_their_count():
-    told = {0: image(["10", "9"]), 2: image(["9", "2"])}
+    told = {0: described("10", "9"), 2: described("9", "2")}
     assert node_schema.merge_descriptions(told, 3, 0).labels == ("2", "9", "10")
-    told = {0: image(["dog", "ant"]), 2: image(["cat"])}
-    made = node_schema.merge_descriptions(told, 3, 0)
-    assert made.labels == ("ant", "cat", "dog")
-    assert node_schema.parse_schema(node_schema.to_json(made)) == made
     told = {0: written({"a": 3, "b": 2}), 1: written({"b": 2, "c": 1})}
-    tokens = node_schema.merge_descriptions(told, 2, 0).tokens
-    assert tokens == ("<pad>", "<unk>", "b", "a", "c")
-    assert node_schema.merge_descriptions(told, 2, 4).tokens == tokens[:4]
+    tokens = node_schema.merge_descriptions(told, 2, 4).tokens
+    assert tokens == ("<pad>", "<unk>", "b", "a")
 
 
 DO_NOT_FIT = [
-    (image(), image(shape=(8, 8, 1)), "client 1 has inputs of shape (8, 8, 1), but c"),
-    (image(), written({"a": 1}), "client 1 has inputs of type texts, but client 0"),
-    (image(["3", "7"]), image(), "client 0 has the label '3' and client 1 the"),
-    (image(["a"]), image(["a"]), "one label, 'a'"),
+    (described("a"), written({"a": 1}), "client 1 has inputs of type texts, but"),
+    (described("3", "7"), described("a"), "client 0 has the label '3' and client"),
+    (described("a"), described("a"), "one label, 'a'"),
     (written({}), written({}), "choose a smaller data.min_texts"),
 ]
 
@@ -64,34 +62,28 @@ def test_data_or_configurations_that_do_not_go_together_are_refused():
     check_every(DO_NOT_FIT, check)
     with refused("jaxproto flower"):
         build.experiment(small(), "cpu")
-    with pytest.raises(UserError, match=r"public_share=0.1, .* set these to 0"):
+    with refused("public_share=0.1, ", " set these to 0"):
         config.check(small(**{"data.public_share": 0.1}))
     with refused("client 0 names no data"):
         private_data_node.parse_node_data(small())
-    with pytest.raises(UserError, match=r"data of 2 nodes .* data\.clients is 3"):
+    with refused("data of 2 nodes ", " data.clients is 3"):
         private_data_node.parse_node_data(small(), ["npz:a", "npz:b"])
     digits = small(**{"data.name": "digits"})
     with refused("but data.name is digits"):
         private_data_node.parse_node_data(digits, ["npz:a"] * 3)
 
 
-def test_who_comes_late_fits_or_is_refused_and_learns_how_many_examples_others_have():
-    made = node_schema.merge_descriptions({0: image(), 1: image(["emu"])}, 3, 0)
-    for client, description, words in (
-        (2, image(["fox", "cat"]), "client 2 has the labels 'fox', which the"),
-        (2, image(shape=(9, 9, 3)), "client 2 has inputs of shape (9, 9, 3)"),
-        (0, image(sizes=(7, 2)), "but the agreement says 6"),
-    ):
-        with refused(words):
-            node_schema.add_client(made, client, description)
-    assert node_schema.add_client(made, 0, image()) == made
-    late = node_schema.add_client(made, 2, image(["dog"], sizes=(3, 1)))
+def test_nodes_learn_how_many_examples_others_have_and_nothing_of_who_comes_late():
+    told = {0: described("cat"), 1: described("emu")}
+    made = node_schema.merge_descriptions(told, 3, 0)
+    with refused("but the agreement says 6"):
+        node_schema.add_client(made, 0, described("cat", sizes=(7, 2)))
+    late = node_schema.add_client(made, 2, described("cat", sizes=(3, 1)))
     assert late.clients == made.clients and late.late[2].train == 3
     assert node_schema.num_train_examples(late) == node_schema.num_train_examples(made)
     told = node_schema.schema_for(late, 1)
     assert told.clients[0].labels == () and told.clients[0].train == 6
     assert told.clients[1].labels == ("emu",) and not told.late
-    assert node_schema.add_client(told, 1, image(["emu"])) == told
 
 
 def test_rare_words_are_not_told_and_examples_are_divided_by_seed_and_client(tmp_path):
@@ -100,8 +92,6 @@ def test_rare_words_are_not_told_and_examples_are_divided_by_seed_and_client(tmp
     c = small().data
     found = nodes.read(c, 0, f"csv:{tmp_path}")
     assert nodes.describe_node(found, 2).words == {"the": 4}
-    assert nodes.describe_node(found, 1).words["dog"] == 2
-    assert nodes.describe_node(found, 4).words == {}
     x = np.arange(80, dtype=np.float32).reshape(40, 2)
     np.savez(tmp_path / "a.npz", x_train=x, y_train=np.arange(40) % 2)
     c, source = small().data, f"npz:{tmp_path / 'a.npz'}"
@@ -110,8 +100,126 @@ def test_rare_words_are_not_told_and_examples_are_divided_by_seed_and_client(tmp
     assert np.array_equal(one.train, same.train)
     assert not np.array_equal(one.train, other.train)
     np.savez(tmp_path / "a.npz", x_train=x[:1], y_train=["a"])
-    with pytest.raises(UserError, match=r"client 1: .* gives 0 training and 1 test"):
+    with refused("client 1: ", " gives 0 training and 1 test"):
         nodes.read(c, 1, source)
+
+
+class Nodes:
+    """A link to nodes; `data` are their descriptions, replies, or refusals."""
+
+    def __init__(self, data):
+        self.data, self.asked, self.agreed = data, [], {}
+
+    def members(self):
+        return set(self.data)
+
+    def ask(self, stage, told):
+        self.asked += [(stage, i) for i in told]
+        return {i: self.said(stage, i, of) for i, of in told.items()}
+
+    def said(self, stage, i, told):
+        own = self.data[i]
+        if isinstance(own, str):
+            return {REFUSED: own}
+        if isinstance(own, dict):
+            return own
+        if stage == "agree":
+            self.agreed[i] = node_schema.parse_schema(told["agreement"])
+        return {"data": node_schema.to_json(own)} if stage == "describe" else {}
+
+
+def begun(link, path):
+    c = config.experiment("fedavg", "digits")
+    c.data.name, c.data.clients = "nodes", 3
+    faults = []
+    return HandshakeLink(link, c, path, faults.append), faults
+
+
+def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
+    link = Nodes({0: described("a", "b"), 1: described("b", "c")})
+    made, faults = begun(link, tmp_path)
+    assert made.members() == made.members() == {0, 1} and not faults
+    stages = [(s, i) for s in ("describe", "agree") for i in (0, 1)]
+    assert link.asked == stages
+    assert link.agreed[0].labels == ("a", "b", "c")
+    assert node_schema.read(tmp_path / node_schema.FILE) == made.schema
+    assert describe_schema(made.schema)[-1] == "client 2: not there yet"
+    before, own = len(link.asked), link.data[1]
+    link.data[1] = "its data are gone"
+    assert made.ask("train", {0: {}, 1: {}})[1] == {REFUSED: "its data are gone"}
+    link.data[1] = own
+    assert made.members() == {0, 1}
+    assert link.asked[before + 2 :] == [("describe", 1), ("agree", 1)]
+
+
+def test_who_does_not_fit_is_named_once_also_by_a_server_that_starts_again(tmp_path):
+    link = Nodes({0: described("a", "b"), 1: described("c")})
+    first, _ = begun(link, tmp_path)
+    link.data[0] = described("a", "z")
+    again, faults = begun(link, tmp_path)
+    assert again.schema == first.schema
+    assert again.members() == again.members() == {1}
+    assert [(f.round, f.client, f.stage) for f in faults] == [(0, 0, "agree")]
+    assert "client 0 has the labels 'z'" in faults[0].why
+
+
+def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):
+    link = Nodes({0: "no such folder", 1: "no such file"})
+    with refused("no client has described its data"):
+        begun(link, tmp_path)
+    file = tmp_path / node_schema.FILE
+    with refused("cannot be read"):
+        node_schema.read(file)
+    file.write_text("{}")
+    with refused("agreement.json is damaged"):
+        node_schema.read(file)
+
+
+def lie(text="", **fields):
+    """A reply with another description, or with any text."""
+    told = described("a", "b")._asdict() | fields
+    return {"data": text or json.dumps(told)}
+
+
+LIES = [  # a reply, and the words of its refusal
+    ({}, "malformed: KeyError('data')"),
+    ({"data": 5}, "cannot be read (TypeError"),
+    (lie("[" * 100_000), "cannot be read (RecursionError"),
+    (lie(train=10**13), "describes its train as 10000000000000"),
+    (lie(test=True), "describes its test as True"),
+    (lie(kind="nonsense"), "has 'nonsense' inputs"),
+    (lie(kind="texts"), "has 'texts' inputs of shape (8, 8, 1)"),
+    (lie(shape=[-1, 8, 1]), "describes its shape as -1"),
+    (lie(shape=[10**4, 10**4]), "describes its shape as 100000000"),
+    (lie(shape=[9, 9, 1]), "client 2 has inputs of shape (9, 9, 1)"),
+    (lie(labels=["\x1b[2Jb", "a"]), "'\\x1b[2Jb' is among the labels"),
+    (lie(labels=["a", "a"]), "has one label twice"),
+    (lie(labels=["a", 1]), "1 is among the labels"),
+    (lie(labels=["a", "1"]), "all numbers or all names"),
+    (lie(labels=[f"{n}" for n in range(10**4 + 1)]), "has 10,001 labels"),
+    (lie(words={"a": 1}), "words of images"),
+    (lie(kind="texts", shape=[], words={"a": 10**9}), "describes its words as 10000"),
+]
+
+
+@every(LIES)
+def test_a_description_that_is_no_such_is_a_fault_of_its_client(reply, words):
+    with tempfile.TemporaryDirectory() as folder:
+        link = Nodes({0: described("a", "b"), 1: described("b"), 2: reply})
+        made, faults = begun(link, Path(folder))
+        assert made.members() == {0, 1} and {*made.schema.clients} == {0, 1}
+    assert {f.client for f in faults} == {2} and words in faults[-1].why
+
+
+def test_fields_says_what_the_first_exchange_discloses(tmp_path):
+    made, _ = begun(Nodes({0: described("a", "b"), 1: described("c")}), tmp_path)
+    c = config.experiment("fedproto", "digits")
+    c.data.name, c.data.clients, c.data.min_texts, c.model.group = "nodes", 3, 7, "mlp"
+    alone = disclosure.view(c, False)
+    assert "class presence" in alone.notes[0] and "at least 7" in alone.notes[0]
+    assert not alone.rows and "--agreement" in alone.notes[-1]
+    whole = disclosure.view(c, False, made=made.schema)
+    assert ("up", "mean", f"3x{c.model.feat_dim}") in [row[:3] for row in whole.rows]
 
 
 def divided(c, path):
@@ -209,11 +317,12 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     run_server(c, tmp_path / "run", link, QUIET)
     first, second, third = metrics(tmp_path / "run")
     assert (first["participants"], second["participants"]) == (2, 2)
-    assert third["participants"] == 3 and first["evaluated_clients"] == 2
+    assert first["evaluated_clients"] == 2 and third["participants"] == 3
+    assert "evaluated_clients" not in third  # all of them
     (why,) = federated.why(tmp_path / "run", "agree")
     assert "'fox', which the agreement does not know" in why
     made = node_schema.read(tmp_path / "run" / node_schema.FILE)
-    assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
+    assert made.labels == ("cat", "dog", "emu")
     assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
     file = tmp_path / "nodes" / "0" / private_data_node.DESCRIPTION_FILE
     told = json.loads(file.read_text())
