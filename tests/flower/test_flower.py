@@ -6,6 +6,7 @@ from support.federated import QUIET, Calls, Killed, both, metrics, small
 from support.refusal import refused
 
 import jaxproto
+from jaxproto import flower
 from jaxproto.flower.server_run import run_server
 
 pytestmark = pytest.mark.long
@@ -25,6 +26,11 @@ def test_records_are_those_of_the_simulator_bit_for_bit(method, changes, tmp_pat
     simulated, served = both(small(method, **changes), tmp_path)
     status = "stopped early" if changes is STOPS_EARLY else "finished"
     assert simulated["status"] == served["status"] == status
+
+
+def test_an_old_name_warns_and_works():
+    with pytest.warns(DeprecationWarning, match="run_in_process"):
+        assert flower.rehearse is flower.run_in_process
 
 
 def test_a_server_that_begins_again_ends_as_one_that_never_stopped(tmp_path):
