@@ -27,8 +27,6 @@ NPZ = {  # name -> changed arrays, words of the message
     "nan": ({"x_train": np.full((30, 4), np.nan)}, "NaN or infinite"),
     "overflow": ({"x_train": np.full((30, 4), 1e300)}, "NaN or infinite"),
     "int64": ({"x_train": np.zeros((30, 4), int)}, "x_train has type int64"),
-    "flat": ({"x_train": np.zeros(30, np.float32)}, "x_train has shape (30,)"),
-    "lone": ({"x_train": np.float32(1)}, "x_train has shape ()"),
     "no_width": ({"x_train": np.zeros((30, 0), np.float32)}, "shape (30, 0)"),
     "channels": ({"x_train": np.zeros((30, 3, 8, 8), np.uint8)}, "channels first"),
     "empty": ({"x_train": np.zeros((0, 4)), "y_train": np.zeros(0, int)}, "is empty"),
@@ -36,34 +34,26 @@ NPZ = {  # name -> changed arrays, words of the message
     "negative": ({"y_train": np.arange(30) - 1}, "label -1 in row 0"),
     "one_hot": ({"y_train": np.eye(30)}, "y_train has shape (30, 30)"),
     "one_class": ({"y_train": np.zeros(30, int)}, "all 30 examples have one label"),
-    "one_word": ({"y_train": np.full(30, "cat")}, "all 30 examples have one label"),
     "unlabelled": (labels(" "), "empty label in row 0"),
     "escape": (labels("\x1b[31mred"), r"the character \x1b"),
-    "line": (labels("two\nlines"), r"the character \n"),
     "turned": (labels("a\u202eb"), r"the character \u202e"),
-    "surrogate": (labels("\udcff"), r"the character \udcff"),
     "no_classes": ({"num_classes": 0}, "num_classes is 0"),
-    "half_class": ({"num_classes": 2.5}, "num_classes is 2.5"),
     "two_numbers": ({"num_classes": [3, 4]}, "num_classes is [3, 4]"),
     "few_classes": ({"num_classes": 2}, "label 2 in row 2"),
-    "many_classes": ({"num_classes": 2**40}, "num_classes is 1099511627776"),
     "million_classes": ({"num_classes": 10**6}, "at most 100,000 are supported"),
     "invisible": (labels("a\u200b"), r"'a\u200b' look the same"),
-    "wide": (labels("\uff41"), r"'\uff41' look the same"),
     "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
-    "test_shape": (tested(np.zeros((3, 5)), THREE), f"{TESTS} (5,)"),
     "test_type": (tested(np.uint8(ZEROS), THREE), f"{TESTS} (4,) and type uint8"),
     "test_words": (tested(ZEROS, WORDS[:3]), "labels are of two kinds"),
-    "test_lengths": (
-        tested(ZEROS, THREE[:2]),
-        "x_test has 3 examples but y_test has 2. Save one",
-    ),
     "test_empty": (tested(ZEROS[:0], THREE[:0]), "the test part is empty (x_test"),
     "word_classes": ({"y_train": WORDS, "num_classes": 4}, "num_classes is 4, but the"),
     "domains": ({"domain_train": np.arange(3)}, "domain_train has shape (3,)"),
-    "parts": ({"domain_train": np.zeros(30)}, "domain_train has type float64"),
     "no_tokens": ({"tokens": ["a", "b"]}, "tokens is no vocabulary. Save texts"),
-    "blanks": ({"tokens": [*SPECIAL, "b c"]}, "tokens is no vocabulary"),
+    "crowded": ({f"x{i}": 0 for i in range(3000)}, "(3002 in all)"),
+    "objects": (
+        {"x_train": np.array([{}, []], object)},
+        "objects.npz: cannot be read as",
+    ),
     "numbers": ({"tokens": SPECIAL}, "but the file has a vocabulary. Save tokens as"),
     "token": (
         {"tokens": SPECIAL, "x_train": np.arange(60).reshape(30, 2)},
@@ -72,74 +62,55 @@ NPZ = {  # name -> changed arrays, words of the message
 }
 CSV = {  # name -> content, words of the message
     "empty": (b"", "is empty"),
-    "header": (b"text,label\n", "is empty"),
     "twice": (b"text,text,label\na,b,c\n", "'text' 2 times"),
     "half_header": (b"text,class\na,b\n", "no column 'label'"),
     "wide": (b"a,b\nc,d,e\n", "line 2: 3 fields where 2"),
-    "narrow": (b"a,b\nc\n", "line 2: 1 fields where 2"),
     "unlabelled": (b"a,b\nc,\n", "line 2: no label"),
     "nul": (b"a,b\nc\0,d\n", "line 2: a NUL byte"),
     "latin": (b"a,b\n\xe9t\xe9,d\n", "line 2: not utf-8"),
     "quote": (b'a,b\n"c,d\n', "line 2: "),
     "texts": (b"".join(b"%d,text %d\n" % (i, i) for i in range(20)), "20 different"),
-    "one_class": (b"good words,a\nmore words,a\n", "all 2 examples have one label"),
-    "escape": (b"a,\x1b[2J\nb,c\n", r"the character \x1b"),
     "endless": (b"a,b\n" + b"w" * (2**24 + 1) + b",d\n", "line 2: field larger than"),
     "wordless": (b";,a\n:,b\n" * 100, "no training text has a word"),
 }
 PARTITION = {  # name -> content, words of the message
-    "empty": ("", "no column client"),
-    "no_index": ("client,part\n0,train\n", "no column index"),
-    "twice": ("client,index,client\n0,1,0\n", "column client 2 times"),
-    "word": ("client,index\nzero,1\n", "line 2: client is 'zero'"),
-    "negative": ("client,index\n-1,1\n", "line 2: client is '-1'"),
-    "huge": ("client,index\n0,9999999999999999999\n", "line 2: index is '999"),
-    "short": ("client,index\n0\n", "line 2: has 1 values"),
-    "third_part": ("client,index,part\n0,1,valid\n", "line 2: part is 'valid'"),
-    "no_line": ("client,index\n", "client 0 has no line"),
-    "client": ("client,index\n0,1\n9,2\n", "line 3: client is 9"),
-    "lacking": ("client,index\n0,1\n0,2\n", "client 1 has no line"),
-    "outside": ("client,index\n0,1\n1,99999\n", "line 3: index is 99999"),
-    "again": ("client,index\n0,1\n1,1\n", "line 3: example 1 is used twice"),
-    "untested": ("client,index\n0,1\n1,2\n", "client 0 has "),
+    "empty": (b"", "no column client"),
+    "twice": (b"client,index,client\n0,1,0\n", "column client 2 times"),
+    "negative": (b"client,index\n-1,1\n", "line 2: client is '-1'"),
+    "huge": (b"client,index\n0,9999999999999999999\n", "line 2: index is '999"),
+    "short": (b"client,index\n0\n", "line 2: has 1 values"),
+    "third_part": (b"client,index,part\n0,1,valid\n", "line 2: part is 'valid'"),
+    "client": (b"client,index\n0,1\n9,2\n", "line 3: client is 9"),
+    "lacking": (b"client,index\n0,1\n0,2\n", "client 1 has no line"),
+    "outside": (b"client,index\n0,1\n1,99999\n", "line 3: index is 99999"),
+    "again": (b"client,index\n0,1\n1,1\n", "line 3: example 1 is used twice"),
+    "untested": (b"client,index\n0,1\n1,2\n", "client 0 has "),
 }
 
 
-def made(*lines: str) -> str:
+def made(*lines: str) -> bytes:
     """Returns a configuration file whose get_config has these lines, from line 4 on."""
     head = "import ml_collections\nfrom jaxproto import config\ndef get_config():\n    "
-    return head + "\n    ".join(lines) + "\n"
-
-
-def nested(depth: int) -> str:
-    start = "c = config.default().to_dict()", "d = c['method']"
-    return made(*start, f"for _ in range({depth}):", "    d['x'] = d = {}", RETURN)
+    return (head + "\n    ".join(lines) + "\n").encode()
 
 
 RETURN = "return ml_collections.ConfigDict(c)"
+DEEP = "c = config.default().to_dict()", "d = c['method']", "for _ in range(20):"
 LIST = "c = config.default().to_dict()", "c['method'] = {'name': ['local']}", RETURN
-STRANGE = "c = config.default()", "c.unlock()", "c.mine = 3", "return c"
 FIVE = "c = config.experiment('local')", "c.rounds = 'five'", "return c"
 CONFIGS = {  # name -> content, words of the message
-    "none": ("x = 1\n", "defines no get_config"),
-    "value": ("get_config = 3\n", "defines no get_config"),
-    "syntax": ("def get_config(:\n", "not Python"),
-    "latin": ("x = '\udce9'\n", "not Python"),
-    "nul": ("x = '\0'\n", "not Python"),
-    "raises": (
-        made("raise ValueError('of\\nmine')"),
-        "raises.py, line 4: ValueError: of m",
-    ),
+    "none": (b"x = 1\n", "defines no get_config"),
+    "syntax": (b"def get_config(:\n", "not Python"),
+    "nul": (b"x = '\0'\n", "not Python"),
+    "raises": (made("raise ValueError('of\\nmine')"), "raises.py, line 4: ValueError"),
     "inside": (made(*FIVE), "inside.py, line 5: TypeError: "),
-    "imports": ("import nothing_of_this_name\n", "imports.py, line 1: ModuleNotFound"),
+    "imports": (b"import nothing_of_this_name\n", "imports.py, line 1: ModuleNotFound"),
     "exits": (made("raise SystemExit(3)"), "line 4: SystemExit: 3"),
     "loops": (made("return get_config()"), "loops.py, line 4: RecursionError: "),
     "number": (made("return 3"), "get_config returns int"),
     "empty": (made("c = {}", RETURN), "the configuration lacks attack.clients, "),
     "list": (made(*LIST), "unknown method ['local']"),
-    "strange": (made(*STRANGE), "unknown field of 'config': 'mine'"),
-    "deep": (nested(20), "nested more than 8 deep at method.x.x"),
-    "deepest": (nested(100_000), "deepest.py, line 8: RecursionError: "),
+    "deep": (made(*DEEP, "    d['x'] = d = {}", RETURN), "nested more than 8 deep"),
 }
 
 
@@ -154,7 +125,7 @@ def two_classes(root: Path):
 
 
 def folders(root: Path) -> dict[str, str]:
-    several = "sizes damaged deep_colour copies pipe loop out escape surrogate"
+    several = "sizes damaged deep_colour copies pipe loop out escape"
     for name in several.split():
         two_classes(root / name)
     picture(root / "sizes" / "cat" / "2.png", (9, 7))
@@ -165,7 +136,6 @@ def folders(root: Path) -> dict[str, str]:
     os.symlink(root / "loop" / "cat", root / "loop" / "cat" / "again")
     os.symlink("/", root / "out" / "cat" / "all")
     (root / "escape" / "\x1b[31m").mkdir()
-    os.mkdir(os.fsencode(root / "surrogate") + b"/\xff")
     (root / "bare").mkdir()
     (root / "pictureless" / "cat").mkdir(parents=True)
     picture(root / "one_class" / "cat" / "1.png")
@@ -181,52 +151,39 @@ def folders(root: Path) -> dict[str, str]:
         "loop": "which is read already",
         "out": "is a link out of the folder, to /",
         "escape": r"the character \x1b in its name",
-        "surrogate": r"the character \udcff in its name",
         "bare": "no class folders",
         "pictureless": "no images",
         "one_class": "all 1 examples have one label",
         "untrained": "but no train",
         "file": "no such folder",
-        "absent": "no such folder",
     }
+
+
+KINDS = {"npz": NPZ, "csv": CSV, "partition": PARTITION, "config": CONFIGS}
+ENDS = {"npz": "npz", "csv": "csv", "partition": "csv", "config": "py"}
 
 
 def make(root: Path):
     """Writes all bad files, in folders npz, csv, partition, config and folder."""
-    for kind in ("npz", "csv", "partition", "config", "folder"):
-        (root / kind).mkdir()
-    for name, (arrays, _) in NPZ.items():
-        np.savez(root / "npz" / f"{name}.npz", **{**GOOD, **arrays})
-    many = {f"x{i}": 0 for i in range(3000)}
-    np.savez(root / "npz" / "crowded.npz", **many)
-    for name, (content, _) in CSV.items():
-        (root / "csv" / f"{name}.csv").write_bytes(content)
-    for kind, table in (("partition", PARTITION), ("config", CONFIGS)):
-        end = "csv" if kind == "partition" else "py"
-        for name, (text, _) in table.items():
-            content = text.encode("utf-8", "surrogateescape")
-            (root / kind / f"{name}.{end}").write_bytes(content)
-    more(root)
-    return folders(root / "folder")
-
-
-def more(root: Path):
-    np.savez(root / "npz" / "good.npz", **GOOD)
-    content = (root / "npz" / "good.npz").read_bytes()
-    (root / "npz" / "cut.npz").write_bytes(content[:-100])
+    for kind, end in ENDS.items():
+        (root / kind / f"folder.{end}").mkdir(parents=True)
+        os.mkfifo(root / kind / f"pipe.{end}")
+        for name, (content, _) in KINDS[kind].items():
+            file = root / kind / f"{name}.{end}"
+            if isinstance(content, dict):
+                np.savez(file, **{**GOOD, **content})
+            else:
+                file.write_bytes(content)
+    npz = root / "npz"
+    np.savez(npz / "good.npz", **GOOD)
+    content = (npz / "good.npz").read_bytes()
+    (npz / "cut.npz").write_bytes(content[:-100])
     flipped = bytearray(content)
     flipped[content.find(GOOD["y_train"].tobytes()) + 9] ^= 255  # the checksum fails
-    (root / "npz" / "flipped.npz").write_bytes(flipped)
-    np.save(root / "npz" / "one.npy", GOOD["x_train"])
-    (root / "npz" / "text.npz").write_text("no archive")
-    objects = np.array([{}, []], object)
-    np.savez(root / "npz" / "objects.npz", x_train=objects, y_train=np.arange(2))
-    np.savez(root / "npz" / "keyless.npz", images=np.zeros(3))
-    for kind, name in (("npz", "npz"), ("csv", "csv"), ("partition", "csv")):
-        os.mkfifo(root / kind / f"pipe.{name}")
-        (root / kind / f"folder.{name}").mkdir()
-    os.mkfifo(root / "config" / "pipe.py")
-    (root / "config" / "folder.py").mkdir()
+    (npz / "flipped.npz").write_bytes(flipped)
+    np.save(npz / "one.npy", GOOD["x_train"])
+    np.savez(npz / "keyless.npz", images=np.zeros(3))
     (root / "csv" / "pipes").mkdir()
     (root / "csv" / "pipes" / "train.csv").write_text("some words,a\nothers,b\n")
     os.mkfifo(root / "csv" / "pipes" / "test.csv")
+    return folders(root / "folder")

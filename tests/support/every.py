@@ -1,6 +1,5 @@
 """Tests that check every case of a table, as one item that names all that fail."""
 
-import os
 import traceback
 from collections.abc import Callable, Iterable
 
@@ -34,9 +33,3 @@ def every(cases: Iterable):
         return test
 
     return of_all
-
-
-def note_counts(text: str) -> None:
-    """Adds a line to the file that FUZZ_COUNTS names, if any; `.ci/run` prints it."""
-    with open(os.environ.get("FUZZ_COUNTS", os.devnull), "a") as file:
-        file.write(f"{text}\n")

@@ -1,198 +1,242 @@
 """Random lives of runs, whose ends must be those of undisturbed runs, bit for bit.
 
-`python lives.py FOLDER SECONDS SEED`: runs and sweeps are killed (`killing.Shim`),
-damaged, resumed, made longer and compared. Prints JSON: numbers of lives and steps, and
-failures by the seed of the life, which `python lives.py FOLDER 0 SEED` repeats.
+Runs and sweeps are killed at system calls that write, damaged, resumed and made longer.
+`python lives.py FOLDER EACH` kills by SIGKILL, at a call or milliseconds later, and
+leaves a killed run in FOLDER/CASE-CALL.
 """
 
-import collections
+import contextlib
+import functools
+import io
+import itertools
 import json
+import os
 import random
 import shutil
+import signal
 import sys
+import tempfile
+import threading
 import time
-import traceback
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-CASES = [(m, "device") for m in ("fedproto", "tinyproto", "fedavg", "fedtgp")]
-CASES += [("fedproto", "disk"), ("protonorm", "host")]
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from rich.console import Console
+
+import jaxproto
+from jaxproto.data.readers import npz
+from jaxproto.sweeps import SweepOptions
+from support import attacked
+from support.hostile_folders import PLACE, cut, flip
+
+LEAST = 100  # lower bound on the calls of a run
+CALLS = ("replace", "rename", "fsync", "unlink", "remove", "rmdir", "mkdir")
+CASES = {  # name -> method, where the state of clients is
+    m: (m, "device") for m in ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
+} | {"disk": ("fedproto", "disk"), "host": ("protonorm", "host")}
 LONGEST = 8  # rounds
-STEPS = 8  # of a life, before its end
-SEEDS = (0, 1)  # of a sweep
+NAMELESS = ("04", "x", "\u0665")  # no rounds
 
 
-def flip(rng, run, newest):
-    """Flips a bit of any file of the newest checkpoint, and so of its hard links."""
-    file = any_file(rng, newest)
-    content = bytearray(file.read_bytes())
-    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    file.write_bytes(content)
+def config(case: str, file: Path, **changes):
+    method, store = CASES[case]
+    if store != "device":
+        changes |= attacked.SAMPLED | {"clients__store": store}
+    return attacked.small(method, file, **changes)
 
 
-def cut(rng, run, newest):
-    file = any_file(rng, newest)
-    file.write_bytes(file.read_bytes()[: rng.randrange(file.stat().st_size)])
+@contextlib.contextmanager
+def ending_at(number: int, end: Callable):
+    """Calls `end` before a system call that writes, by its number, and all later."""
+    begun, opens = itertools.count(1), io.open
+
+    def counted(call):
+        @functools.wraps(call)
+        def f(*args, **kwargs):
+            mode = [*args[1:2], kwargs.get("mode", "r")][0]
+            writes = call is not opens or set("wax+") & set(mode)
+            if writes and next(begun) >= number:
+                end()
+            return call(*args, **kwargs)
+
+        return f
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(io, "open", counted(opens))
+        for name in CALLS:
+            patch.setattr(os, name, counted(getattr(os, name)))
+        yield
 
 
-def lose(rng, run, newest):
-    any_file(rng, newest).unlink()
+class Killed(BaseException):
+    """Stands for the end of the process."""
 
 
-def lose_all(rng, run, newest):
-    shutil.rmtree(newest)
+def killed():
+    raise Killed
 
 
-def tear(rng, run, newest):
+def tear(run, newest, file, at):
     """Cuts the last record, as a kill in the middle of a write leaves it."""
-    file = run / "metrics.jsonl"
-    content = file.read_bytes()
-    last = content.rstrip(b"\n").rfind(b"\n") + 1
-    file.write_bytes(content[: rng.randrange(last, len(content))])
+    metrics = run / "metrics.jsonl"
+    *before, last = metrics.read_bytes().splitlines(keepends=True)
+    metrics.write_bytes(b"".join(before) + cut(last, at))
 
 
-def leave(rng, run, newest):
+def leave(run, newest, file, at):
     """Leaves the files of other programs and of killed processes in a run."""
     (run / "checkpoints" / "99.partial" / "rows").mkdir(parents=True)
     for name in ("x-y", "3-5") if (newest / "rows").exists() else ():
         (newest / "rows" / name).mkdir()
+    for name in NAMELESS:
+        shutil.copytree(newest, run / "checkpoints" / name, dirs_exist_ok=True)
     (run / "config.json.new").write_text("{")
     (run / ".DS_Store").write_text("")
 
 
-def unharmed(rng, run, newest):
-    """Its summary goes, as after every damage: else the run has ended."""
+DAMAGE = {  # of a run, its newest checkpoint, any file of it, a bit
+    # Bits of a file, and so of its hard links
+    "flip": lambda run, newest, file, at: file.write_bytes(flip(file.read_bytes(), at)),
+    "cut": lambda run, newest, file, at: file.write_bytes(cut(file.read_bytes(), at)),
+    "lose": lambda run, newest, file, at: file.unlink(),
+    "lose all": lambda run, newest, file, at: shutil.rmtree(newest),
+    "tear": tear,
+    "leave": leave,
+    "unharmed": lambda *_: None,  # its summary goes, as after every damage
+}
 
 
-DAMAGE = (flip, cut, lose, lose_all, tear, unharmed, leave)
+def assert_whole(run: Path, end: tuple):
+    """Asserts the end of an undisturbed run, and that nothing unfinished is left."""
+    assert attacked.end(run) == end, f"other numbers in {run}"
+    assert not [p for p in run.rglob("*") if p.suffix in (".partial", ".new")]
 
 
-def any_file(rng, folder):
-    files = [p for p in folder.rglob("*") if p.is_file() and p.stat().st_size]
-    return rng.choice(sorted(files))
+def machine(folder: Path, done: Counter):
+    """The machine of one life in a folder; counts what it does."""
+    file, wholes = attacked.data(folder / "toy.npz"), {}
 
+    class Life(RuleBasedStateMachine):
+        """A run, or the cells of a sweep, from its start to its end."""
 
-class Life:
-    """A run, or the cells of a sweep, from its start to its end."""
+        path = None  # until it is born
 
-    def __init__(self, folder: Path, seed: int, shim, wholes: dict):
-        self.rng, self.shim, self.wholes = random.Random(seed), shim, wholes
-        self.folder, self.path = folder, folder / f"life-{seed}"
-        self.method, self.store = self.rng.choice(CASES)
-        self.sweeps = self.store == "device" and self.rng.random() < 0.3
-        self.rounds, self.steps = self.rng.randint(2, 4), []
+        @initialize(
+            case=st.sampled_from([*CASES]),
+            sweeps=st.booleans(),
+            rounds=st.integers(2, 4),
+        )
+        def born(self, case, sweeps, rounds):
+            self.path = Path(tempfile.mkdtemp(dir=folder)) / "life"
+            self.case, self.rounds = case, rounds
+            self.sweeps = sweeps and CASES[case][1] == "device"
+            done["lives"] += 1
 
-    def config(self, rounds, seed=0):
-        off = attacked.SAMPLED | {"clients__store": self.store}
-        extra = off if self.store != "device" else {}
-        file = self.folder / "toy.npz"
-        return attacked.small(self.method, file, rounds=rounds, seed=seed, **extra)
+        def config(self, seed=0):
+            return config(self.case, file, rounds=self.rounds, seed=seed)
 
-    def runs(self) -> list[Path]:
-        if not self.sweeps:
-            return [self.path]
-        return [p.parent for p in sorted(self.path.glob("*/config.json"))]
+        def runs(self) -> list[Path]:
+            if not self.sweeps:
+                return [self.path]
+            return [p.parent for p in sorted(self.path.glob("*/config.json"))]
 
-    def go_on(self, at: int = 0) -> bool:
-        """Starts or resumes; returns whether it ended. `at`: the call that kills it."""
-        self.shim.arm(at)
-        try:
-            if self.sweeps:
-                c, how = self.config(self.rounds), SweepOptions("one")
-                attacked.begins(c)
-                jaxproto.sweep(c, {"seed": [*SEEDS]}, self.path, QUIET, how)
-            else:
-                attacked.run(self.config(self.rounds), self.path)
-        except killing.Killed:
-            return False
-        finally:
-            self.shim.on = False
-        return True
+        def go_on(self):
+            c = self.config()
+            if not self.sweeps:
+                attacked.run(c, self.path)
+                return
+            attacked.begins(c)
+            how = SweepOptions("one")
+            jaxproto.sweep(c, {"seed": [0, 1]}, self.path, Console(quiet=True), how)
 
-    def kill(self):
-        self.go_on(self.rng.choice([self.rng.randint(1, 40), self.rng.randint(1, 400)]))
-
-    def damage(self):
-        """Damages runs that have an older checkpoint to fall back to."""
-        for run in self.runs():
-            saved = [*(run / "checkpoints").glob("[0-9]")]
-            if len(saved) < 2:
-                continue
-            how = self.rng.choice(DAMAGE)
-            self.steps.append(f"{how.__name__} {run.name}")
-            how(self.rng, run, max(saved))
-            (run / "summary.json").unlink(missing_ok=True)
-            self.finish()
-
-    def extend(self):
-        self.rounds = min(LONGEST, self.rounds + self.rng.randint(1, 2))
-
-    def compare(self):
-        for run in self.runs():
+        @rule(at=st.integers(1, 40) | st.integers(1, 400))
+        def kill(self, at):
             try:
-                compare.load(run)
-            except UserError as e:
-                assert "\n" not in str(e), e
+                with ending_at(at, killed):
+                    self.go_on()
+            except Killed:
+                done["kills"] += 1
 
-    def finish(self):
-        """Goes on to the end, whose bits are those of an undisturbed run."""
-        assert self.go_on()
-        assert len(self.runs()) == (len(SEEDS) if self.sweeps else 1)
-        for run in self.runs():
-            seed = json.loads((run / "config.json").read_text())["seed"]
-            assert attacked.end(run) == self.whole(seed), f"other numbers in {run}"
-            left = [p for p in run.rglob("*") if p.suffix in (".partial", ".new")]
-            assert not left, left
+        @rule(how=st.sampled_from([*DAMAGE]), place=PLACE, at=PLACE)
+        def damage(self, how, place, at):
+            """Damages runs that have an older checkpoint to fall back to."""
+            for run in self.runs():
+                saved = [*(run / "checkpoints").glob("[0-9]")]
+                if len(saved) < 2:
+                    continue
+                files = sorted(p for p in max(saved).rglob("*") if p.is_file())
+                files = [p for p in files if p.stat().st_size]
+                DAMAGE[how](run, max(saved), files[place % len(files)], at)
+                (run / "summary.json").unlink(missing_ok=True)
+                done["damages"] += 1
+                self.finish()
 
-    def whole(self, seed):
-        key = self.method, self.store, self.rounds, seed
-        if key not in self.wholes:
-            path = self.folder / "-".join(map(str, key))
-            attacked.run(self.config(self.rounds, seed), path)
-            self.wholes[key] = attacked.end(path)
-            shutil.rmtree(path)
-        return self.wholes[key]
+        @rule(more=st.integers(1, 2))
+        def extend(self, more):
+            self.rounds = min(LONGEST, self.rounds + more)
 
-    def live(self):
-        for _ in range(self.rng.randint(2, STEPS)):
-            step = self.rng.choices(
-                [self.kill, self.damage, self.extend, self.compare, self.finish],
-                [4, 3, 1, 1, 1],
-            )[0]
-            self.steps.append(step.__name__)
-            if self.path.exists() or step in (self.kill, self.finish):
-                step()
-        self.steps.append("end")
-        self.finish()
+        @rule()
+        def finish(self):
+            """Goes on to the end, whose bits are those of an undisturbed run."""
+            self.go_on()
+            assert len(self.runs()) == 1 + self.sweeps
+            for run in self.runs():
+                seed = json.loads((run / "config.json").read_text())["seed"]
+                assert_whole(run, self.whole(seed))
+
+        def whole(self, seed):
+            key = f"{self.case}-{self.rounds}-{seed}"
+            if key not in wholes:
+                attacked.run(self.config(seed), folder / key)
+                wholes[key] = attacked.end(folder / key)
+                shutil.rmtree(folder / key)
+            return wholes[key]
+
+        def teardown(self):
+            if self.path:
+                self.finish()
+                shutil.rmtree(self.path)
+
+    return Life
 
 
-def main(folder: Path, seconds: float, seed: int):
-    shim, wholes, failed = killing.Shim(False), {}, {}
-    attacked.quick()
-    attacked.data(folder / "toy.npz")
-    counts, lives, until = collections.Counter(), 0, time.monotonic() + seconds
-    while not lives or time.monotonic() < until:
-        life = Life(folder, seed + lives, shim, wholes)
-        try:
-            life.live()
-            shutil.rmtree(life.path)
-        except Exception as e:  # any error is a finding
-            why = traceback.format_exception(e)[-1].strip()
-            steps = ", ".join(life.steps)
-            failed[seed + lives] = f"{life.method} {life.store}: {steps}: {why}"
-        counts.update(step.split()[0] for step in life.steps)
-        lives += 1
-    found = {"lives": lives, "steps": dict(counts), "failed": failed}
-    sys.stdout.write(json.dumps(found) + "\n")
+def kills(each: int):
+    """Yields cases and calls, which are spread over a run."""
+    for i, case in enumerate(CASES):
+        for k in range(each):
+            yield case, 1 + (k * LEAST + i * LEAST // len(CASES)) // each
+
+
+def kill(c, path: Path, at: int, delay: float):
+    """Ends a run in a forked process at a call, or seconds after it."""
+    child = os.fork()
+    if not child:
+        die = functools.partial(os.kill, os.getpid(), signal.SIGKILL)
+
+        def end():
+            threading.Timer(delay, die).start() if delay else die()
+
+        with ending_at(at, end):
+            attacked.run(c, path)
+        time.sleep(2 * delay)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+
+
+def main(folder: Path, each: int):
+    file = attacked.data(folder / "toy.npz")
+    attacked.unrendered()
+    for i, (case, at) in enumerate(kills(each)):  # JAX must not have started yet
+        delay = i % 2 * random.uniform(0.001, 0.02)
+        shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)
+        kill(config(case, file), folder / f"{case}-{at}", at, delay)
 
 
 if __name__ == "__main__":
-    from rich.console import Console
-
-    import jaxproto
-    from jaxproto.errors import UserError
-    from jaxproto.reporting import compare
-    from jaxproto.sweeps import SweepOptions
-    from support import attacked, killing
-
-    QUIET = Console(quiet=True)
-    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
+    npz.LARGE = 0  # the data are kept decoded, however small
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +31,9 @@ class Mutant(NamedTuple):
 BY_FILE = {  # name of a mutant, text that stands in the file once, what it becomes
     "batches.py": [
         (
-            "repeated examples of short clients count in the loss",
-            "(at_B < data.shard.size).astype(jnp.float32)\n    row",
-            "jnp.ones(size)\n    row",
+            "repeated examples count",
+            "1)\n    mask_B = (at_B",
+            "1)\n    mask_B = (0 * at_B",
         ),
     ],
     "client.py": [
@@ -43,9 +42,7 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
         ("rate before the optimiser", "scale(task.local.factor, ", "scale(1.0, "),
         ("random streams without ids", "key, client.id)", "key, 0)"),
     ],
-    "data/partitions/training_rows.py": [
-        ("training on validation rows", "rows[~is_held]", "rows"),
-    ],
+    "data/partitions/training_rows.py": [("validation rows train", "[~is_held]", "")],
     "federation.py": [
         ("who sits out trains", "trains_R, sh", "True, sh"),
         ("late uploads arrive", "reports & in_time, packed", "reports, packed"),
@@ -70,11 +67,7 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
     ],
     "methods/refprotofl.py": [
         ("RefProtoFL sends least", "k(jnp.abs(v", "k(-jnp.abs(v"),
-        (
-            "external anchors lose to the clients' own",
-            "public.count[:, None] > 0, public.mean, own.mean",
-            "own.count[:, None] > 0, own.mean, public.mean",
-        ),
+        ("public anchors lose", "public.count[:, None] >", "own.count[:, None] <="),
     ],
     "methods/tinyproto.py": [("sum or mean of APS", "(mu * holders_C)[:, None]", "mu")],
     "participation.py": [
@@ -85,18 +78,10 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
         ),
     ],
     "storage/records.py": [
-        (
-            "test accuracy chooses the round",
-            "rows] if validation is None else validation",
-            "rows]",
-        ),
+        ("test accuracy chooses", "rows] if validation is None else", "rows] or"),
     ],
     "training/lifecycle.py": [
-        (
-            "the last record outlives its checkpoint",
-            "/ METRICS, int(start))",
-            "/ METRICS, int(start) + 1)",
-        ),
+        ("a record outlives its checkpoint", ", int(start))", ", int(start) + 1)"),
     ],
     "transforms.py": [("forgotten classes", ", kept.mean)", ", 0 * kept.mean)")],
     "uploads.py": [("lost uploads arrive", "(reports, a, ", "(True, a, ")],
@@ -117,14 +102,13 @@ def broken(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.text, mutant.becomes)
 
 
-def first_failure(mutant: Mutant) -> tuple[str, float]:
-    """Runs pytest on a copy with the mutant: the test that fails first, and seconds."""
+def first_failure(mutant: Mutant) -> str:
+    """Runs pytest on a copy with the mutant; returns the test that fails first."""
     with tempfile.TemporaryDirectory() as folder:
         clone = ["git", "clone", "-q", str(ROOT), folder]
         subprocess.run(clone, check=True)
         file = Path(folder) / "jaxproto" / mutant.file
         file.write_text(broken(file.read_text(), mutant))
-        start = time.monotonic()
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2"]
         done = subprocess.run(
             [*command, "--dist", "loadfile", "--maxfail=1", "-p", "no:cacheprovider"],
@@ -133,11 +117,10 @@ def first_failure(mutant: Mutant) -> tuple[str, float]:
             capture_output=True,
             text=True,
         )
-        seconds = time.monotonic() - start
     if done.returncode == 0:
-        return "SURVIVED", seconds
+        return "SURVIVED"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-    return found[1] if found else done.stdout[-300:], seconds
+    return found[1] if found else done.stdout[-300:]
 
 
 def main():
@@ -146,10 +129,8 @@ def main():
     parser.add_argument("--count", type=int, default=10)
     args = parser.parse_args()
     for mutant in random.Random(args.seed).sample(MUTANTS, args.count):
-        test, seconds = first_failure(mutant)
-        row = f"| {mutant.name} | `{mutant.file}` | `{test}` | {seconds:.0f} |\n"
-        sys.stdout.write(row)
-        sys.stdout.flush()
+        test = first_failure(mutant)
+        print(f"| {mutant.name} | `{mutant.file}` | `{test}` |", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

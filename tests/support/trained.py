@@ -18,7 +18,6 @@ from support import runs
 
 ONE_NETWORK = {"model__group": "mlp", "rounds": 3, "eval_every": 1}
 SAMPLED = {"participation__law": "uniform", "participation__fraction": 0.4}
-STOPPING = {"early_stopping__patience": 1, "early_stopping__least": 0.99, "rounds": 6}
 CONFIGS = {
     # Two architectures, participation by lot, momentum that is kept; 5 rounds.
     "protonorm": runs.tiny,
@@ -29,10 +28,6 @@ CONFIGS = {
     # A checkpoint of every round.
     "fedproto": lambda: runs.small(
         "fedproto", "digits", data__clients=4, checkpoint_every=1, **ONE_NETWORK
-    ),
-    # Ends after 2 of 6 rounds, since nothing improves by 99 percentage points.
-    "stopped_early": lambda: runs.small(
-        "fedproto", "digits", data__clients=4, **ONE_NETWORK | STOPPING
     ),
 }
 
