@@ -17,6 +17,7 @@ from collections import Counter
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 from support import attacked, lives, runs
 from support.every import check_every
 from support.hostile_folders import DEEP, damage, fuzz, stamps
@@ -27,8 +28,11 @@ import jaxproto
 from jaxproto import config
 from jaxproto.data.readers import npz
 from jaxproto.reporting import compare
+from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
+from jaxproto.training import runner
 
 quick_programs = attacked.quick_programs
 
@@ -217,6 +221,23 @@ def old(request, tmp_path):
     """configs/protonorm.py:spiral, 4 clients, 2 rounds, as this commit wrote it."""
     there = runs.ROOT / "tests" / "fixtures" / f"run_of_{request.param}"
     return shutil.copytree(there, tmp_path / "run")
+
+
+@pytest.mark.long
+def test_a_run_of_an_earlier_version_goes_on_to_where_one_of_this_comes(old, tmp_path):
+    """The loss of round 3 would be a tenth if clients or prototypes were new."""
+    before = (old / "metrics.jsonl").read_text()
+    c = restore.configuration(RunFolder.read(old))
+    assert c.model.init == "independent"  # a field that did not exist then
+    c.rounds = 4
+    for path in (tmp_path / "new", old):
+        assert runner.run(c, path, Console(quiet=True))["status"] == "finished"
+    assert (old / "metrics.jsonl").read_text().startswith(before)
+    new, on = (records(path) for path in (tmp_path / "new", old))
+    assert [row["round"] for row in on] == [1, 2, 3, 4]
+    assert on[2]["loss"] == pytest.approx(new[2]["loss"], rel=0.1)
+    ends = [rows[3]["rules"]["head"]["pooled"] for rows in (new, on)]
+    assert ends[0] == pytest.approx(ends[1], abs=0.05)
 
 
 def test_every_reader_opens_a_run_of_an_earlier_version(old):
