@@ -1,9 +1,5 @@
 """A round as one pure function: the numbers of a run, under jit, scan and vmap."""
 
-import dataclasses
-import traceback
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +10,6 @@ from jaxproto import federation
 from jaxproto.experiment import build
 from jaxproto.training import programs
 
-PACKAGE = Path(federation.__file__).parent
 PART = {"participation__law": "uniform", "participation__fraction": 0.5}
 PART |= {"participation__dropout": 0.25}
 LONG = ("protonorm", "refprotofl", "fedavg")
@@ -58,27 +53,3 @@ def test_a_round_as_one_function_has_the_numbers_of_a_run_also_mapped_over_seeds
     for r, record in enumerate(runs.records(path)):
         each = np.concatenate([np.asarray(of[r]) for of in losses])
         assert each[each > 0].mean() == pytest.approx(record["loss"], rel=1e-5)
-
-
-def test_five_functions_lie_between_a_program_and_the_network():
-    c = runs.small("fedproto", "digits", model__group="mlp")
-    exp, paths = build.experiment(c, "cpu"), []
-    (cohort,) = exp.cohorts
-
-    def apply(*args):
-        frames, package = traceback.extract_stack(), str(PACKAGE)
-        paths.append([f.name for f in frames if f.filename.startswith(package)])
-        return cohort.net.apply(*args)
-
-    spied = dataclasses.replace(cohort, net=cohort.net._replace(apply=apply))
-    exp = exp._replace(cohorts=(spied,))
-    compiled = programs.with_floats(programs.build_programs(exp), exp.floats)
-    state, context = programs.shapes(exp, c.seed), programs.round_context(c.seed, 0)
-    who = jax.eval_shape(compiled.participate, context, state.server)
-    down = jax.eval_shape(compiled.broadcast, state.server).message
-    arguments = programs.RoundArguments(context, who, down)
-    data = build.examples(exp.dataset), exp.train[0]
-    paths.clear()
-    jax.eval_shape(compiled.train[0], arguments, state.clients[0], *data)
-    found = [path for path in paths if "local_step" in path]
-    assert found and {len(path) - 1 for path in found} == {5}, found

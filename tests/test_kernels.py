@@ -37,23 +37,6 @@ def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def test_class_sum_is_the_loop_of_equation_2_and_its_mean_leaves_absent_at_zero():
-    rng = np.random.default_rng(0)
-    feat, y, mask = normal(20, 4), rng.integers(0, 5, 20), rng.integers(0, 2, 20)
-    want, count = np.zeros((5, 4)), np.zeros(5)
-    for f, c, m in zip(feat, y, mask, strict=True):
-        want[c] += m * f
-        count[c] += m
-    total = jit(kernels.class_sum, static_argnums=3)
-    got = total(feat, y, mask.astype(np.float32), 5)
-    np.testing.assert_allclose(got[0], want, atol=1e-5)
-    np.testing.assert_array_equal(got[1], count)
-    sums = jnp.asarray([[2.0, 4.0], [0.0, 0.0]]), jnp.asarray([2.0, 0])
-    p = jit(kernels.mean_of)(sums)
-    np.testing.assert_array_equal(p.mean, [[1, 2], [0, 0]])
-    np.testing.assert_array_equal(p.count, [2, 0])
-
-
 def test_means_of_uploads_weigh_every_holder_alike_or_by_count():
     """Equation 7, and the other reading."""
     count = np.asarray([[5.0, 0.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
@@ -91,15 +74,9 @@ def test_nearest_ranks_by_distance_also_when_prototypes_are_close_and_angles_by_
 
     check_every([1.0, 1e-4], check)
     x = np.asarray([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-5.0, 0.0]], np.float32)
-    both = jit(lambda p: (kernels.mean_angle(p), kernels.smallest_angle(p)))
-
-    def angles(*count):
-        return both(Protos(x, np.asarray(count, np.float32)))
-
-    got = angles(1, 1, 1, 0)
+    three = Protos(x, np.asarray([1, 1, 1, 0], np.float32))
+    got = kernels.mean_angle(three), kernels.smallest_angle(three)
     np.testing.assert_allclose(got, [(90 + 45 + 45) / 3, 45], rtol=1e-5)
-    np.testing.assert_allclose(angles(1, 1, 0, 0), 90, rtol=1e-5)
-    assert np.isnan(angles(1, 0, 0, 0)).all()
 
 
 def force_in_float64(x):
@@ -189,51 +166,17 @@ def test_alignment_is_that_of_the_released_code_and_stops_where_it_does(case):
     assert exact == last or (exact, last) == (114, 125)
 
 
-def test_alignment_comes_close_to_the_simplex_and_from_nearly_equal_as_in_float64():
-    """For K <= d + 1 every distance is sqrt(2 K / (K - 1)) at last; after the
-    decaying rate has run out, 1.468 to 1.518 (K 10), 1.312 to 1.545 (K 100).
-    """
-
-    def aligned(x):
-        return align(np.float32(x), everyone(len(x)), 500, 10**6)[0]
-
-    for k in (10, 100):
-        got, simplex = aligned(normal(k, 512)), np.sqrt(2 * k / (k - 1))
-        np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-5)
-        np.testing.assert_allclose(distances(got)[1], simplex, rtol=1e-3)
-        np.testing.assert_allclose(distances(got), simplex, rtol=0.1)
-    for k, d in (FEW, (9, 6), MANY):
-        x = normal(d) + 1e-3 * normal(k, d, seed=1) / np.sqrt(d)
-        want = distances(in_float64(np.float32(x))[0])
-        np.testing.assert_allclose(distances(aligned(x)), want, rtol=0.05)
-
-
-def test_alignment_is_equivariant_and_leaves_absent_classes_as_they_are():
-    """Under permutation and rotation; absent classes exert no force."""
-    x, order = normal(9, 6), np.random.default_rng(0).permutation(9)
-    turn = np.linalg.qr(normal(6, 6, seed=1))[0]
-
-    def run(x):
-        return align(x, everyone(9), 40, 10**6)[0]
-
-    np.testing.assert_allclose(run(x[order]), run(x)[order], atol=1e-4)
-    np.testing.assert_allclose(run(x @ turn), run(x) @ turn, atol=1e-4)
-    here = np.asarray([1, 1, 0, 1, 1, 0, 1, 1, 1], bool)
+def test_absent_classes_exert_no_force_and_stay_and_no_points_are_finite():
+    x, here = normal(9, 6), np.asarray([1, 1, 0, 1, 1, 0, 1, 1, 1], bool)
     got, steps = align(x, here)
     alone, same_steps = align(x[here], everyone(7))
     np.testing.assert_allclose(got[here], alone, atol=1e-5)
     np.testing.assert_array_equal(got[~here], x[~here])
     assert steps == same_steps
-
-
-def test_alignment_of_none_of_one_and_of_zeros_is_finite_and_its_rate_falls():
-    x, zeros = normal(9, 6), np.zeros((9, 6), np.float32)
+    zeros = np.zeros((9, 6), np.float32)
     zeros[0, 0] = 1
     for points, count in ((x, 0), (x, 1), (zeros, 9)):
         assert np.all(np.isfinite(align(points, np.arange(9) < count)[0]))
-    rate = kernels.alignment_rate(np.asarray([0, 1, 10, 11, 20, 21]))
-    want = [0.1, 0.095, 0.095, 0.09025, 0.09025, 0.0857375]
-    np.testing.assert_allclose(rate, want, rtol=1e-5)
 
 
 @every([FEW, MANY])
@@ -247,10 +190,8 @@ def test_a_traced_alignment_ends_at_the_same_bits(k, d):
     assert steps == same_steps
     for column in trace:
         np.testing.assert_array_equal(np.isfinite(column), np.arange(501) <= steps)
-    for at, points in ((0, unit(x)), (int(steps), point)):
-        noted, want = [column[at] for column in trace], spacing(points, here)
-        np.testing.assert_allclose(noted, want, rtol=1e-5)
-    assert trace.energy[0] > trace.energy[int(steps)]
+    last = [column[steps] for column in trace]
+    np.testing.assert_allclose(last, spacing(point, here), rtol=1e-5)
 
 
 def test_cross_entropy_and_mse_match_pytorch_in_value_and_gradient():

@@ -4,35 +4,17 @@ from functools import partial
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import runs
 
 from jaxproto import federation
 from jaxproto.experiment import build
-from jaxproto.simulated_time import ELAPSED, Timing, arrival
+from jaxproto.simulated_time import ELAPSED
 from jaxproto.storage import records
 from jaxproto.training import rounds
 
-DOWN = jnp.zeros(22)  # 88 bytes and a header of 12
 NEVER = 1e9  # seconds; 0 would be another program
-
-
-@pytest.mark.parametrize(
-    ("id", "deadline", "seconds", "in_time"),
-    [
-        (0, jnp.inf, 10 * 2.0 + 150 * 0.01, True),
-        (1, jnp.inf, 10 * 0.5 + 150 * 0.1, True),
-        (0, 20.5, 20.5, False),
-        (1, 20.5, 20.0, True),
-    ],
-)
-def test_a_client_takes_the_time_of_its_steps_and_bytes(id, deadline, seconds, in_time):
-    timing = Timing(np.array([2.0, 0.5]), np.array([0.01, 0.1]), deadline, "float32")
-    client = SimpleNamespace(id=jnp.int32(id), steps=jnp.int32(10))
-    found = arrival(timing, client, DOWN, jnp.int32(50))
-    assert float(found[0]) == pytest.approx(seconds) and bool(found[1]) == in_time
 
 
 def test_seconds_of_rounds_add_up():

@@ -38,6 +38,9 @@ def of_tensorboard(path):
     accumulator = pytest.importorskip(module)
     kinds = accumulator.STORE_EVERYTHING_SIZE_GUIDANCE
     found = accumulator.EventAccumulator(str(path / "tensorboard"), kinds).Reload()
+    parts = ("experiment", "session_end_info", "session_start_info")
+    hyperparameters = found.PluginTagToContent("hparams")
+    assert sorted(hyperparameters) == [f"_hparams_/{part}" for part in parts]
     tags = found.Tags()["scalars"]
     return once((tag, e.step, e.value) for tag in tags for e in found.Scalars(tag))
 

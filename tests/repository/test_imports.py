@@ -51,32 +51,6 @@ def test_no_import_runs_upwards():
     assert not upwards, sorted(upwards)
 
 
-def edges_inside(package: Path) -> dict[str, set[str]]:
-    """Module -> modules of the same package that it imports while it is loaded."""
-    modules, found = {}, {}
-    for file in package.rglob("*.py"):
-        parts = file.relative_to(package).with_suffix("").parts
-        name = ".".join(p for p in parts if p != "__init__") or "__init__"
-        modules[name] = file
-    for name, file in modules.items():
-        uses = set()
-        for node in parsed(file).body:
-            for parts in modules_of(node) if isinstance(node, ast.ImportFrom) else ():
-                if parts[:2] == ["jaxproto", package.name]:
-                    inside = ".".join(parts[2:])
-                    uses |= {inside if inside in modules else ".".join(parts[2:-1])}
-        found[name] = uses - {name, ""}
-    return found
-
-
-def test_no_circle_within_a_package():
-    for name in (n for n in HEIGHT if (PACKAGE / n).is_dir()):
-        left = edges_inside(PACKAGE / name)
-        while free := [k for k, v in left.items() if not v & set(left)]:
-            left = {k: v for k, v in left.items() if k not in free}
-        assert not left, f"{name}: a circle among {sorted(left)}"
-
-
 def test_only_the_edges_touch_the_clock_or_the_disk():
     mechanism = {f"{name}.py" for name in HEIGHT if name != "cli"}
     files = [f for f in PACKAGE.glob("*.py") if f.name in mechanism]
@@ -101,6 +75,9 @@ SHARED = {  # fields of methods that decide what is beside the method
 NAMES = {*METHODS} - {"local"}  # a section of configurations, a launcher of sweeps
 TITLES = {display_names.display_name({"method.name": name}) for name in NAMES}
 FIELDS = {k for f in METHODS.values() for k in registries.arguments(f)}
+READ = re.compile(
+    r'(?<!--config)\.method(?:\.get\("|\.)(\w+)|"(\w+)" (?:not )?in [\w.]+\.method\b'
+)
 
 
 def named(tree: ast.AST) -> Iterator[str]:
@@ -117,21 +94,9 @@ def named(tree: ast.AST) -> Iterator[str]:
         yield from {p[2] for p in parts} & NAMES
 
 
-def of_method(node: ast.AST) -> bool:
-    """Returns whether an expression ends in `.method`, as `config.method` does."""
-    return isinstance(node, ast.Attribute) and node.attr == "method"
-
-
-def read(tree: ast.AST) -> Iterator[str]:
-    """Hyper-parameters of methods that the code reads of a configuration."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and of_method(node.value):
-            yield from {node.attr} & FIELDS
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            got = node.func.attr == "get" and of_method(node.func.value)
-            yield from {getattr(node.args[0], "value", "") if got else ""} & FIELDS
-        elif isinstance(node, ast.Compare) and of_method(node.comparators[-1]):
-            yield from {getattr(node.left, "value", "")} & FIELDS
+def read(text: str) -> set[str]:
+    """Hyper-parameters of methods that a file reads of a configuration."""
+    return {field or asked for field, asked in READ.findall(text)} & FIELDS
 
 
 def test_general_packages_name_no_method_and_read_no_field_of_a_single_one():
@@ -141,5 +106,5 @@ def test_general_packages_name_no_method_and_read_no_field_of_a_single_one():
         path: names for path, tree in general.items() if (names := {*named(tree)})
     }
     assert {*naming} == OF_PAPERS, naming
-    reading = {k: v for k, tree in general.items() if (v := {*read(tree)})}
+    reading = {k: v for k in general if (v := read(paths[k].read_text()))}
     assert {k: v for k, v in reading.items() if k not in OF_PAPERS} == SHARED
