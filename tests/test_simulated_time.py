@@ -38,26 +38,28 @@ def test_an_upload_after_the_deadline_is_lost_and_a_slow_device_trains_less(tmp_
 
     def first_round(**floats):
         floats = {f"time.{k}": np.float32(v) for k, v in floats.items()}
-        _, (report,) = step({**exp.floats, **floats}, key, model, 0)
+        after, (report,) = step({**exp.floats, **floats}, key, model, 0)
         order = np.argsort(report.id)
-        return jax.tree.map(lambda a: np.asarray(a)[order], report)
+        report = jax.tree.map(lambda a: np.asarray(a)[order], report)
+        return report, after.server.protos.count
 
-    timing, on_time = exp.timing, first_round()
+    timing, (on_time, holders_C) = exp.timing, first_round()
     assert (on_time.bytes > 0).all()
     # the first broadcast has no prototypes: a header and a bit for each of 10 classes
     moved = on_time.bytes + 12 + 2
     wanted = on_time.steps * timing.step_K + moved * timing.byte_K
     np.testing.assert_allclose(on_time.seconds, wanted, rtol=1e-5)
     np.testing.assert_allclose(timing.byte_K, [8e-6, 1e-6, 8e-6])
-    slower = np.divide(timing.step_K, timing.step_K[0])
-    np.testing.assert_allclose(slower, [1, 0.5, 1e3])
+    np.testing.assert_allclose(timing.step_K / timing.step_K[0], [1, 0.5, 1e3])
     deadline = float(on_time.seconds[2]) / 2
-    late = first_round(deadline=deadline)
+    late, others_C = first_round(deadline=deadline)
     np.testing.assert_allclose(late.seconds, [*wanted[:2], deadline], rtol=1e-5)
     assert late.bytes.tolist() == [*on_time.bytes[:2], 0]
     assert late.steps.tolist() == on_time.steps.tolist()
+    of_slow = np.isin(np.arange(10), exp.dataset.y[exp.partition.train[2]])
+    np.testing.assert_array_equal(holders_C - others_C, of_slow)
     for fitting, steps in ((0.5, 1), (3.5, 3)):  # steps of client 2, at least one
-        early = first_round(training=fitting * timing.step_K[2])
+        early, _ = first_round(training=fitting * timing.step_K[2])
         assert early.steps.tolist() == [*on_time.steps[:2], steps]
     assert on_time.steps[2] > 3
 
