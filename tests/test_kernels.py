@@ -37,6 +37,20 @@ def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
+def test_class_means_are_the_loop_of_equation_2_and_zero_without_examples():
+    rng = np.random.default_rng(0)
+    feat, y, mask = normal(20, 4), rng.integers(0, 5, 20), rng.integers(0, 2, 20)
+    mask *= y != 3
+    want, count = np.zeros((5, 4)), np.zeros(5)
+    for f, c, m in zip(feat, y, mask, strict=True):
+        want[c] += m * f
+        count[c] += m
+    total = jit(kernels.class_sum, static_argnums=3)
+    p = kernels.mean_of(total(feat, y, mask.astype(np.float32), 5))
+    np.testing.assert_array_equal(p.count, count)
+    np.testing.assert_allclose(p.mean, want / np.maximum(count, 1)[:, None], atol=1e-5)
+
+
 def test_means_of_uploads_weigh_every_holder_alike_or_by_count():
     """Equation 7, and the other reading."""
     count = np.asarray([[5.0, 0.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
