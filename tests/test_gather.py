@@ -11,6 +11,7 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import execution, participation
+from jaxproto.evaluation import hits_of
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
@@ -88,6 +89,18 @@ def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
             assert free[part]["received"] == kept[part]["received"]
         assert free["loss"] == pytest.approx(kept["loss"], rel=1e-5)
         assert free["bytes_by_client"] == kept["bytes_by_client"]
+
+
+def test_examples_that_clients_share_are_evaluated_once():
+    """An official test part is everybody's; others are joined."""
+    (cohort,) = toys.cohorts((8, (0, 1, 2)))
+    tests = toys.planned(cohort, ("received",)).scoring.tests
+    same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
+    assert tests([same]).index.size == 128  # two batches of 64
+    assert tests([own]).index.ravel().tolist() == [3, 7, 9]
+    assert hits_of(same, np.arange(128) % 2 == 0).tolist() == [50, 50, 50]
+    right = np.array([True, False, True])  # of examples 3, 7, 9
+    assert hits_of(own, right).tolist() == [1, 1, 1]
 
 
 def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):

@@ -1,4 +1,4 @@
-"""A transform that keeps prototypes, alone and after another one."""
+"""Transforms that hide counts and that keep prototypes."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +7,12 @@ from jaxproto import transforms
 from jaxproto.types import Protos
 
 P = Protos(jnp.asarray([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]]), jnp.asarray([7.0, 2, 0]))
+
+
+def test_hidden_counts_say_presence_alone():
+    hidden = transforms.apply(transforms.hide_count(), P)
+    np.testing.assert_array_equal(hidden.count, [1, 1, 0])
+    np.testing.assert_array_equal(hidden.mean, P.mean)
 
 
 def test_carry_over_keeps_the_last_prototype_in_the_shape_of_what_reaches_it():

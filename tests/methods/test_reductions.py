@@ -1,13 +1,14 @@
-"""Identities between methods and between their variants."""
+"""Identities between methods, between their variants and between phases."""
 
 import jax
 import numpy as np
+import optax
 import pytest
 from support import toys
-from support.averaging import run
+from support.averaging import begun, make, run
 from support.exchange import on_batch
 
-from jaxproto import masks, transforms
+from jaxproto import batches, masks, transforms
 from jaxproto.methods.fedproto import Pull, before_training, fedproto
 from jaxproto.methods.fedtgp import ServerTraining, fedtgp
 from jaxproto.methods.local import local
@@ -64,3 +65,19 @@ def test_prototypes_before_training_in_the_first_round_are_those_of_the_start():
     moved = toys.run(stale, rounds=1).server.protos
     assert toys.gap(still, moved) == 0
     assert toys.gap(moved, run(BASE, rounds=1).server.protos) > 1e-4
+
+
+def test_fedrep_trains_the_head_and_then_the_body_alone():
+    """The head ends as if there were no second epoch, also with momentum."""
+
+    def after(share, epochs):
+        order = {"order": batches.fixed, "epochs": epochs, "batch_size": 4}
+        local = toys.LocalTraining(optax.sgd(0.05, 0.9), **order)
+        r = toys.run(make("fedrep", head_share=share), rounds=1, local=local)
+        return [r.params[i]["net"] for i in range(6)]
+
+    begin = begun(make("fedrep"))
+    for two, first in zip(after(0.5, 2), after(1.0, 1), strict=True):
+        assert toys.gap(first["body"], begin) == 0
+        assert toys.gap(two["head"], first["head"]) < 1e-6
+        assert toys.gap(two["body"], begin) > 1e-3

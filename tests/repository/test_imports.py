@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,17 @@ def test_no_import_runs_upwards():
         if HEIGHT[parts[1]] >= HEIGHT[room(file)]
     }
     assert not upwards, sorted(upwards)
+
+
+def test_modules_import_each_other_in_no_circle():
+    files = {f for f in PACKAGE.rglob("*.py") if f.stem != "__init__"}
+    modules = {file.relative_to(PACKAGE.parent).with_suffix(""): file for file in files}
+    uses = {}
+    for module, file in modules.items():
+        names = [n for node in parsed(file).body for n in modules_of(node)]
+        uses[module] = {Path(*n[:size]) for n in names for size in (len(n), len(n) - 1)}
+    used = {module: modules.keys() & imported for module, imported in uses.items()}
+    graphlib.TopologicalSorter(used).prepare()  # raises CycleError, which names them
 
 
 def test_only_the_edges_touch_the_clock_or_the_disk():
