@@ -117,9 +117,10 @@ def test_a_random_count_is_uniform_and_a_mixture_is_one_of_its_laws():
 
 def test_a_share_that_cannot_be_is_refused():
     c = config.default().participation
-    for c.law, c.fraction, words in (
+    for law, fraction, words in (
         ("beta", 1.0, "set a smaller one"),
         ("random_count", 0.5, "does not take a share"),
     ):
-        with refused(f"fraction is {c.fraction}", words):
+        c.law, c.fraction = law, fraction
+        with refused(f"fraction is {fraction}", words):
             build.build_sampler(c)
