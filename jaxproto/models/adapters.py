@@ -141,7 +141,12 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
         def arrays(key):
             model, state = eqx.nn.make_with_state(make)(input_shape, key=key)
             params, kept["static"] = eqx.partition(model, eqx.is_inexact_array)
-            _check_static(filter(eqx.is_array, jax.tree.leaves(kept["static"])))
+            for a in filter(eqx.is_array, jax.tree.leaves(kept["static"])):
+                raise UserError(
+                    f"an Equinox module has an array of {a.dtype} {list(a.shape)} that "
+                    "is no parameter: keep whole numbers as Python's or NumPy's in a "
+                    "static field, or in its state."
+                )
             return params, state
 
         params_names, norm_names = map(
@@ -177,16 +182,6 @@ def _apply_per_example(model, x_B, state, key):
         return model(x, **options), state
 
     return jax.vmap(apply, out_axes=(0, None), axis_name="batch")(x_B, keys)
-
-
-def _check_static(arrays):
-    """Raises UserError if the static part of an Equinox module has an array."""
-    for a in arrays:
-        raise UserError(
-            f"an Equinox module has an array of {a.dtype} {list(a.shape)} that is no "
-            "parameter: keep whole numbers as Python's or NumPy's in a static field, "
-            "or in its state."
-        )
 
 
 class TreeNames:

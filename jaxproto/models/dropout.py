@@ -34,7 +34,7 @@ def dropout(
     """
     if call.keys is None or rate == 0:
         return x
-    keep = jax.random.bernoulli(call.keys(), 1 - rate, mask_shape or x.shape)
+    keep = jax.random.bernoulli(next(call.keys), 1 - rate, mask_shape or x.shape)
     return jnp.where(keep, x / (1 - rate), 0)
 
 

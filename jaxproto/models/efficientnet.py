@@ -83,12 +83,11 @@ class MBConv(nnx.Module):
         self,
         inputs: int,
         outputs: int,
-        draws: InitialDraws,
-        *,
         expand: int,
         kernel: int,
         stride: int,
         depth_rate: float,
+        draws: InitialDraws,
     ):
         self.has_shortcut = stride == 1 and inputs == outputs
         self.depth_rate = depth_rate
@@ -118,16 +117,8 @@ class EfficientNet(nnx.Module):
         for expand, kernel, stride, outputs, blocks in STAGES:
             stage = []
             for i in range(blocks):
-                block = MBConv(
-                    inputs,
-                    outputs,
-                    draws,
-                    expand=expand,
-                    kernel=kernel,
-                    stride=stride if i == 0 else 1,
-                    depth_rate=DEPTH_RATE * done / total,
-                )
-                stage.append(block)
+                step, rate = stride if i == 0 else 1, DEPTH_RATE * done / total
+                stage.append(MBConv(inputs, outputs, expand, kernel, step, rate, draws))
                 inputs, done = outputs, done + 1
             layers.append(Chain(*stage))
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, silu, draws))

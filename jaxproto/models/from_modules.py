@@ -1,8 +1,8 @@
 """Body, parameter-free channel pooling, linear head: from NNX modules to a `Net`."""
 
+import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from jaxproto.models.layers import (
     CallContext,
     Chain,
     InitialDraws,
-    KeyStream,
     Linear,
     draw_initial,
 )
@@ -46,27 +45,9 @@ def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
 class BodyAndHead(nnx.Module):
     """Body and head, named as in the parameters of a `Net` (BaseHeadSplit)."""
 
-    def __init__(
-        self,
-        body: Body,
-        feat_dim: int,
-        classes: int,
-        draws: InitialDraws,
-        *,
-        bias: bool,
-        hidden: tuple[int, ...],
-        activation: Activation,
-        place: Place,
-    ):
+    def __init__(self, body: nnx.Module, head: nnx.Module, feat_dim: int, place: Place):
+        self.body, self.head = body, head
         self.feat_dim, self.place = feat_dim, place
-        self.body = body(draws)
-        layers: list[Callable] = []
-        inputs = feat_dim
-        for width in hidden:
-            layers += Linear(inputs, width, draws), lambda x, call: activation(x)
-            inputs = width
-        logits = Linear(inputs, classes, draws, bias)
-        self.head: Any = Chain(*layers, logits) if layers else logits
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Returns features [B, D] and logits [B, C]."""
@@ -107,11 +88,16 @@ def make_net(
       place: Placement of dropout; none by default.
     """
     ops = ops or ops_for()
-    options: dict[str, Any] = {"bias": head_bias, "hidden": hidden}
-    options |= {"activation": activation, "place": place}
+    *inner, last = itertools.pairwise((feat_dim, *hidden, num_classes))
 
-    def make(draws):
-        return BodyAndHead(body, feat_dim, num_classes, draws, **options)
+    def make(draws: InitialDraws) -> BodyAndHead:
+        base = body(draws)
+        layers: list[Callable] = []
+        for sizes in inner:
+            layers += Linear(*sizes, draws), lambda x, call: activation(x)
+        logits = Linear(*last, draws, head_bias)
+        top = Chain(*layers, logits) if layers else logits
+        return BodyAndHead(base, top, feat_dim, place)
 
     count = InitialDraws()
     graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
@@ -123,7 +109,9 @@ def make_net(
 
     def apply(params, norm, x, train, key=None) -> NetOutput:
         module = nnx.merge(graph, params, norm)
-        keys = KeyStream(key) if train and key is not None else None
+        keys = None
+        if train and key is not None:
+            keys = map(partial(jax.random.fold_in, key), itertools.count(1))
         feat, logits = module(x, CallContext(train, ops, keys))
         if train:
             norm = nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))

@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, is_external
 from jaxproto.models.registry import NETS, build
 from jaxproto.types import Array, Net, Tree
 
@@ -68,9 +68,7 @@ def from_torch(
       name: A key of NETS.
       weights: A mapping from names to arrays or tensors, or the path of a `.npz` or
         `.safetensors` file.
-      input_shape: As in `build`.
-      num_classes: As in `build`.
-      feat_dim: As in `build`.
+      input_shape, num_classes, feat_dim: As in `build`.
       vocab_size: As in `build`. Unknown words are token 1 here, with a row of its own;
         in the released code they are token 0, as padding.
       head: `given_head`, or `fresh_head(key)` where only the body is wanted.
@@ -115,9 +113,7 @@ def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
 
 def is_mapped(name: str) -> bool:
     """Returns whether a network is one of this package, with a PyTorch counterpart."""
-    make = NETS.get(name)
-    made_in = getattr(getattr(make, "func", make), "__module__", "")
-    return made_in.startswith("jaxproto.models.")
+    return not is_external(NETS.get(name))
 
 
 def torch_entries(tree: Tree) -> dict:

@@ -8,6 +8,7 @@ operands.
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -18,24 +19,12 @@ from jaxproto.models.ops import Ops, at_least_single, norm, with_batch, with_sta
 from jaxproto.types import Array
 
 
-class KeyStream:
-    """Stream of keys, for dropout."""
-
-    def __init__(self, key: Array):
-        self.key, self.count = key, 0
-
-    def __call__(self) -> Array:
-        """Returns the next key."""
-        self.count += 1
-        return jax.random.fold_in(self.key, self.count)
-
-
 class CallContext(NamedTuple):
     """Settings of one application of a network."""
 
     train: bool
     ops: Ops
-    keys: KeyStream | None = None  # None switches randomness off
+    keys: Iterator[Array] | None = None  # of dropout; None switches it off
 
 
 class InitialDraws:

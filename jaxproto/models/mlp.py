@@ -26,9 +26,8 @@ class Perceptron(nnx.Module):
 
     def __init__(self, widths: tuple[int, ...], last_relu: bool, draws: InitialDraws):
         self.depth, self.last_relu = len(widths) - 1, last_relu
-        for i in range(self.depth):
-            layer = Linear(widths[i], widths[i + 1], draws)
-            setattr(self, f"fc{i + 1}", layer)
+        for i, pair in enumerate(itertools.pairwise(widths), 1):
+            setattr(self, f"fc{i}", Linear(*pair, draws))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """Maps [B, ...] to [B, last width]."""

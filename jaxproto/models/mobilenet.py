@@ -91,9 +91,7 @@ def mobilenet_v2(
 ) -> Net:
     """MobileNetV2 for images of any size.
 
-    Args:
-      place: Placement of dropout.
-      head: Widths of the head's hidden layers.
+    `place` says where its dropout acts; `head` has the widths of hidden head layers.
     """
     channels = image_shape("mobilenet_v2", input_shape)[-1]
     body = functools.partial(MobileNetV2, channels)

@@ -8,7 +8,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from jaxproto.errors import UserError, choose_from, is_external
+from jaxproto.errors import (
+    UserError,
+    choose_from,
+    describe_failure,
+    is_external,
+    place_of,
+)
 from jaxproto.models import (
     cnn4,
     efficientnet,
@@ -16,7 +22,6 @@ from jaxproto.models import (
     harcnn,
     mlp,
     mobilenet,
-    net_check,
     recurrent,
     resnet,
     shufflenet,
@@ -27,7 +32,7 @@ from jaxproto.models import (
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.groups import GROUPS
 from jaxproto.models.ops import Ops, ops_in
-from jaxproto.types import Net
+from jaxproto.types import Net, NetOutput, kind_of
 
 NETS: dict[str, Callable[..., Net]] = {
     "amazon_mlp": mlp.amazon_mlp,
@@ -57,6 +62,10 @@ NETS: dict[str, Callable[..., Net]] = {
 }
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
+FACTORY = (
+    "NETS holds functions of (input_shape, num_classes, feat_dim, ops) that return a "
+    "Net, such as models.from_nnx(MyModule)"
+)
 
 
 def build(
@@ -98,7 +107,7 @@ def build(
         x = jax.ShapeDtypeStruct(
             (2, *input_shape), jnp.int32 if vocab_size else jnp.float32
         )
-        net = net_check.checked(name, make, x)
+        net = _checked(name, make, x)
     else:
         net = make()
     return net if dtype == "float32" else with_compute_dtype(dtype, net)
@@ -116,7 +125,9 @@ def factory(name: str) -> Callable[..., Net]:
     """
     key, *settings = name.split("+")
     make = NETS[choose_from("network", key, NETS)]
-    net_check.check_callable(key, make)
+    if not callable(make):
+        kind = type(make).__name__
+        raise UserError(f"network {key!r} is an instance of {kind}; {FACTORY}.")
     options: dict[str, int | tuple[int, ...]] = {}
     for setting in settings:
         defaults = _options(make)
@@ -154,6 +165,50 @@ def _accepted(name, make, extra):
             f"texts are {', '.join(text_networks())}, and they read nothing else."
         )
     return {key: value for key, value in extra.items() if key in parameters}
+
+
+def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net:
+    """Makes a user's network and checks it by shapes alone, computing nothing.
+
+    Args:
+      name: Name of the network, for errors.
+      make: Function without arguments that makes the network.
+      x: Shape of a batch of inputs.
+
+    Raises:
+      UserError: The factory, `init` or `apply` fails, or returns something else.
+    """
+
+    def attempt(what, f, *args):
+        try:
+            return f(*args)
+        except UserError:
+            raise
+        except Exception as e:  # a user's network may raise anything
+            failure = describe_failure(e)
+            raise UserError(
+                f"network {name!r}: {what} fails for inputs {x.shape}: {failure}. "
+                f"{FACTORY}."
+            ) from e
+
+    def expect(what, value, kind):
+        if not isinstance(value, kind):
+            raise UserError(
+                f"network {name!r}: {what} returns {kind_of(value)}, not "
+                f"{kind.__name__}; {FACTORY} ({place_of(make)})."
+            )
+
+    def apply(params, norm, x):
+        out = net.apply(params, norm, x, True)
+        expect("apply", out, NetOutput)
+        return out
+
+    net = attempt("its factory", make)
+    expect("its factory", net, Net)
+    key = jax.eval_shape(jax.random.key, 0)
+    params, norm = attempt("init", jax.eval_shape, net.init, key)
+    attempt("apply", jax.eval_shape, apply, params, norm, x)
+    return net
 
 
 def text_networks() -> list[str]:

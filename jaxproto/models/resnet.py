@@ -75,11 +75,6 @@ class Block(nnx.Module):
         return jax.nn.relu(x + shortcut)
 
 
-def alone(block: nnx.Module) -> nnx.Module:
-    """Returns the only block of a stage, in place of a Chain of blocks."""
-    return block
-
-
 class Form(NamedTuple):
     """Blocks and stages of a residual network."""
 
@@ -91,7 +86,8 @@ class Form(NamedTuple):
 
 
 SMALL_STAGES = tuple(f"layer_{i}" for i in range(len(WIDTHS)))
-SMALL = Form((1, 1, 1, 1), basic, ("bn2", "bn3"), SMALL_STAGES, alone)
+# A stage of a small network is its only block, without a Chain
+SMALL = Form((1, 1, 1, 1), basic, ("bn2", "bn3"), SMALL_STAGES, lambda block: block)
 LARGE = Form((3, 4, 6, 3), bottleneck, ("bn1", "bn2", "bn3"))
 FORMS = {  # layers -> form
     4: SMALL._replace(counts=(1,)),

@@ -120,8 +120,7 @@ def vit_b(
             f"multiple of {patch}."
         )
     body = functools.partial(VisionTransformer, patch, shape)
-    options: dict[str, Any] = {"hidden": head, "activation": jnp.tanh}
-    return make_net(body, num_classes, feat_dim, ops, **options)
+    return make_net(body, num_classes, feat_dim, ops, hidden=head, activation=jnp.tanh)
 
 
 vit_b_16, vit_b_32 = (functools.partial(vit_b, patch) for patch in (16, 32))

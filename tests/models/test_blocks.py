@@ -1,6 +1,7 @@
 """Both forms of the larger networks, group normalisation against numpy, and dropout."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from support.every import every
 from support.fast_jit import jit
 from support.networks import KEY, build, close, relative
 
-from jaxproto.models import dropout, efficientnet, layers, mobilenet, resnet, shufflenet
+from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
 from jaxproto.models.layers import CallContext, GroupNorm, InitialDraws
 from jaxproto.models.ops import ops
 
@@ -114,7 +115,8 @@ def test_every_norm_of_resnet18_gn_is_a_group_norm(monkeypatch):
 
 
 def call():
-    return CallContext(True, ops.CPU, layers.KeyStream(KEY))
+    keys = map(functools.partial(jax.random.fold_in, KEY), itertools.count(1))
+    return CallContext(True, ops.CPU, keys)
 
 
 def test_dropout_keeps_the_mean_and_stochastic_depth_drops_whole_rows():

@@ -29,12 +29,12 @@ def total(arrays: Iterable[Array]) -> Array:
     return functools.reduce(operator.add, arrays)
 
 
-def column_sums(arrays: Sequence[Array], axis: int) -> Sequence[Array]:
-    """Sums over one axis of arrays of one shape, in one pass, at least in float32."""
+def column_sums(arrays: Sequence[Array]) -> Sequence[Array]:
+    """Sums over axis 1 of arrays of one shape, in one pass, at least in float32."""
     arrays = [at_least_single(a) for a in arrays]
     zeros = tuple(jnp.zeros((), a.dtype) for a in arrays)
     add = lambda a, b: tuple(u + v for u, v in zip(a, b, strict=True))  # noqa: E731
-    return lax.reduce(tuple(arrays), zeros, add, (axis,))
+    return lax.reduce(tuple(arrays), zeros, add, (1,))
 
 
 def rows_first(images: Sequence[Array]) -> Array:
@@ -45,7 +45,7 @@ def rows_first(images: Sequence[Array]) -> Array:
     sums = []
     for start in range(0, len(images), TOGETHER):
         group = images[start : start + TOGETHER]
-        parts = (column_sums(rows, 1) for rows in blocks(group))
+        parts = (column_sums(rows) for rows in blocks(group))
         sums.append(sum(jnp.stack([jnp.sum(a, (0, 1)) for a in p]) for p in parts))
     return jnp.concatenate(sums)
 
@@ -68,7 +68,7 @@ def channel_sums_short(*arrays: Array) -> Sequence[Array]:
     if arrays[0].size // channels % SHORT:
         return channel_sums(*arrays)
     grouped = [a.reshape(-1, SHORT, channels) for a in arrays]
-    return [jnp.sum(a, 0) for a in column_sums(grouped, 1)]
+    return [jnp.sum(a, 0) for a in column_sums(grouped)]
 
 
 class Sums(NamedTuple):

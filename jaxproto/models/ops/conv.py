@@ -19,8 +19,6 @@ from jaxproto.models.ops import channel_sums, window_taps, winograd
 from jaxproto.models.ops.row_product import product, round_gradient, round_value
 from jaxproto.types import Array
 
-DIMS = ("NHWC", "HWIO", "NHWC")
-
 
 def conv_lax(
     x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
@@ -39,7 +37,7 @@ def conv_lax(
         kernel,
         (stride, stride),
         ((padding, padding), (padding, padding)),
-        dimension_numbers=DIMS,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=groups,
     )
 
