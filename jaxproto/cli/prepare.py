@@ -11,7 +11,6 @@ from rich.console import Console
 
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.data import natural, prepare
-from jaxproto.data.tfds_builders import download
 from jaxproto.errors import UserError
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import signals
@@ -41,7 +40,7 @@ def main(prog: str, arguments: Sequence[str]):
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # its threads outlive an error
-    download.set_progress_bars(sys.stderr.isatty())
+    prepare.set_progress_bars(sys.stderr.isatty())
     signals.remove_signal_handlers()  # TFDS removes unfinished files
     try:
         folders = {"data_dir": args.data_dir, "manual_dir": args.manual_dir}

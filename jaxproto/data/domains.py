@@ -22,11 +22,10 @@ def attach_domains(
       dataset: without sources.
       train, test: sources [N] of the official parts, integers or texts.
     """
-    size = dataset.train_size
-    parts: dict[str, tuple[np.ndarray | None, int]] = {"domain_train": (train, size)}
-    if (rest := len(dataset.y) - size) > 0:
-        parts["domain_test"] = (test, rest)
-    checked = [_check(dataset.name, key, *part) for key, part in parts.items()]
+    size, rest = dataset.train_size, len(dataset.y) - dataset.train_size
+    checked = [_check(dataset.name, "domain_train", train, size)]
+    if rest:
+        checked.append(_check(dataset.name, "domain_test", test, rest))
     kinds = [f"{array.dtype}" for array in checked]
     if len({array.dtype.kind in "iu" for array in checked}) > 1:
         raise errors.UserError(

@@ -21,11 +21,10 @@ def host_memory_bytes() -> float:
 
 
 def check_memory(what: str, size: float, way: str):
-    """Raises UserError if the memory is smaller than `size`.
+    """Raises UserError if the memory is smaller than `size` bytes.
 
     Args:
       what: subject of the message, in the plural.
-      size: bytes needed.
       way: advice on what to change.
     """
     if size > (available := host_memory_bytes()):

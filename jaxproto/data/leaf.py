@@ -40,7 +40,6 @@ def read_leaf(files: archives.ArchiveFiles, inputs: Callable, label: Callable) -
     """Reads the train and test parts that LEAF's scripts made, or the undivided data.
 
     Args:
-      files: files of LEAF's folder `data`.
       inputs: converts the inputs of a user to x [M, ...].
       label: converts the label of an example.
     """

@@ -229,13 +229,9 @@ def _labels(nodes: Mapping[int, NodeDescription]) -> tuple[str, ...]:
 
 
 def _check_alike(id: int, node: NodeDescription, owner: str, other):
-    """Raises UserError if inputs differ in kind or shape.
+    """Raises UserError if a client's inputs differ in kind or shape from `other`.
 
-    Args:
-      id: client id of `node`.
-      node: its description.
-      owner: name of the owner of `other`.
-      other: description or agreement to compare with.
+    `other` is a description or an agreement; `owner` is its name.
     """
     if node.kind != other.kind:
         raise UserError(

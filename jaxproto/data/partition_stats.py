@@ -45,7 +45,6 @@ class RoundWork(NamedTuple):
 
     steps: np.ndarray  # [K] local steps per round
     dropped: np.ndarray  # [K] training examples outside the whole batches of an epoch
-    waste: tuple[float, ...]  # per cohort, share of steps that are padding
     total_waste: float  # share of padding over all cohorts
 
 
@@ -144,8 +143,7 @@ def work(
     Args:
       sizes: [K] training examples per client.
       cohorts: the client ids of each cohort.
-      batch_size: examples per step.
-      epochs: local epochs per round.
+      batch_size, epochs: of local training.
       per_epoch: sizes [K], batch_size -> steps [K]; `batches.at_least_one_batch` or
         `batches.whole_batches_only`.
     """
@@ -153,11 +151,10 @@ def work(
     batch_K = np.asarray(per_epoch(size_K, batch_size))
     dropped_K = np.maximum(size_K - batch_K * batch_size, 0)
     step_K = batch_K * epochs
-    useful = np.array([step_K[list(ids)].sum() for ids in cohorts])
-    padded = np.array([step_K[list(ids)].max() * len(ids) for ids in cohorts])
-    waste = (padded - useful) / np.maximum(padded, 1)  # 0 where nobody trains
-    total = (padded - useful).sum() / max(padded.sum(), 1)
-    return RoundWork(step_K, dropped_K, tuple(waste.tolist()), float(total))
+    useful = sum(step_K[list(ids)].sum() for ids in cohorts)
+    padded = sum(step_K[list(ids)].max() * len(ids) for ids in cohorts)
+    total = (padded - useful) / max(padded, 1)  # 0 where nobody trains
+    return RoundWork(step_K, dropped_K, float(total))
 
 
 def num_unseen(counts: Counts) -> int:
@@ -177,30 +174,26 @@ def skew(count_KC: np.ndarray) -> Skew:
 
 def table(
     counts: Counts,
-    work: RoundWork | None = None,
+    work: RoundWork,
     max_clients: int = MOST_CLIENTS,
     names: Sequence[str] = (),
 ) -> rich.table.Table:
     """Makes a table of sizes and class counts, one line per client.
 
     Args:
-      counts: of every client.
-      work: steps and the share of padding, which are shown if given.
+      counts, work: of every client.
       max_clients: largest number of clients shown.
       names: of the classes; () shows their numbers.
     """
     caption = _caption(counts, work, max_clients)
     view = rich.table.Table(title="Partition", caption=caption)
     splits = counts.splits()
-    for column in ("client", *splits, "classes"):
+    for column in ("client", *splits, "classes", "steps"):
         view.add_column(column, justify="right")
-    if work is not None:
-        view.add_column("steps", justify="right")
     view.add_column("class:training examples", overflow="fold")
     for client, train_C in enumerate(counts.train[:max_clients]):
         sizes = (count_KC[client].sum() for count_KC in splits.values())
-        row = [client, *sizes, (train_C > 0).sum()]
-        row += [] if work is None else [work.steps[client]]
+        row = [client, *sizes, (train_C > 0).sum(), work.steps[client]]
         view.add_row(*map(str, row), format_class_counts(train_C, names))
     return view
 
@@ -224,20 +217,19 @@ def format_class_counts(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
 def _caption(counts, work, max_clients):
     clients, classes = counts.train.shape
     pairs = (counts.train > 0).sum()
-    parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
     validation_KC = counts.validation
     held = "" if validation_KC is None else f", {validation_KC.sum()} validation"
-    parts.append(
-        f"{counts.train.sum()} training{held} and {counts.test.sum()} test examples"
-    )
-    parts.append(f"{num_unseen(counts)} test examples of classes unseen in training")
+    parts = [
+        f"{clients} clients hold {pairs} client-class pairs of {classes} classes",
+        f"{counts.train.sum()} training{held} and {counts.test.sum()} test examples",
+        f"{num_unseen(counts)} test examples of classes unseen in training",
+    ]
     if clients > max_clients:
         parts.append(f"clients from {max_clients} on not shown")
     if (empty := (counts.train + counts.test).sum(axis=0) == 0).any():
         parts.append(f"{empty.sum()} classes without examples")
-    if work is not None:
-        parts.append(
-            f"{work.steps.sum()} steps of all clients, {work.dropped.sum()} examples "
-            f"outside whole batches, padding would waste {work.total_waste:.0%}"
-        )
+    parts.append(
+        f"{work.steps.sum()} steps of all clients, {work.dropped.sum()} examples "
+        f"outside whole batches, padding would waste {work.total_waste:.0%}"
+    )
     return "; ".join(parts) + "."

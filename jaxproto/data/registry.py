@@ -1,6 +1,8 @@
 """Data sets by name: `digits`, `spiral`, `npz:PATH`, `tfds:NAME`, ..."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from jaxproto import errors
 from jaxproto.data import decoded_cache, spiral
 from jaxproto.data.dataset import Dataset, make_dataset
 from jaxproto.data.readers import csv_texts, image_folder, npz, tfds
-from jaxproto.data.resize import check_pixels, resize_and_join
+from jaxproto.data.resize import resize_and_join
 
 
 def digits(seed: int = 0) -> Dataset:
@@ -34,27 +36,19 @@ def spiral_literal(seed: int = 0) -> Dataset:
     return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
-def find(path: str, data_dir: str | os.PathLike | None) -> str:
-    """Returns a relative path in `data_dir` if it exists there, else the path."""
-    inside = os.path.join(data_dir or "", os.path.expanduser(path))
-    return inside if os.path.exists(inside) else path
-
-
 NODES = "nodes"  # the nodes of a federation have the examples: `data/nodes.py`
 DATASETS = {  # name -> seed -> Dataset
     "digits": digits,
     "spiral": spiral_fednh,
     "spiral_literal": spiral_literal,
 }
-PREFIXES = {  # prefix -> text after the colon, data_dir, pixels -> Dataset
-    "csv": lambda path, folder, size: csv_texts.load(find(path, folder), size),
-    "domains": lambda path, folder, size: image_folder.load(
-        find(path, folder), size, True
-    ),
-    "folder": lambda path, folder, size: image_folder.load(find(path, folder), size),
-    "npz": lambda path, folder, size: npz.load(find(path, folder), size),
-    "tfds": tfds.load,
+FILES: dict[str, Callable[[str, int], Dataset]] = {  # prefix -> path, pixels -> Dataset
+    "csv": csv_texts.load,
+    "domains": partial(image_folder.load, several_domains=True),
+    "folder": image_folder.load,
+    "npz": npz.load,
 }
+PREFIXES = (*FILES, "tfds")
 
 
 def load(
@@ -69,15 +63,17 @@ def load(
     Args:
       name: one of DATASETS, csv:PATH, domains:PATH, folder:PATH, npz:PATH, or
         tfds:NAME[/CONFIG][:VERSION].
-      data_dir: folder of prepared TFDS sets, or of files with a relative path.
+      data_dir: folder of prepared TFDS sets, or of files with a relative path; a file
+        that is not there is looked for in the current folder.
       seed: of data sets that are drawn (the spirals).
       pixels: height and width that images are resized to; 0 does not resize.
     """
-    check_pixels(pixels)
     prefix, colon, rest = name.partition(":")
     if colon:
-        read = PREFIXES[errors.choose_from("data set prefix", prefix, PREFIXES)]
-        return read(rest, data_dir, pixels)
+        if errors.choose_from("data set prefix", prefix, PREFIXES) == "tfds":
+            return tfds.load(rest, data_dir, pixels)
+        inside = os.path.join(data_dir or "", os.path.expanduser(rest))
+        return FILES[prefix](inside if os.path.exists(inside) else rest, pixels)
     if name == NODES:
         raise errors.UserError(
             "data.name=nodes: the examples are on the nodes of a federation, each of "

@@ -12,17 +12,8 @@ from PIL import Image
 from jaxproto import errors
 from jaxproto.data.decoded_cache import StoreRows
 
-MAX_PIXELS = 4_096  # larger sizes are refused as mistakes
+MAX_PIXELS = 4_096  # `config.check` refuses larger sizes as mistakes
 CHUNK = 1_000  # images at a time
-
-
-def check_pixels(pixels: int) -> None:
-    """Raises UserError unless `pixels` is 0 or a valid size."""
-    if not 0 <= pixels <= MAX_PIXELS:
-        raise errors.UserError(
-            f"data.pixels is {pixels}. Give the height and width that images are to "
-            f"have, from 1 to {MAX_PIXELS}, or 0 to leave them as they are."
-        )
 
 
 def resize(image_HWC: np.ndarray, pixels: int) -> np.ndarray:

@@ -17,22 +17,20 @@ import numpy as np
 
 CLASSES = 6
 POINTS = 5_000  # per class
+CLASS_C1 = np.arange(CLASSES)[:, None]
+TURN_N = np.linspace(0, 1, POINTS)
 
 
 def fednh_angles(rng: np.random.Generator) -> np.ndarray:
     """Returns [C, N] angles in radians: each class sweeps its own 60 degrees."""
-    class_C1 = np.arange(CLASSES)[:, None]
-    turn_N = np.linspace(0, 1, POINTS)
     noise_CN = rng.uniform(0, 0.5, (CLASSES, POINTS))
-    return (class_C1 + turn_N) * np.pi / 3 + noise_CN
+    return (CLASS_C1 + TURN_N) * np.pi / 3 + noise_CN
 
 
 def literal_angles(rng: np.random.Generator) -> np.ndarray:
     """Returns [C, N] angles in radians, exactly as in appendix A of the paper."""
-    class_C1 = np.arange(CLASSES)[:, None]
-    turn_N = np.linspace(0, 1, POINTS)
     noise_CN = rng.standard_normal((CLASSES, POINTS))
-    return (class_C1 + turn_N * class_C1) * np.pi / 3 + noise_CN
+    return (CLASS_C1 + TURN_N * CLASS_C1) * np.pi / 3 + noise_CN
 
 
 def points(
@@ -42,6 +40,5 @@ def points(
     angle_CN = angles(np.random.default_rng(seed))
     radius_N = np.linspace(1, 10, POINTS)
     x_CN2 = np.stack([radius_N * np.sin(angle_CN), radius_N * np.cos(angle_CN)], axis=2)
-    return x_CN2.reshape(-1, 2).astype(np.float32), np.repeat(
-        np.arange(CLASSES), POINTS
-    )
+    y = np.repeat(np.arange(CLASSES), POINTS)
+    return x_CN2.reshape(-1, 2).astype(np.float32), y

@@ -69,20 +69,6 @@ def tokenize(texts: Sequence[str]) -> TokenizedTexts:
     return TokenizedTexts(tuple(index), np.concatenate(which), length)
 
 
-def vocabulary(
-    texts: TokenizedTexts, rows: np.ndarray, size: int = 0
-) -> tuple[str, ...]:
-    """Returns the tokens: padding, unknown, then words by descending frequency.
-
-    Args:
-      texts: words of all texts.
-      rows: texts whose words count.
-      size: largest number of tokens; 0 is all words. Equally frequent words are in
-        alphabetical order.
-    """
-    return order_by_frequency(frequent_words(texts, rows, 1), size)
-
-
 def frequent_words(
     texts: TokenizedTexts, rows: np.ndarray, min_texts: int
 ) -> dict[str, int]:
@@ -100,7 +86,12 @@ def frequent_words(
 
 
 def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
-    """Returns the tokens of counted words; `size` as in `vocabulary`."""
+    """Returns the tokens: padding, unknown, then words by descending frequency.
+
+    Args:
+      count: word -> frequency. Equally frequent words are in alphabetical order.
+      size: largest number of tokens; 0 is all words.
+    """
     order = sorted(count, key=lambda word: (-count[word], word))
     return (*SPECIAL, *(w for w in order if w not in SPECIAL))[: size or None]
 
@@ -141,7 +132,12 @@ def encode(
     """
     if dataset.x.dtype.kind not in "UT":
         return dataset
-    _check(vocab_size, max_len)
+    if 0 < vocab_size <= len(SPECIAL):
+        raise errors.UserError(
+            f"data.vocab_size is {vocab_size}. Give a number from "
+            f"{len(SPECIAL) + 1} on (padding, the unknown word, a word), or 0 for all "
+            "words of the training texts."
+        )
     size = len(dataset.x) * max_len * 5  # bytes of tokens and of the mask of words
     advice = "choose a smaller data.max_len"
     host_memory.check_memory(
@@ -151,7 +147,8 @@ def encode(
     rows = [*partition.train, *([] if dataset.public is None else [dataset.public])]
     tokens = known
     if tokens is None:
-        tokens = vocabulary(texts, np.concatenate(rows), vocab_size)
+        count = frequent_words(texts, np.concatenate(rows), 1)
+        tokens = order_by_frequency(count, vocab_size)
     if len(tokens) <= len(SPECIAL):
         raise errors.UserError(
             f"{dataset.name}: no training text has a word. Check the column of texts."
@@ -159,19 +156,6 @@ def encode(
     token_NL = token_table(texts, tokens, max_len)
     notes = (*dataset.notes, _note(dataset, partition, texts, tokens, token_NL))
     return dataset._replace(x=token_NL, notes=notes, tokens=tokens)
-
-
-def _check(vocab_size, max_len):
-    if vocab_size and vocab_size <= len(SPECIAL):
-        raise errors.UserError(
-            f"data.vocab_size is {vocab_size}. Give a number from "
-            f"{len(SPECIAL) + 1} on (padding, the unknown word, a word), or 0 for all "
-            "words of the training texts."
-        )
-    if max_len < 1:
-        raise errors.UserError(
-            f"data.max_len is {max_len}. Give a number of words from 1 on, like 200."
-        )
 
 
 def _note(dataset, partition, texts, tokens, token_NL):

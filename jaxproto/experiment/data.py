@@ -7,9 +7,14 @@ from typing import NamedTuple
 from jaxproto.config import presets
 from jaxproto.data import node_schema, nodes, registry, text
 from jaxproto.data.node_schema import NodeSchema
-from jaxproto.data.partitions import from_file, public_examples, training_rows
+from jaxproto.data.partitions import from_file, public_examples
 from jaxproto.data.partitions.flower_datasets import flower_scheme
-from jaxproto.data.partitions.registry import PARTITIONS, Partition
+from jaxproto.data.partitions.registry import (
+    PARTITIONS,
+    Partition,
+    centralise,
+    hold_out,
+)
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import memory
@@ -57,16 +62,7 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
             f"--config=configs/fedproto.py:{config.name}; data.name itself is "
             f"{presets.DATASETS[config.name].get('data.name', 'another data set')}."
         )
-    dataset = public_examples.load(
-        config.name,
-        data_dir=config.data_dir or None,
-        seed=config.seed,
-        pooled=config.pool,
-        share=config.public_share,
-        classes=config.public_classes,
-        other=config.public_source,
-        pixels=config.pixels,
-    )
+    dataset = public_examples.load(config)
     memory.check_counts(config.clients, dataset.num_classes)
     partition = build_partition(config, dataset)
     if config.tokens and tokens is None:
@@ -94,8 +90,8 @@ def build_partition(config, dataset: Dataset) -> Partition:
         train_share=config.train_share,
         seed=config.seed,
     )
-    parts = training_rows.hold_out(parts, config.validation_share, config.seed)
-    return training_rows.centralise(parts) if config.centralised else parts
+    parts = hold_out(parts, config.validation_share, config.seed)
+    return centralise(parts) if config.centralised else parts
 
 
 def build_scheme(config):

@@ -24,9 +24,9 @@ from tensorflow_datasets.core.download import download_manager
 from jaxproto.cli import prepare as cli
 from jaxproto.data import prepare
 from jaxproto.data.readers import tfds as prepared
-from jaxproto.data.tfds_builders import download, gtsrb, tiny_imagenet
+from jaxproto.data.tfds_builders import gtsrb, tiny_imagenet
 
-download.set_progress_bars(False)
+prepare.set_progress_bars(False)
 
 
 @pytest.fixture

@@ -58,8 +58,10 @@ def test_another_set_must_be_of_the_same_form():
 def test_impossible_shares_are_named():
     with refused("60 examples, but 108 of each"):
         sample_public_rows(made().y, 0.9, 0.5, 1)
+    c = config.experiment("local", "spiral")
+    c.data.update({"public_share": 0.1, "public_source": "spiral"})
     with refused("come from one of both"):
-        public_examples.load("spiral", share=0.1, other="spiral")
+        public_examples.load(c.data)
 
 
 def test_the_configuration_of_refprotofl_alone_makes_public_rows_of_the_pool():

@@ -10,7 +10,7 @@ from support.every import every
 from support.labels import SCHEMES, count, labels_only, shuffled
 from support.refusal import refused
 
-from jaxproto.data.partitions import public_examples, registry, training_rows
+from jaxproto.data.partitions import public_examples, registry
 
 fast = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
@@ -172,16 +172,16 @@ def test_validation_rows_are_of_the_training_rows_and_nothing_else_changes():
     rows = np.random.default_rng(0).permutation(50).astype(np.int32)
     tested = [np.arange(100, 103)] * 4
     whole = registry.make_partition(np.split(rows, [1, 5, 10]), tested)
-    parts = training_rows.hold_out(whole, 0.2, 1)
+    parts = registry.hold_out(whole, 0.2, 1)
     assert [len(rows) for rows in parts.validation] == [0, 0, 1, 8]
     np.testing.assert_array_equal(parts.test, tested)
     for before, kept, held in zip(whole.train, *parts[::2], strict=True):
         assert before[~np.isin(before, held)].tolist() == kept.tolist()  # their order
         assert sorted([*kept, *held]) == sorted(before) and held.dtype == np.int32
-    assert training_rows.hold_out(whole, 0.0, 1) == whole
+    assert registry.hold_out(whole, 0.0, 1) == whole
     turned = whole._replace(train=tuple(rows[::-1] for rows in whole.train))
     for seed in (1, 2):  # the order of the rows is all the same
-        drawn = training_rows.hold_out(turned, 0.2, seed).validation
+        drawn = registry.hold_out(turned, 0.2, seed).validation
         same = sorted(drawn[3]) == sorted(parts.validation[3])
         assert same == (seed == 1)
 

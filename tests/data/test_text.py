@@ -67,9 +67,11 @@ def test_words_are_those_of_basic_english(given, words):
 
 def test_the_vocabulary_is_sorted_by_frequency_then_by_the_alphabet():
     found = text.tokenize(["b a c", "c b", "<unk> zz zz zz zz"])
-    assert text.vocabulary(found, [0, 1]) == (*text.SPECIAL, "b", "c", "a")
-    assert text.vocabulary(found, [0, 1], 4) == (*text.SPECIAL, "b", "c")
-    assert text.vocabulary(found, [2]) == (*text.SPECIAL, "zz")
+    count = text.frequent_words(found, [0, 1], 1)
+    assert text.order_by_frequency(count) == (*text.SPECIAL, "b", "c", "a")
+    assert text.order_by_frequency(count, 4) == (*text.SPECIAL, "b", "c")
+    count = text.frequent_words(found, [2], 1)
+    assert text.order_by_frequency(count) == (*text.SPECIAL, "zz")
 
 
 def encoded(texts, train, test, public=None, **options):

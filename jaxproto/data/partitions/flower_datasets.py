@@ -19,11 +19,7 @@ EXTRA = "pip install 'jaxproto[flower-datasets]'"
 
 
 def flower_scheme(text: str) -> Scheme:
-    """Returns the scheme of a partitioner.
-
-    Args:
-      text: name of its class, and arguments: `DirichletPartitioner,alpha=0.3`.
-    """
+    """Returns the scheme of a text such as `DirichletPartitioner,alpha=0.3`."""
     name, *parts = text.split(",")
     pairs = (argument.partition("=") for argument in _arguments(parts))
     arguments = {key.strip(): _value(text, key, value) for key, _, value in pairs}

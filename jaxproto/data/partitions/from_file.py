@@ -77,7 +77,6 @@ def load(
       train_share, seed: for the division of a client's examples if the file has no
         column `part`; it does not depend on the order of the lines.
     """
-    registry.check_arguments(train_share, seed)
     official = None if pooled else registry.official_test(dataset)
     listed = read(path)
     _check_clients(path, listed, clients)

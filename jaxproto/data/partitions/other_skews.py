@@ -25,8 +25,6 @@ from jaxproto.data.partitions.label_skew import (
     Scheme,
     check_enough_examples,
     check_owners,
-    check_positive,
-    check_whole,
     draw_enough,
     rows_by_class,
 )
@@ -44,7 +42,6 @@ def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> S
         is called beta.
       min_size, max_tries: as in `dirichlet`.
     """
-    check_positive("alpha", alpha)
     return uneven_sizes(
         lambda clients, rng: rng.dirichlet(np.full(clients, alpha)), min_size, max_tries
     )
@@ -69,7 +66,6 @@ def lognormal_sizes(sigma: float, *, min_size: int = 2, max_tries: int = 100) ->
 
 def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
     """Shuffles all examples and cuts them into the shares [K] that `shares` draws."""
-    check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
         check_enough_examples(len(y_N), clients, min_size)

@@ -5,7 +5,6 @@ in its own shard. So a run with public examples has the same partition as one wi
 except for these examples.
 """
 
-import os
 from functools import partial
 
 import numpy as np
@@ -19,45 +18,40 @@ from jaxproto.data.partitions.registry import Partition, partition_dataset
 STREAM = 1  # stream of the data seed
 
 
-def load(
-    name: str,
-    *,
-    data_dir: str | os.PathLike | None = None,
-    seed: int = 0,
-    pooled: bool = True,
-    share: float = 0.0,
-    classes: float = 0.5,
-    other: str = "",
-    pixels: int = 0,
-) -> Dataset:
+def load(config) -> Dataset:
     """Loads a data set by `registry.load`, with public examples.
 
     Args:
-      name, data_dir, seed: as in `registry.load`; the seed also draws public examples.
-      pooled: whether the official test part is divided over clients, too; if not,
-        public examples come from the training part.
-      share, classes: as in `sample_public_rows`; a share of 0 chooses no examples.
-      other: name of a data set whose examples are all public; "" is none.
-      pixels: as in `registry.load`, for both data sets.
+      config: the fields `data`. The seed also draws public examples.
     """
+    share, other = config.public_share, config.public_source
     if other and share:
         raise errors.UserError(
             f"data.public_source is {other!r} and data.public_share {share}: public "
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
-    read = partial(registry.load, data_dir=data_dir, seed=seed, pixels=pixels)
-    dataset = read(name)
+    read = partial(
+        registry.load,
+        data_dir=config.data_dir or None,
+        seed=config.seed,
+        pixels=config.pixels,
+    )
+    dataset = read(config.name)
     if dataset.y.min() == dataset.y.max():
         raise errors.UserError(
-            f"{name}: all {len(dataset.y)} examples have one label, so that there is "
-            "nothing to learn. Give examples of two classes at least."
+            f"{config.name}: all {len(dataset.y)} examples have one label, so that "
+            "there is nothing to learn. Give examples of two classes at least."
         )
     if other:
         return append_public(dataset, read(other))
     if share:
         return make_some_public(
-            dataset, share=share, classes=classes, pooled=pooled, seed=seed
+            dataset,
+            share=share,
+            classes=config.public_classes,
+            pooled=config.pool,
+            seed=config.seed,
         )
     return dataset
 
@@ -73,15 +67,6 @@ def sample_public_rows(
       classes: share of the classes that are covered; at least one class.
       seed: of the data, any whole number.
     """
-    if not 0 < share < 1:
-        raise errors.UserError(
-            f"data.public_share is {share}. Give a share above 0 and below 1, or 0 for "
-            "no public examples."
-        )
-    if not 0 < classes <= 1:
-        raise errors.UserError(
-            f"data.public_classes is {classes}. Give a share above 0 and at most 1."
-        )
     rng = np.random.default_rng([STREAM, seed % 2**32])
     present = np.unique(y)
     covered = rng.permutation(present)[: max(1, round(classes * len(present)))]
@@ -156,25 +141,19 @@ def _check_names(dataset, extra):
 
 
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides a data set by `partition_dataset`, and withdraws public examples."""
-    return remove_public(
-        dataset, partition_dataset(private_part(dataset), scheme, **options)
-    )
+    """Divides a data set by `partition_dataset`, and withdraws public examples.
 
-
-def private_part(dataset: Dataset) -> Dataset:
-    """Returns the data set to divide, without public and appended examples.
-
-    Inputs are left out, as no scheme needs them.
+    Appended examples are left out, and inputs, which no scheme needs.
     """
     size = len(dataset.y) - dataset.foreign
-    return dataset._replace(
+    own = dataset._replace(
         x=dataset.x[:0],
         y=dataset.y[:size],
         public=None,
         domain=None if dataset.domain is None else dataset.domain[:size],
         foreign=0,
     )
+    return remove_public(dataset, partition_dataset(own, scheme, **options))
 
 
 def remove_public(dataset: Dataset, parts: Partition) -> Partition:

@@ -1,4 +1,4 @@
-"""Partition schemes by name, and the division into training and test examples.
+"""Partition schemes by name, and the division into training, test and validation.
 
 A new scheme is a function that returns a `Scheme`, and an entry of PARTITIONS.
 `from_file.py` reads partitions of other programs.
@@ -40,6 +40,7 @@ PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "pfllib": pfllib_dirichlet,
     "pfllib_pathological": pfllib_pathological,
 }
+HELD_OUT = 2  # stream of the data seed
 
 
 class Partition(NamedTuple):
@@ -72,7 +73,6 @@ def partition_dataset(
         papers.
       seed: seed of the partition; models have another seed.
     """
-    check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)
     official = None if pooled else official_test(dataset)
     y_N, num_classes = scheme.looks_at(dataset)
@@ -127,16 +127,6 @@ def official_test(dataset: Dataset) -> np.ndarray:
     return rows
 
 
-def check_arguments(train_share: float, seed: int) -> None:
-    """Raises UserError unless both arguments are in their range."""
-    if not 0 < train_share < 1:
-        raise errors.UserError(
-            f"train_share is {train_share}. Give a number between 0 and 1, like 0.75."
-        )
-    if not 0 <= seed < 2**32:
-        raise errors.UserError(f"the data seed is {seed}. Use one from 0 to 2**32 - 1.")
-
-
 def _check_none_is_empty(train, test, train_share):
     pairs = enumerate(zip(train, test, strict=True))
     lacking = [k for k, parts in pairs if not all(map(len, parts))]
@@ -148,3 +138,28 @@ def _check_none_is_empty(train, test, train_share):
             f"examples at train_share={train_share}{more}. Raise min_size (pfllib: "
             f"least_samples), use fewer than {len(train)} clients or a larger alpha."
         )
+
+
+def hold_out(parts: Partition, share: float, seed: int) -> Partition:
+    """Moves a share of each client's training rows to its validation part.
+
+    Of n rows of client k, floor(share * n) move: none if n < 1 / share, never all. The
+    choice depends only on the set of these rows, `seed` and k. The other rows keep
+    their order.
+    """
+    if not share:
+        return parts
+    train, validation = [], []
+    for k, rows in enumerate(parts.train):
+        rng = np.random.default_rng([seed, HELD_OUT, k])
+        drawn = rng.permutation(np.sort(rows))[: math.floor(share * len(rows))]
+        is_held = np.isin(rows, drawn)
+        train.append(rows[~is_held])
+        validation.append(rows[is_held])
+    return Partition(tuple(train), parts.test, tuple(validation))
+
+
+def centralise(parts: Partition) -> Partition:
+    """Gives all training rows to client 0; the other clients have none."""
+    rest = (parts.train[0][:0],) * (len(parts.train) - 1)
+    return parts._replace(train=(np.concatenate(parts.train), *rest))

@@ -44,10 +44,6 @@ def fetch(archives: Sequence[Archive], downloads) -> list[pathlib.Path]:
     An archive in `manual_dir` of TFDS's download manager is read as it is (zip files
     have checksums of their own); the others are downloaded and must have the known md5,
     otherwise they are deleted.
-
-    Args:
-      archives: archives to find or to download.
-      downloads: TFDS's download manager.
     """
     paths = {a.name: _find_manually(a, downloads) for a in archives}
     missing = [a for a in archives if paths[a.name] is None]
@@ -133,10 +129,7 @@ def check_rgb(
 ) -> bytes:
     """Reads an image as JPEG or PNG that decodes to RGB.
 
-    Args:
-      files: files of the archive.
-      name: path of the image in it.
-      size: width and height that the image must have; None allows any.
+    `size` is the width and height that it must have; None allows any.
     """
     content = files.read(name)
     with _user_errors(files.where, f", image {name},"):
