@@ -56,5 +56,4 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("cps_ppa_cpkd", arg, VARIANTS)

@@ -13,10 +13,9 @@ client's personal network.
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {**presets.FIRST, "model.group": "cnn4_d", "method.mu": 1.0}
+DIGITS = {**presets.FIRST_AVERAGED, "method.mu": 1.0}
 VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("ditto", arg, VARIANTS)

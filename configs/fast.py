@@ -5,9 +5,7 @@
     python main.py --config=configs/fast.py:cifar10,refprotofl     # alpha 0.5
     python main.py --config=configs/fast.py:cifar10,refprotofl100  # alpha 100
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
-client's own network after local training.
+Network and prediction rules: as in `fedavg.py`.
 
 Between snapshots, a tenth of the clients participates, sampled by Beta(1, 10) over the
 client ids. Other values of --config.participation.law are gamma, weibull, cyclic,
@@ -21,8 +19,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "participation.law": "beta",
     "participation.fraction": 0.1,
     "method.fraction": 0.1,
@@ -39,5 +36,4 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fast", arg, VARIANTS)

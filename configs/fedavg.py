@@ -15,11 +15,10 @@ examples of all, and `received` evaluates its network on every client's test exa
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {**presets.FIRST, "model.group": "cnn4_d", "method.statistics": "local"}
+DIGITS = {**presets.FIRST_AVERAGED, "method.statistics": "local"}
 CENTRALISED = {"data.centralised": True}  # an upper line for tables
 VARIANTS = {**presets.averaging(), "digits": DIGITS, "centralised": CENTRALISED}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedavg", arg, VARIANTS)

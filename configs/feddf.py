@@ -4,10 +4,8 @@
     python main.py --config=configs/feddf.py:fashion_mnist        # with data_dir
     python main.py --config=configs/feddf.py:cifar10
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. The public examples are 5 % of all, taken from the
-clients. Rule `received` evaluates the global network, `head` the client's own network
-after local training.
+The public examples are 5 % of all, taken from the clients. Network and prediction
+rules: as in `fedavg.py`.
 """
 
 from jaxproto import config
@@ -15,8 +13,7 @@ from jaxproto.config import presets
 
 PUBLIC = {"data.public_share": 0.05, "data.public_classes": 1.0}  # our choice
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     **PUBLIC,
     "method.server_batch": 0,
     "method.server_epochs": 100,
@@ -27,5 +24,4 @@ VARIANTS = {**presets.averaging(PUBLIC), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("feddf", arg, VARIANTS)

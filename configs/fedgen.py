@@ -25,5 +25,4 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedgen", arg, VARIANTS)

@@ -25,5 +25,4 @@ VARIANTS = {**presets.IN_REFPROTOFL, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedgh", arg, VARIANTS)

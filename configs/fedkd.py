@@ -27,13 +27,8 @@ DIGITS = {
     "method.energy_start": 0.95,
     "method.target": "detached",
 }
-VARIANTS = {
-    "spiral": {"method.aux": "spiral_mlp"},  # our choice: examples are not images
-    "ag_news": presets.AUX_OF_TEXTS,
-    "digits": DIGITS,
-}
+VARIANTS = {**presets.AUX, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedkd", arg, VARIANTS)

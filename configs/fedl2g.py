@@ -24,5 +24,4 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedl2g", arg, VARIANTS)

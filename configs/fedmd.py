@@ -27,5 +27,4 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedmd", arg, VARIANTS)

@@ -16,13 +16,8 @@ DIGITS = {
     "method.aux": "cnn4_d",
     "method.aux_dim": 16,  # a quarter, as 128 of 512
 }
-VARIANTS = {
-    "spiral": {"method.aux": "spiral_mlp"},  # our choice: examples are not images
-    "ag_news": presets.AUX_OF_TEXTS,
-    "digits": DIGITS,
-}
+VARIANTS = {**presets.AUX, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedmrl", arg, VARIANTS)

@@ -5,9 +5,7 @@
     python main.py --config=configs/fednh.py:cifar10,refprotofl     # alpha 0.5
     python main.py --config=configs/fednh.py:cifar10,refprotofl100  # alpha 100
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
-client's own network after local training.
+Network and prediction rules: as in `fedavg.py`.
 
 As in the released code, gradients are clipped at norm 10 and rho is 0.9. `code` has the
 training of its CIFAR scripts, which use Dirichlet 0.3 or 1.0 (--config.data.alpha), a
@@ -24,8 +22,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "optimizer.clip_norm": 10.0,
     "method.rho": 0.9,
     "method.scale": 10.0,  # our choice: 60 rounds are too few for scale 1
@@ -40,5 +37,4 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fednh", arg, VARIANTS)

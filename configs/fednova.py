@@ -5,9 +5,7 @@
     python main.py --config=configs/fednova.py:cifar10,refprotofl     # alpha 0.5
     python main.py --config=configs/fednova.py:cifar10,refprotofl100  # alpha 100
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
-client's own network after local training.
+Network and prediction rules: as in `fedavg.py`.
 
 Only SGD is supported; the normalisation depends on optimizer.momentum and
 optimizer.learning_rate. `code` has the settings of the command in the released README.
@@ -19,8 +17,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "method.mu": 0.0,
     "method.server_momentum": 0.0,
     "method.statistics": "local",
@@ -29,5 +26,4 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fednova", arg, VARIANTS)

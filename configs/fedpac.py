@@ -14,8 +14,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "local.epochs": 2,
     "method.head_share": 0.5,
     "method.lam": 1.0,
@@ -24,5 +23,4 @@ VARIANTS = {**presets.averaging({"local.epochs": 2}), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedpac", arg, VARIANTS)

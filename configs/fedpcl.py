@@ -16,5 +16,4 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedpcl", arg, VARIANTS)

@@ -13,10 +13,8 @@ local training.
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {**presets.FIRST, "model.group": "cnn4_d"}
-VARIANTS = {**presets.averaging(), "digits": DIGITS}
+VARIANTS = {**presets.averaging(), "digits": presets.FIRST_AVERAGED}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedper", arg, VARIANTS)

@@ -5,17 +5,14 @@
     python main.py --config=configs/fedproc.py:cifar10,refprotofl     # alpha 0.5
     python main.py --config=configs/fedproc.py:cifar10,refprotofl100  # alpha 100
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
-client's own network after local training.
+Network and prediction rules: as in `fedavg.py`.
 """
 
 from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "method.statistics": "local",
     "method.temperature": 1.0,
 }
@@ -23,5 +20,4 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedproc", arg, VARIANTS)

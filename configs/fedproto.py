@@ -26,5 +26,4 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedproto", arg, VARIANTS)

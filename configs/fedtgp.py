@@ -35,5 +35,4 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedtgp", arg, VARIANTS)

@@ -5,9 +5,7 @@
     python main.py --config=configs/feduv.py:cifar10,refprotofl     # alpha 0.5
     python main.py --config=configs/feduv.py:cifar10,refprotofl100  # alpha 100
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
-client's own network after local training.
+Network and prediction rules: as in `fedavg.py`.
 
 The weights 2.5 and 0.5 are those of ProtoNorm's Table 6 and of the released code.
 `code` has the other settings of the released code. It also averages BatchNorm
@@ -18,8 +16,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "method.statistics": "local",
     "method.uniformity": 0.5,
     "method.variance": 2.5,
@@ -28,5 +25,4 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("feduv", arg, VARIANTS)

@@ -12,15 +12,9 @@ server's network, `head` its own part after local training.
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
-    "method.levels": 3,
-    "method.rolling": False,
-}
+DIGITS = {**presets.FIRST_AVERAGED, "method.levels": 3, "method.rolling": False}
 VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("heterofl", arg, VARIANTS)

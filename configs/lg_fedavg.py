@@ -16,10 +16,8 @@ Published accuracies for alpha 0.1, 20 clients, d = 500, best of 300 rounds, rul
 from jaxproto import config
 from jaxproto.config import presets
 
-DIGITS = {**presets.FIRST}
-VARIANTS = {"digits": DIGITS}
+VARIANTS = {"digits": presets.FIRST}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("lg_fedavg", arg, VARIANTS)

@@ -15,5 +15,4 @@ VARIANTS = {**presets.IN_REFPROTOFL, "digits": presets.FIRST}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("local", arg, VARIANTS)

@@ -46,5 +46,4 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("refprotofl", arg, VARIANTS)

@@ -70,26 +70,19 @@ def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
     """
     table, reading = split(arg)
     folder = f"runs/{'-'.join(filter(None, (table, reading)))}"
-    return "\n".join(
-        " ".join(
-            (
-                _command(arg, name),
-                f"--config.seed={seed}",
-                f"--workdir={folder}/{name}-{seed}",
-                *map(shlex.quote, more),
-            )
-        )
-        + _printed(row)
-        for seed in seeds
-        for name, row in _rows(arg)
-    )
+    lines = []
+    for seed in seeds:
+        for name, row in _rows(arg):
+            own = f"--config.seed={seed}", f"--workdir={folder}/{name}-{seed}"
+            words = _command(arg, name), *own, *map(shlex.quote, more)
+            lines.append(" ".join(words) + _printed(row))
+    return "\n".join(lines)
 
 
 def _rows(arg):
     """Returns the names of the cells of TABLE[:reading=NAME] with their rows."""
-    return paper_tables.cells_of_table(
-        choose_from("table", split(arg)[0], paper_tables.TABLES)
-    ).items()
+    table = choose_from("table", split(arg)[0], paper_tables.TABLES)
+    return paper_tables.cells_of_table(table).items()
 
 
 def _command(arg, name):
@@ -117,17 +110,14 @@ def main(argv: Sequence[str]) -> str:
         "--seeds", type=_parse_seeds, default=(0, 1, 2), metavar="0,1,2"
     )
     args, more = parser.parse_known_args(argv)
-    if wrong := [flag for flag in more if not (args.all and _is_config_flag(flag))]:
+    passed_on = ("--config.", "--noconfig.") if args.all else ()
+    if wrong := [flag for flag in more if not flag.startswith(passed_on)]:
         parser.error(f"{wrong[0]!r} is no argument; --all takes --config.FIELD=VALUE")
     if not args.tables:
         return "\n".join(sorted(paper_tables.TABLES))
     if args.all:
         return "\n".join(series(t, args.seeds, more) for t in args.tables)
     return "\n".join(map(listing, args.tables))
-
-
-def _is_config_flag(flag):
-    return flag.startswith(("--config.", "--noconfig."))
 
 
 def _parse_seeds(text):

@@ -5,9 +5,7 @@
     python main.py --config=configs/vhl.py:cifar10,refprotofl     # alpha 0.5
     python main.py --config=configs/vhl.py:cifar10,refprotofl100  # alpha 100
 
-All clients have the same network, by default the 4-layer CNN. To use another one, set
---config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
-client's own network after local training.
+Network and prediction rules: as in `fedavg.py`.
 
 Only for images. RefProtoFL states no hyper-parameters; the defaults are those of the
 released scripts. `code` has their training, with the values for images from files, but
@@ -20,8 +18,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {
-    **presets.FIRST,
-    "model.group": "cnn4_d",
+    **presets.FIRST_AVERAGED,
     "method.align": 1.0,
     "method.contrast": 0.1,
     "method.images": 200,
@@ -35,5 +32,4 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("vhl", arg, VARIANTS)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxproto.kernels import class_sum, mean_of
-from jaxproto.types import Array, Protos
+from jaxproto.types import Array, Batch, Net, NetOutput, Protos, Tree
 
 
 def mean_over(value_B: Array, mask_B: Array) -> Array:
@@ -27,6 +27,14 @@ def cross_entropy(logits_BC: Array, y_B: Array, mask_B: Array) -> Array:
     """Returns the mean cross-entropy over the examples with mask 1."""
     value_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, y_B)
     return mean_over(value_B, mask_B)
+
+
+def output_and_ce(
+    net: Net, params: Tree, norm: Tree, batch: Batch
+) -> tuple[NetOutput, Array]:
+    """Returns the output of a network in training, and its mean cross-entropy."""
+    out = net.apply(params, norm, batch.x, True, batch.key)
+    return out, cross_entropy(out.logits, batch.y, batch.mask)
 
 
 def kl_mean(teacher_BC: Array, student_BC: Array, mask_B: Array) -> Array:

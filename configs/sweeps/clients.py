@@ -17,7 +17,6 @@ FEW = {"digits": [5, 10, 20], "spiral": [2, 5, 10]}
 
 
 def get_config(arg: str = ""):
-    """Returns the configuration of a method and its presets, joined by commas."""
     return config.paper_width_config("clients", arg, "protonorm")
 
 

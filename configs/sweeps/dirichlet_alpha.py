@@ -18,7 +18,6 @@ SMALL = ("digits", "spiral")
 
 
 def get_config(arg: str = ""):
-    """Returns the configuration of a method and its presets, joined by commas."""
     return config.paper_width_config("dirichlet_alpha", arg, "protonorm")
 
 

@@ -14,14 +14,11 @@ numbers in `compare.md` to its directory.
 from jaxproto import config
 from jaxproto.config import presets
 
-NAME = "protonorm_table4"
-
 
 def get_config(arg: str = ""):
-    """Returns the configuration with presets of configs/protonorm.py."""
     method, names = config.parse_sweep_arg(arg, ["protonorm"], "cifar100")
     c = config.experiment(method, names)
-    c.name = NAME
+    c.name = "protonorm_table4"
     config.apply_fields(c, presets.PROTONORM)
     return c
 

@@ -15,14 +15,11 @@ In the paper, some of them do not converge. The sweep writes the figure
 from jaxproto import config
 from jaxproto.config import presets
 
-NAME = "protonorm_table5"
-
 
 def get_config(arg: str = ""):
-    """Returns the configuration of a method and its presets, joined by commas."""
     method, names = config.parse_sweep_arg(arg, ["fedproto", "fedtgp"], "cifar10")
     c = config.experiment(method, names)
-    c.name = f"{NAME}-{method}"
+    c.name = f"protonorm_table5-{method}"
     config.apply_fields(c, presets.PROTONORM)
     return c
 

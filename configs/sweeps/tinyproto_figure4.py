@@ -14,15 +14,12 @@ sweep writes the figure `accuracy_against_method.s.png` to its directory.
 from jaxproto import config
 from jaxproto.config import presets
 
-NAME = "tinyproto_figure4"
-
 
 def get_config(arg: str = ""):
-    """Returns the configuration with presets of configs/tinyproto.py."""
     method, names = config.parse_sweep_arg(arg, ["tinyproto"], "cifar100")
     base = "" if "fp" in names.split(",") else ",ft"
     c = config.experiment(method, names + base)
-    c.name = NAME
+    c.name = "tinyproto_figure4"
     return c
 
 

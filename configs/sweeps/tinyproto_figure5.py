@@ -18,14 +18,11 @@ paper:
 from jaxproto import config
 from jaxproto.config import presets
 
-NAME = "tinyproto_figure5"
-
 
 def get_config(arg: str = ""):
-    """Returns the configuration of a method and its presets, joined by commas."""
     method, names = config.parse_sweep_arg(arg, ["tinyproto", "fedproto"], "cifar100")
     c = config.experiment(method, names)
-    c.name = f"{NAME}-{method}"
+    c.name = f"tinyproto_figure5-{method}"
     return c
 
 

@@ -14,7 +14,7 @@ from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
 from jaxproto.hyperparameters import MAX_INT
 from jaxproto.methods import CENTRAL, METHODS
-from jaxproto.methods.history import OLD_DEFAULTS
+from jaxproto.methods.options import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name
 
 

@@ -18,8 +18,7 @@ from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults, 
 from jaxproto.config.registries import annotations, arguments, default_name
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
-from jaxproto.methods.history import FIRST_KEYS
-from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
+from jaxproto.methods.options import FIRST_KEYS, INHERITED_FIELDS, NETWORKS, OPTIONS
 
 HELP = {  # hyper-parameter -> meaning, in every method that has it
     "lam": "weight of the pull towards prototypes",

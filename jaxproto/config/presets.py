@@ -149,13 +149,17 @@ RUN_FIELDS: dict[str, dict[str, Any]] = {  # method -> fields outside `method.`
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
-AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated
+AUX = {  # auxiliary network of examples that are not images; ours: not stated
+    "spiral": {"method.aux": "spiral_mlp"},
+    "ag_news": {"method.aux": "fasttext"},
+}
 HOMOGENEOUS = {  # group -> its network for methods that need one architecture
     "digits": "cnn4_d",
     "light": "cnn4",
     "Ht0": "cnn4",
     "text": "fasttext",
 }
+FIRST_AVERAGED = {**FIRST, "model.group": HOMOGENEOUS["digits"]}  # of `averaging`
 
 
 def _is_wide(config) -> bool:

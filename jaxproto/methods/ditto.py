@@ -43,10 +43,8 @@ def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:
         return {**params, "aux": params["net"]}, {**norm, "aux": norm["net"]}, memory
 
     def loss(net, params, norm, batch, down, client):
-        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce_v = losses.cross_entropy(own.logits, batch.y, batch.mask)
-        copy = net.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
-        ce_w = losses.cross_entropy(copy.logits, batch.y, batch.mask)
+        own, ce_v = losses.output_and_ce(net, params["net"], norm["net"], batch)
+        copy, ce_w = losses.output_and_ce(net, params["aux"], norm["aux"], batch)
         gap = optax.tree.sub(params["net"], down)
         value = ce_v + mu / 2 * optax.tree.norm(gap, squared=True) + ce_w
         return value, LossAux({"net": own.norm, "aux": copy.norm})

@@ -98,7 +98,6 @@ def fast(
       fraction: of the clients, in a snapshot (released code).
       pace: FIXED, or ADAPTIVE by the training accuracy.
       gamma: how strongly it adapts (released code).
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
       UserError: `q` or `fraction` is out of its range.
@@ -115,8 +114,7 @@ def fast(
         return participation.mixture(participation.uniform(fraction), sampler, server.q)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         hit_B = (jnp.argmax(out.logits, -1) == batch.y) * batch.mask
         return ce, LossAux({"net": out.norm}, (jnp.sum(hit_B), jnp.sum(batch.mask)))
 

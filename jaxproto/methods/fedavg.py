@@ -167,9 +167,8 @@ def averaged_statistics(
         return WithStatistics(up, Statistics(after.norm)), memory
 
     def summand(up):
-        return method.aggregation.summand(up.own), weighted_summand(
-            up.norm, weight(up.own)
-        )
+        norm = weighted_summand(up.norm, weight(up.own))
+        return method.aggregation.summand(up.own), norm
 
     def of_sums(net, server, total, key):
         own = method.aggregation.finish(net, server.own, total[0], key)

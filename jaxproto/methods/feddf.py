@@ -51,7 +51,6 @@ def feddf(
       training: of the mean; its epochs are batches.
       public: inputs of the public examples [P, ...]. From a configuration they are
         filled in.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     method = dataclasses.replace(fedavg(spec), title="FedDF")
     if public is None:
@@ -68,11 +67,9 @@ def feddf(
             return net.apply(params["net"], norm, x, True, key).logits
 
         def distance(params, x):
-            teacher_BC = jnp.tensordot(
-                share_K, jax.vmap(logits, (0, None))(up.params, x), 1
-            )
-            teacher_BC, ones_B = lax.stop_gradient(teacher_BC), jnp.ones(len(x))
-            kl = losses.kl_mean(teacher_BC, logits(params, x), ones_B)
+            logits_KBC = jax.vmap(logits, (0, None))(up.params, x)
+            teacher_BC = lax.stop_gradient(jnp.tensordot(share_K, logits_KBC, 1))
+            kl = losses.kl_mean(teacher_BC, logits(params, x), jnp.ones(len(x)))
             return kl * spec.num_classes
 
         def step(now, key):

@@ -60,8 +60,7 @@ def feddistill(
     classes = spec.num_classes
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         fixed_BC, z = jax.lax.stop_gradient(out.logits), down.logits
         known_B1 = (z.count > 0)[batch.y][:, None]
         z_BC = jnp.where(known_B1, z.mean[batch.y], fixed_BC)

@@ -35,7 +35,7 @@ from jaxproto.hyperparameters import Positive
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import Statistical, local_statistics
 from jaxproto.methods.fedprox import fedprox
-from jaxproto.methods.scaffold import linear_term
+from jaxproto.methods.scaffold import init_with_zeros, linear_term
 from jaxproto.types import Array, Spec, Tree
 
 
@@ -65,13 +65,8 @@ def feddyn(
     Args:
       mu: alpha, weight of the dynamic regulariser.
       num_clients: N; None is all that report. From a configuration it is filled in.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedprox(spec, mu=mu)
-
-    def init_client(net, key):
-        params, norm, _ = base.init_client(net, key)
-        return params, norm, optax.tree.zeros_like(params)  # g_i
 
     def init_server(net, key):
         params = base.init_server(net, key)
@@ -102,7 +97,7 @@ def feddyn(
 
     method = dataclasses.replace(
         base,
-        init_client=init_client,
+        init_client=init_with_zeros,  # g_i
         init_server=init_server,
         broadcast=lambda server: server.params,
         loss=loss,

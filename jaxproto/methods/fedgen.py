@@ -126,8 +126,7 @@ def fedgen(
         return FedGenState(sent, adam.init(generator), server_loss())
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         own_key = jax.random.fold_in(batch.key, 1)
         label_key, noise_key = jax.random.split(own_key)
         y_B = draw_labels(down.counts, len(batch.y), label_key)

@@ -26,7 +26,6 @@ import jax.numpy as jnp
 from jaxproto import losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.fedproto import class_means
 from jaxproto.methods.fedtgp import (
     ServerTraining,
@@ -35,8 +34,7 @@ from jaxproto.methods.fedtgp import (
     server_loss,
     train,
 )
-from jaxproto.methods.lg_fedavg import by_both_heads
-from jaxproto.methods.local import local
+from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Spec, Tree
 
@@ -74,13 +72,11 @@ def fedgh(
         return {**header, LOSS: server_loss(loss_E[-1], jnp.any(data.here))}
 
     return dataclasses.replace(
-        local(spec),
+        lg_fedavg(spec),
         init_server=lambda net, key: {**net.init(key)[0]["head"], LOSS: server_loss()},
         broadcast=header_of,
-        receive=lambda params, down: with_parts(params, head=down),
         upload=upload,
         update=update,
-        predict=by_both_heads,
         title="FedGH",
         nominal=nominal.prototypes_and_headers(spec),
     )

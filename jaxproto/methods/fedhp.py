@@ -31,7 +31,7 @@ import optax
 
 from jaxproto import losses
 from jaxproto.hyperparameters import NonNegative
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method, own_features, own_network
 from jaxproto.methods.local import local
 from jaxproto.methods.moon import cosine
 from jaxproto.types import Array, ArrayLike, LossAux, Protos, Spec
@@ -101,7 +101,7 @@ def fedhp(spec: Spec, *, anchoring: NonNegative = 0.1) -> Method:
         return server.replace(mean=jnp.where(seen_C1 > 0, mean_CD, server.mean))
 
     def predict(net, client, x, down):
-        feat = net.apply(client.params["net"], client.norm["net"], x, False).feat
+        feat = own_features(net, client, x)
         return {
             "head": -distances(feat, client.params["protos"]),
             "received": -distances(feat, down.mean),

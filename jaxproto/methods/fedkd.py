@@ -204,10 +204,8 @@ def fedkd(
         return FedKDState(sent, server.round)
 
     def loss(net, params, norm, batch, down, client):
-        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce_l = losses.cross_entropy(own.logits, batch.y, batch.mask)
-        other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
-        ce_g = losses.cross_entropy(other.logits, batch.y, batch.mask)
+        own, ce_l = losses.output_and_ce(net, params["net"], norm["net"], batch)
+        other, ce_g = losses.output_and_ce(aux, params["aux"], norm["aux"], batch)
         projected_BD = other.feat @ params["project"]
         total_l, total_g = ce_l + target(ce_g), target(ce_l) + ce_g
         term_l = losses.kl_mean(target(other.logits), own.logits, batch.mask)

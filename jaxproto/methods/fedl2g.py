@@ -30,6 +30,7 @@ Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
@@ -51,14 +52,8 @@ class FedL2GState(NamedTuple):
     round: Array  # [] of the state, from 0
 
 
-def features(out: NetOutput) -> Array:
-    """Returns the features of a network's output (FedL2G-f)."""
-    return out.feat
-
-
-def logits(out: NetOutput) -> Array:
-    """Returns the logits of a network's output (FedL2G-l)."""
-    return out.logits
+features = operator.attrgetter("feat")  # what follows the vectors in FedL2G-f
+logits = operator.attrgetter("logits")  # in FedL2G-l
 
 
 def quiz_rows(size: Array, quiz: int) -> Array:

@@ -101,7 +101,6 @@ def fednh(
       rho: how much of W stays (released code).
       scale: s at the start (released code: 1 for its CNN, 20 for ResNet-18).
       server_rate: step towards the mean of the networks (released code).
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
 
     def init_client(net, key):

@@ -138,7 +138,6 @@ def fednova(
       server_momentum: gmf of the released code.
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
 
     def init_server(net, key):

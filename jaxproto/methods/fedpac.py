@@ -128,8 +128,7 @@ def fedpac(
         return FedPACState(params["body"], PerClient(heads), protos)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         pull = losses.mse_mean(down.protos, out.feat, batch.y, batch.mask)
         return ce + lam * pull, LossAux({"net": out.norm})
 
@@ -139,10 +138,8 @@ def fedpac(
             return jnp.sum(b.mask * jnp.sum(feat_BD**2, -1))
 
         size = jnp.maximum(jnp.sum(before.count), 1.0)
-        first, last = (
-            class_means(net, client, data, spec.num_classes)
-            for client in (before, after)
-        )
+        first = class_means(net, before, data, spec.num_classes)
+        last = class_means(net, after, data, spec.num_classes)
         h_CD = first.mean * (before.count / size)[:, None]
         spread = sum_over_batches(square, data) / size - jnp.sum(h_CD**2)
         own = after.params["net"]

@@ -33,12 +33,11 @@ import jax.numpy as jnp
 
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fednh import unit_features
 from jaxproto.methods.fedproc import contrast
-from jaxproto.methods.fedproto import class_means, prototype_scores
-from jaxproto.methods.local import local
+from jaxproto.methods.fedproto import class_means, fedproto, prototype_scores
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import LossAux, Protos, Spec
 
@@ -60,10 +59,6 @@ def fedpcl(
       num_clients: N; None leaves L_p out. From a configuration it is filled in.
     """
     classes, clients = spec.num_classes, num_clients or 0
-
-    def init_client(net, key):
-        params, norm, _ = own_network(net, key)
-        return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
         each = kernels.no_prototypes(clients * classes, spec.feat_dim)
@@ -102,9 +97,9 @@ def fedpcl(
         return {"head": scores.pop("local"), **scores}
 
     return dataclasses.replace(
-        local(spec),
-        init_client=init_client,
+        fedproto(spec),
         init_server=init_server,
+        broadcast=lambda server: server,
         loss=loss,
         upload=upload,
         update=update,

@@ -100,7 +100,6 @@ def fedproc(
       temperature: divisor of the cosines.
       rounds: T; None is the last round, with the cross-entropy alone. From a
         configuration it is filled in.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 
@@ -109,8 +108,7 @@ def fedproc(
         return FedProcState(base.init_server(net, key), protos, jnp.int32(0))
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         near = contrast(down.protos, out.feat, batch.y, batch.mask, temperature)
         done = jnp.minimum((down.round + 1) / rounds, 1.0) if rounds else 1.0
         return (1 - done) * near + done * ce, LossAux({"net": out.norm})
@@ -121,11 +119,9 @@ def fedproc(
         return FedProcUpload(own, apply(hide_count(), protos)), memory
 
     def summand(up):
-        mean_CD, here_C = up.protos.mean, up.protos.count
-        return weighted_summand(up.own.params, up.own.size), (
-            mean_CD * here_C[:, None],
-            here_C,
-        )
+        here_C = up.protos.count
+        sums = up.protos.mean * here_C[:, None], here_C
+        return weighted_summand(up.own.params, up.own.size), sums
 
     def finish(net, server, total, key):
         params = finish_weighted_mean(total[0], server.params)

@@ -107,16 +107,6 @@ def no_class_weights(client):
     """Returns None, which weighs all classes equally in the pull."""
 
 
-def no_arrival_transform(up: Protos) -> Protos:
-    """Returns uploads unchanged."""
-    return up
-
-
-def all_features(feat_BD, y_B):
-    """Returns features unchanged for the pull."""
-    return feat_BD
-
-
 class Pull(NamedTuple):
     """Pull of features towards global prototypes, and the source of local ones."""
 
@@ -124,7 +114,7 @@ class Pull(NamedTuple):
     reg: Callable = losses.PULL  # one of `losses`
     collect: PrototypeSource = after_training  # source of local prototypes
     class_weight: Callable = no_class_weights  # client -> weights [C]; None: all 1
-    feature_map: Callable = all_features  # feat_BD, y_B -> what is compared
+    feature_map: Callable = lambda feat_BD, y_B: feat_BD  # -> what is compared
 
 
 def fedproto(
@@ -136,7 +126,7 @@ def fedproto(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = no_arrival_transform,
+    on_arrival: Callable = lambda up: up,
     privacy: Privacy = NONE,
     contribution: Contribution = MEANS,
 ) -> Method:
@@ -169,8 +159,7 @@ def fedproto(
         return FedProtoState(sent, on_server.init(whole))
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         target, feat_BD = apply(on_client, down), pull.feature_map(out.feat, batch.y)
         weight_C = pull.class_weight(client)
         term = pull.reg(target, feat_BD, batch.y, batch.mask, weight_C)

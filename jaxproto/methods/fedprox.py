@@ -32,7 +32,6 @@ def fedprox(
 
     Args:
       mu: weight of the proximal term (RefProtoFL does not state it).
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 

@@ -33,7 +33,7 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import NonNegative, Share
 from jaxproto.method import Method
 from jaxproto.methods.fedhp import distances
-from jaxproto.methods.fedproto import Pull, fedproto
+from jaxproto.methods.fedproto import fedproto
 from jaxproto.types import Array, LossAux, Protos, Spec
 
 
@@ -75,15 +75,13 @@ def fedsa(
       calibration: weight of the cross-entropy of anchors (code: 1).
       keep: share of an anchor that stays in a round (code: 0.9999).
     """
-    base = fedproto(spec, pull=Pull(lam=0.0))
     every_C = jnp.arange(spec.num_classes)
 
     def init_server(net, key):
         return Protos(first_anchors(spec, key), jnp.ones(spec.num_classes))
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         pull = losses.mse_mean(down, out.feat, batch.y, batch.mask)
         margin = jnp.maximum(gap(down), gap(client.memory))
         own_BC = jax.nn.one_hot(batch.y, spec.num_classes)
@@ -101,7 +99,7 @@ def fedsa(
         return server.replace(mean=jnp.where(here_C1, moved_CD, server.mean))
 
     return dataclasses.replace(
-        base,
+        fedproto(spec),
         init_server=init_server,
         broadcast=lambda server: server,
         loss=loss,

@@ -37,7 +37,7 @@ from jax import lax
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Count, NonNegative, Positive, UpToMillion
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import Pull, fedproto, no_arrival_transform
+from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.transforms import IDENTITY, Diagnostics, Transform, apply
 from jaxproto.types import Array, ArrayLike, Protos, Spec, Tree
 
@@ -188,7 +188,7 @@ def fedtgp(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = no_arrival_transform,
+    on_arrival: Callable = lambda up: up,
 ) -> Method:
     """FedTGP.
 

@@ -68,13 +68,11 @@ def feduv(
     Args:
       variance: weight of V (N Table 6 and the released code).
       uniformity: weight of U (the same).
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         v = variance_gap(out.logits, batch.mask)
         u = uniformity_loss(out.feat, batch.mask)
         return ce + variance * v + uniformity * u, LossAux({"net": out.norm})

@@ -86,10 +86,8 @@ def fml(
     """
 
     def loss(net, params, norm, batch, down, client):
-        own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        own_ce = losses.cross_entropy(own.logits, batch.y, batch.mask)
-        other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
-        aux_ce = losses.cross_entropy(other.logits, batch.y, batch.mask)
+        own, own_ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
+        other, aux_ce = losses.output_and_ce(aux, params["aux"], norm["aux"], batch)
         p_BC, q_BC, mask_B = own.logits, other.logits, batch.mask
         own_kl = losses.kl_mean(target(q_BC), p_BC, mask_B)
         aux_kl = losses.kl_mean(target(p_BC), q_BC, mask_B)

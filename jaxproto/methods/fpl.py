@@ -113,20 +113,21 @@ def fpl(
       temperature: t.
       num_clients: a class has at most half as many clusters; None is one cluster. From
         a configuration it is filled in.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base, max_clusters = fedproc(spec), max((num_clients or 1) // 2, 1)
+
+    def several(down):
+        return several_prototypes.by_class(down.protos, spec.num_classes)
 
     def init_server(net, key):
         rows = kernels.no_prototypes(max_clusters * spec.num_classes, spec.feat_dim)
         return FPLState(base.init_server(net, key).params, rows)
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        several = several_prototypes.by_class(down.protos, spec.num_classes)
-        near = contrast(several, out.feat, batch.y, batch.mask, temperature)
-        unbiased = kernels.mean_over_clients(several)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
+        protos = several(down)
+        near = contrast(protos, out.feat, batch.y, batch.mask, temperature)
+        unbiased = kernels.mean_over_clients(protos)
         pull = losses.mse_mean(unbiased, out.feat, batch.y, batch.mask)
         return ce + near + pull, LossAux({"net": out.norm})
 
@@ -136,17 +137,12 @@ def fpl(
         def of_class(mean_KD, count_K):
             return clusters(mean_KD, count_K > 0, max_clusters)
 
-        several = jax.vmap(of_class, 1, 1)(up.protos.mean, up.protos.count)
-        return FPLState(params, several_prototypes.in_rows(several))
+        protos = jax.vmap(of_class, 1, 1)(up.protos.mean, up.protos.count)
+        return FPLState(params, several_prototypes.in_rows(protos))
 
     def predict(net, client, x, down):
-        several = several_prototypes.by_class(down.protos, spec.num_classes)
         feat, rules = own_features(net, client, x), base.predict(net, client, x, down)
-        return {**rules, "global": several_prototypes.nearest(feat, several)}
-
-    def client_view(down):
-        several = several_prototypes.by_class(down.protos, spec.num_classes)
-        return kernels.mean_over_clients(several)
+        return {**rules, "global": several_prototypes.nearest(feat, several(down))}
 
     method = dataclasses.replace(
         base,
@@ -154,7 +150,7 @@ def fpl(
         loss=loss,
         update=update,
         predict=predict,
-        client_view=client_view,
+        client_view=lambda down: kernels.mean_over_clients(several(down)),
         title="FPL",
     )
     return statistics(method, lambda up: up.own.size)

@@ -12,8 +12,7 @@ def local(spec: Spec) -> Method:
     """Cross-entropy on the client's own data."""
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         return ce, LossAux({"net": out.norm})
 
     return Method(

@@ -46,7 +46,6 @@ def moon(
     Args:
       contrastive: mu, weight of the model-contrastive term.
       temperature: t of the model-contrastive term.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 
@@ -55,8 +54,7 @@ def moon(
         return params, norm, (params["net"], norm["net"])  # the previous network
 
     def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
-        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         received = net.apply(down["net"], client.norm["net"], batch.x, False).feat
         previous = net.apply(*client.memory, batch.x, False).feat
         gap_B = cosine(out.feat, previous) - cosine(out.feat, received)

@@ -14,26 +14,19 @@ FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed 
 
 def class_rows(spec: Spec, length: int) -> Nominal:
     """Returns sum_i (K_i + K) times the length of a sent class row."""
-
-    def scalars(classes_K, parameters):
-        return sum(int(k) + spec.num_classes for k in classes_K) * length
-
-    return scalars
+    classes = spec.num_classes
+    return lambda classes_K, sizes: length * sum(int(k) + classes for k in classes_K)
 
 
 def heads(spec: Spec) -> Nominal:
     """Returns 2 sum_i d K; the tables leave the bias of a head out."""
     size = spec.feat_dim * spec.num_classes
-    return lambda classes_K, parameters: 2 * len(classes_K) * size
+    return lambda classes_K, sizes: 2 * len(classes_K) * size
 
 
 def networks(*names: str) -> Nominal:
     """Returns 2 sum_i |w_i|, of the networks or parts with these names."""
-
-    def scalars(classes_K, parameters):
-        return 2 * len(classes_K) * sum(parameters[name] for name in names)
-
-    return scalars
+    return lambda classes_K, sizes: 2 * len(classes_K) * sum(sizes[n] for n in names)
 
 
 def factorized(name: str) -> Nominal:

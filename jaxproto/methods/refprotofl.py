@@ -235,9 +235,8 @@ def refprotofl(
         return ce + lam * term, LossAux({"net": out.norm})  # Eq. 19
 
     def upload(net, before, after, data, down, sums):
-        value_P, old_P = (
-            ravel_pytree(a)[0] for a in (after.params["adapter"], down.adapter)
-        )
+        value_P = ravel_pytree(after.params["adapter"])[0]
+        old_P = ravel_pytree(down.adapter)[0]
         count = budget_size(budget, len(value_P))
         sent_P = top_k_mask(jnp.abs(value_P - old_P), count)  # Eq. 3 to 5
         return RefProtoFLUpload(Top(value_P, sent_P), data.shard.size), after.memory

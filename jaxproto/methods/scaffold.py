@@ -28,11 +28,11 @@ import optax
 from jax import lax
 
 from jaxproto.hyperparameters import Positive
-from jaxproto.method import Aggregation, Method
+from jaxproto.method import Aggregation, Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, received_as
 from jaxproto.methods.fednova import PLAIN_SGD, LocalDescent, normalising_factor
-from jaxproto.types import Array, Spec, Tree
+from jaxproto.types import Array, Net, Spec, Tree
 
 
 class ScaffoldState(NamedTuple):
@@ -48,6 +48,12 @@ class ScaffoldUpload(NamedTuple):
     change: Tree  # y_i - x
     control: Tree  # change of c_i
     trained: Array  # [] 1 if the client took a step, 0 if the upload is lost
+
+
+def init_with_zeros(net: Net, key: Array):
+    """Initialises one network per client, and zeros of its shape as memory."""
+    params, norm, _ = own_network(net, key)
+    return params, norm, optax.tree.zeros_like(params)
 
 
 def linear_term(direction: Tree, params: Tree) -> Array:
@@ -72,13 +78,8 @@ def scaffold(
       num_clients: N; None is all that report. From a configuration it is filled in.
       sgd: learning rate and momentum of the clients' SGD; from a configuration it is
         that of `optimizer`.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
-
-    def init_client(net, key):
-        params, norm, _ = base.init_client(net, key)
-        return params, norm, optax.tree.zeros_like(params)  # c_i
 
     def init_server(net, key):
         params = base.init_server(net, key)
@@ -100,18 +101,14 @@ def scaffold(
 
     def finish(net, server, total, key):
         count = jnp.maximum(total.trained, 1.0)
-
-        def add(step):
-            return lambda old, change: old + step * change
-
-        params = jax.tree.map(add(server_rate / count), server.params, total.change)
-        share = 1.0 / (num_clients or count)
-        control = jax.tree.map(add(share), server.control, total.control)
+        step, share = server_rate / count, 1.0 / (num_clients or count)
+        params = optax.tree.add_scale(server.params, step, total.change)
+        control = optax.tree.add_scale(server.control, share, total.control)
         return ScaffoldState(params, control)
 
     method = dataclasses.replace(
         base,
-        init_client=init_client,
+        init_client=init_with_zeros,  # c_i
         init_server=init_server,
         **received_as(lambda params, down: down.params),
         loss=loss,

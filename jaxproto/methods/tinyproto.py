@@ -34,6 +34,7 @@ Deviations (paper / released code / here):
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ from jaxproto import kernels
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import NonNegative, Seed, is_zero, or_zero
 from jaxproto.masks import Masks, bitmap, mask_indices, mask_message, random_masks
-from jaxproto.method import Method
+from jaxproto.method import Method, own_features
 from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.fedtgp import ServerTraining
@@ -129,25 +130,20 @@ class PullFeatures(NamedTuple):
     Both functions take masks as zeros and ones [C, D].
     """
 
-    feature_map: Callable  # mask_CD -> feat_BD, y_B -> features
-    rules: Callable  # mask_CD -> feat_BD, protos -> {rule: scores_BC}
+    feature_map: Callable  # mask_CD, feat_BD, y_B -> features
+    rules: Callable  # mask_CD, feat_BD, protos -> {rule: scores_BC}
 
 
-def masked_rule(mask_CD: Array) -> Callable:
+def masked_rule(mask_CD: Array, feat_BD: Array, protos: Protos) -> dict[str, Array]:
     """Returns the rule `global_masked`: classes by the coordinates of their masks."""
-
-    def rules(feat_BD, protos):
-        scores_BC = kernels.nearest_within(feat_BD, protos, mask_CD)
-        return {"global_masked": scores_BC}
-
-    return rules
+    return {"global_masked": kernels.nearest_within(feat_BD, protos, mask_CD)}
 
 
 DENSE = PullFeatures(  # all coordinates (T Eq. 11)
-    lambda mask_CD: fedproto.all_features, lambda mask_CD: lambda feat_BD, protos: {}
+    lambda mask_CD, feat_BD, y_B: feat_BD, lambda mask_CD, feat_BD, protos: {}
 )
 SPARSE = PullFeatures(  # those in the mask of the class (S Section 4.3)
-    lambda mask_CD: lambda feat_BD, y_B: feat_BD * mask_CD[y_B], masked_rule
+    lambda mask_CD, feat_BD, y_B: feat_BD * mask_CD[y_B], masked_rule
 )
 
 
@@ -213,10 +209,8 @@ def tinyproto(
     index_CS = mask_indices(masks, spec, s, mask_seed)
     table = jnp.asarray(index_CS)
     mask_CD = jnp.asarray(bitmap(index_CS, spec.feat_dim), jnp.float32)
-    restore, more_rules = expand(table, spec.feat_dim), compare.rules(mask_CD)
-
-    scaled = scaling is not UNSCALED
-    factor = _factor(mu, spec, num_examples) if scaled else 1.0
+    restore = expand(table, spec.feat_dim)
+    factor = 1.0 if scaling is UNSCALED else _factor(mu, spec, num_examples)
 
     def on_arrival(up):
         up = scaling.on_arrival(up, factor)
@@ -227,7 +221,7 @@ def tinyproto(
         spec,
         tau=tau,
         training=training,
-        pull=pull._replace(feature_map=compare.feature_map(mask_CD)),
+        pull=pull._replace(feature_map=partial(compare.feature_map, mask_CD)),
         on_upload=chain(scaling.on_upload, compress(table)),
         on_arrival=on_arrival,
         on_server=compress(table),
@@ -240,8 +234,8 @@ def tinyproto(
         method = scaled_to_participants(method, num_examples)
 
     def predict(net, client, x, down):
-        feat_BD = net.apply(client.params["net"], client.norm["net"], x, False).feat
-        more = more_rules(feat_BD, apply(restore, down))
+        feat_BD = own_features(net, client, x)
+        more = compare.rules(mask_CD, feat_BD, apply(restore, down))
         return {**method.predict(net, client, x, down), **more}
 
     sent = mask_message(index_CS, spec.feat_dim)

@@ -118,18 +118,6 @@ def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
     return losses.mean_over(-sum_N / jnp.maximum(jnp.sum(same_NN, 1), 1), mask_N)
 
 
-def check(virtual_classes: int, images: int):
-    """Raises UserError if the virtual set would be invalid."""
-    check_argument("virtual_classes", virtual_classes, Classes)
-    check_argument("images", images, UpToMillion)
-    if virtual_classes * images > MAX_INT:
-        raise UserError(
-            f"method.virtual_classes={virtual_classes} with method.images={images} "
-            f"make {virtual_classes * images} virtual examples, but they are numbered "
-            f"up to {MAX_INT}; choose fewer."
-        )
-
-
 def only_images(x):
     """Raises UserError unless inputs [B, ...] are images."""
     if len(x.shape) != 4 or not jnp.issubdtype(x.dtype, jnp.floating):
@@ -164,12 +152,18 @@ def vhl(
       virtual_seed: of the virtual set, one for all clients and rounds.
       stored: whether virtual images are cut to [0, 1] and normalised, as those that the
         released code reads from files.
-      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
       UserError: a number of classes or images is out of its range.
     """
-    check(virtual_classes, images)
+    check_argument("virtual_classes", virtual_classes, Classes)
+    check_argument("images", images, UpToMillion)
+    if virtual_classes * images > MAX_INT:
+        raise UserError(
+            f"method.virtual_classes={virtual_classes} with method.images={images} "
+            f"make {virtual_classes * images} virtual examples, but they are numbered "
+            f"up to {MAX_INT}; choose fewer."
+        )
     noise = VirtualData(
         virtual_seed, virtual_classes or spec.num_classes, images, stored
     )

@@ -73,7 +73,7 @@ def test_the_rule_of_the_sparse_pull_compares_by_the_masks_of_the_classes():
     rng = np.random.default_rng(2)
     feat, mean = (rng.normal(size=(n, 8)).astype(np.float32) for n in (4, 5))
     protos = Protos(mean * MASK, np.float32([1, 1, 0, 1, 1]))
-    got = tp.SPARSE.rules(jnp.float32(MASK))(feat, protos)["global_masked"]
+    got = tp.SPARSE.rules(jnp.float32(MASK), feat, protos)["global_masked"]
     for b in range(4):
         for j in (0, 1, 3, 4):
             far = sum((feat[b, i] - mean[j, i]) ** 2 for i in INDEX[j])

@@ -135,7 +135,7 @@ def _chosen(row: PublishedNumber, name: str) -> dict:
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # as its release
     if name in ("fml", "fedkd") and row.dataset == "AG News":
-        fields |= presets.AUX_OF_TEXTS
+        fields |= presets.AUX["ag_news"]
     return fields
 
 
