@@ -24,11 +24,7 @@ class Bar(NamedTuple):
 
 
 def rounds_to_target_bars(path: str | Path, bars: Sequence[Bar], title: str):
-    """Draws a panel of rounds and one of bytes: means with lines over the range.
-
-    Args:
-      title: Title of the picture, such as the accuracy.
-    """
+    """Draws a panel of rounds and one of bytes: means with lines over the range."""
     most_bytes = max((max(b.sent, default=0) for b in bars), default=0)
     unit, size = largest_unit(most_bytes, UNITS)
     stacked = in_column()
@@ -61,12 +57,7 @@ def _bytes(sent: float) -> str:
 
 
 def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):
-    """Draws the mean of each bar's values, with its label and a line over the range.
-
-    Args:
-      values: Values of the seeds of each bar.
-      form: Function that makes the text of a value.
-    """
+    """Draws the mean of each bar's values, with its label and a line over the range."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     start = _scale(axes, [v for row in values for v in row])

@@ -108,13 +108,7 @@ def cosine_by_class(
 
 
 def _by_class(path, runs, classes, **axis):
-    """Draws a marker per run and class, runs side by side, with bars over the range.
-
-    Args:
-      runs: {name: mean, least and largest value, each [C]}.
-      classes: Classes that are shown, in this order.
-      **axis: Properties of the axes, such as the label.
-    """
+    """Draws a marker per run and class, runs side by side, with bars over the range."""
     num, chosen, handles = len(classes), list(classes), []
     with new_figure(path, (min(3 + 0.14 * max(num, 16), 12), 2.8)) as figure:
         axes = layout.panels(figure, [""])[0]

@@ -74,11 +74,7 @@ def _accuracy_against(
     what: str,
     units: Mapping[str, float],
 ):
-    """Draws panels with x in the largest unit that the longest run reaches.
-
-    Args:
-      what: Name of the x axis.
-    """
+    """Draws panels with x in the largest unit that the longest run reaches."""
     ends = [b.x[-1] for rows in panels.values() for b in rows if len(b.x)]
     unit, size = largest_unit(max(ends, default=1), units)
     shown = {

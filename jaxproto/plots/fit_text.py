@@ -85,12 +85,7 @@ def _thin(axis):
 
 
 def _step(labels, across: bool, gap: float) -> int:
-    """Returns the smallest step at which the labels left have gaps between them.
-
-    Args:
-      across: Whether the labels are those of an x axis.
-      gap: Least gap in pixels.
-    """
+    """Returns the smallest step that leaves `gap` pixels or more between labels."""
     boxes = [t.get_window_extent() for t in labels]
     spans = sorted((b.x0, b.x1) if across else (b.y0, b.y1) for b in boxes)
     for step in range(1, len(spans) + 1):

@@ -187,7 +187,6 @@ def grid_heatmap(
       rows: Names of the rows.
       columns: Names of the columns.
       labels: Labels of the x axis and the y axis.
-      title: Title of the picture.
     """
     values_RC = np.ma.masked_invalid(np.asarray(values_RC, float))
     width = _MARGIN[0] + _CELL[0] * len(columns) + 0.06 * max(map(len, rows))

@@ -53,7 +53,7 @@ def panels(figure, titles: Sequence[str], share: bool = True):
     return grid.flat[:count]
 
 
-def label_outer_axes(drawn, xlabel: str = "", ylabel: str = ""):
+def label_outer_axes(drawn, xlabel: str, ylabel: str):
     """Names the x axes of the lowest panels and the y axes of the leftmost ones."""
     columns = num_columns(len(drawn))
     for i, axes in enumerate(drawn):

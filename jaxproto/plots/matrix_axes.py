@@ -20,11 +20,10 @@ def figure_size(columns: int, rows: int, numbered: bool = True) -> tuple[float, 
     return min(width, _LARGEST), min(height, _LARGEST)
 
 
-def ticks(axes, value, names=(None, None)):
+def ticks(axes, value, names):
     """Sets ticks at columns and rows, fewer where there is no room for all.
 
     Args:
-      value: The matrix.
       names: Names of the columns and of the rows; None is 0, 1, ...
     """
     from matplotlib.ticker import MaxNLocator
@@ -44,10 +43,8 @@ def cells(axes, value, shown, light, form: str):
     """Writes the number of each cell if the matrix has few cells.
 
     Args:
-      value: The matrix.
       shown: Mask of the cells that have a number.
       light: Mask of the dark cells, whose numbers are white.
-      form: Format of a number.
     """
     if value.size > _READABLE:
         return

@@ -38,7 +38,6 @@ def prototype_heatmap(
     Args:
       proto_KD: Prototypes [K, D]: local ones of a class, or global ones; zeros where
         there is none.
-      title: Title of the picture.
       mask_D: CPS mask [D] of the class; None without CPS.
       rows: Names of the rows; 0, 1, ... by default.
       what: Kind of the rows, "client" or "class".
@@ -69,10 +68,6 @@ def dimension_order(proto_KD: np.ndarray, kept_D: np.ndarray, what: str) -> np.n
 
     Kept dimensions come first. Within kept and other ones the order is by the row in
     which they are largest, if rows are classes, then by descending mean over the rows.
-
-    Args:
-      kept_D: Whether a mask keeps the dimension.
-      what: Kind of the rows.
     """
     group_D = proto_KD.argmax(0) if what == "class" else np.zeros(len(kept_D), int)
     return np.lexsort((-proto_KD.mean(0), group_D, ~kept_D))

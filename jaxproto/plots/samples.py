@@ -27,7 +27,6 @@ def image_grid(
         Images are uint8, or floats, which are scaled to their smallest and largest
         value. One channel is grey, three are colours, and a fourth is opacity; other
         numbers of channels are averaged.
-      title: Title of the picture.
     """
     shown = _scale_pixels([_shrink(images) for _, images, _ in rows])
     height, width = shown[0].shape[1:3]

@@ -1,7 +1,7 @@
 """Export of the network of a client as a `state_dict` of PyTorch."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.saved_runs.saved_client import SavedClient
 
-Entries = Mapping[str, np.ndarray]
+Entries = dict[str, np.ndarray]
 
 
 def to_torch(client: SavedClient, path: Path):
@@ -38,13 +38,9 @@ def to_torch(client: SavedClient, path: Path):
     atomic.write(path, WRITERS[path.suffix](entries))
 
 
-def _safetensors(entries: Entries) -> bytes:
-    return safetensors.numpy.save(dict(entries))
-
-
 def _npz(entries: Entries) -> bytes:
     content = io.BytesIO()
-    np.savez(content, **dict(entries))  # type: ignore[arg-type]
+    np.savez(content, **entries)  # type: ignore[arg-type]
     return content.getvalue()
 
 
@@ -62,7 +58,7 @@ def _torch(entries: Entries) -> bytes:
 
 
 WRITERS: dict[str, Callable[[Entries], bytes]] = {
-    ".safetensors": _safetensors,
+    ".safetensors": safetensors.numpy.save,
     ".npz": _npz,
     ".pt": _torch,
     ".pth": _torch,

@@ -30,7 +30,6 @@ class RunResources:
     """The data and networks of a run, which do not change while it trains."""
 
     def __init__(self, run: RunFolder, config: ml_collections.ConfigDict):
-        """Keeps the folder and configuration; data are not read yet."""
         self.run, self.config = run, config
         self._compiled: dict[str, CompiledClient] = {}
 
@@ -62,7 +61,6 @@ class CheckpointView:
     """The state in the newest usable checkpoint, read at its first use."""
 
     def __init__(self, resources: RunResources):
-        """Keeps the resources of the run; no checkpoint is read yet."""
         self.resources = resources
         self._counts: dict[tuple[str, bool], EvaluationCounts] = {}
 
@@ -100,12 +98,9 @@ class CheckpointView:
         )
 
     def evaluate(self, part: str, clients: Sequence[int] | None) -> EvaluationCounts:
-        """Returns counts of correct predictions on a part of the clients' data.
+        """Returns counts of correct predictions on a part, as `evaluate.evaluate`.
 
-        Args:
-          part: "train", "test" or "validation".
-          clients: Ids that the counts must include; None is those that the run
-            evaluates.
+        They include `clients`; None is those that the run evaluates.
         """
         run = self.opened
         everyone = not {*(clients or ())} <= evaluate.evaluated_clients(run.exp)
@@ -119,7 +114,6 @@ class Clients(Sequence[SavedClient]):
     """The clients of a run by id."""
 
     def __init__(self, view: CheckpointView, number: int):
-        """Keeps the checkpoint and the number of clients; no client is read yet."""
         self._view, self._number = view, number
 
     def __len__(self) -> int:

@@ -20,7 +20,6 @@ class Table:
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray]):
-        """Makes a table of arrays of equal length."""
         self._columns = dict(columns)
 
     @classmethod

@@ -6,7 +6,6 @@ upload is computed, since methods may remember it, but the server does not recei
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,14 +38,6 @@ from jaxproto.saved_runs.saved_client import (
 )
 from jaxproto.training import programs
 from jaxproto.types import Client, Examples, Net, Shard, Tree
-
-
-class JoinStages(NamedTuple):
-    """A client that joins, after each stage."""
-
-    before: Client  # as initialised
-    received: Client  # with the broadcast
-    trained: Client
 
 
 def examples_of(dataset: Dataset, train: tuple, test: tuple) -> ClientData:
@@ -98,7 +89,6 @@ def join(
     Args:
       compiled: Compiled functions of its architecture.
       down: The broadcast.
-      data: Its examples.
       id: Its id, which determines its randomness.
       epochs: Epochs of its training; 0 takes the number of the configuration.
 
@@ -107,11 +97,9 @@ def join(
     """
     if epochs < 0:
         raise UserError(f"epochs is {epochs}; give 1 or more, or 0 for the run's own.")
-    stages = simulate_join(run, compiled, down, data, id, epochs)
-    clients = [SavedClient(compiled, state, down, lambda: data) for state in stages]
-    uses_broadcast = rules_using_broadcast(
-        compiled, stages.before, down, data.train.x[:1]
-    )
+    states = simulate_join(run, compiled, down, data, id, epochs)
+    clients = [SavedClient(compiled, state, down, lambda: data) for state in states]
+    uses_broadcast = rules_using_broadcast(compiled, states[0], down, data.train.x[:1])
     before, received, trained = (client.accuracies() for client in clients)
     rows = [
         {
@@ -122,8 +110,9 @@ def join(
         }
         for rule in uses_broadcast
     ]
-    joined = Table.of_rows(rows)
-    return SavedClient(compiled, stages.trained, down, lambda: data, joined)
+    new = clients[-1]
+    new.joined = Table.of_rows(rows)
+    return new
 
 
 def simulate_join(
@@ -133,7 +122,7 @@ def simulate_join(
     data: ClientData,
     id: int,
     epochs: int,
-) -> JoinStages:
+) -> tuple[Client, Client, Client]:
     """Returns the client as initialised, after the broadcast and after training."""
     exp, seed = run.exp, run.config.seed
     r = min(run.round, run.config.rounds - 1)
@@ -152,22 +141,20 @@ def simulate_join(
         step = partial(local_step, task, before, shard)
         end = jax.lax.fori_loop(0, num_steps(start), step, start)
         trained, _, _ = finish_local_training(task, end, before, shard)
-        return JoinStages(before, start.before, trained)
+        return before, start.before, trained
 
     return join(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
 
 
 def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, Shard]:
     """Returns the training examples of a client with the public ones of the run."""
-    (x, y), size = data.train, len(data.train.y)
-    index = jnp.arange(size, dtype=jnp.int32)
-    if dataset.public is None:
-        return Examples(jnp.asarray(x), jnp.asarray(y)), Shard(index, jnp.int32(size))
-    rows = dataset.public
+    (x, y), size, rows = data.train, len(data.train.y), dataset.public
+    shard = Shard(jnp.arange(size, dtype=jnp.int32), jnp.int32(size))
+    if rows is None:
+        return Examples(jnp.asarray(x), jnp.asarray(y)), shard
     public = size + jnp.arange(len(rows), dtype=jnp.int32)
     x, y = np.concatenate([x, dataset.x[rows]]), np.concatenate([y, dataset.y[rows]])
-    examples = Examples(jnp.asarray(x), jnp.asarray(y), public)
-    return examples, Shard(index, jnp.int32(size))
+    return Examples(jnp.asarray(x), jnp.asarray(y), public), shard
 
 
 def rules_using_broadcast(

@@ -65,7 +65,14 @@ def load(path: str | Path, data_dir: str = "") -> RestoredRun:
     """
     run = RunFolder.read(path)
     config = configuration(run, data_dir)
-    return with_all_clients(read_latest(run.path, config, experiment(run, config)))
+    restored = read_latest(run.path, config, experiment(run, config))
+    places = [np.arange(len(cohort.ids)) for cohort in restored.exp.cohorts]
+    clients = tuple(restored.clients(i, at) for i, at in enumerate(places))
+    exp, state = restored.exp._replace(store="device"), restored.state
+    store = DeviceStore(exp, programs.jit_programs(exp))
+    return restored._replace(
+        exp=exp, state=state._replace(clients=clients), store=store
+    )
 
 
 def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDict:
@@ -104,19 +111,16 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     config = config.copy_and_resolve_references()
     store = None if run.on_nodes else store_of_checkpoint(run.path)
     config.clients.store = store or config.clients.store
-    nodes_data = _nodes_data(run.path, config)
+    known: FederationData | None = None
+    if config.data.name == registry.NODES:  # what the server knows of the nodes' data
+        known = data.server_data(
+            node_schema.read(run.path / node_schema.FILE), config.data
+        )
     tokens = workdir.tokens(run.path)
-    exp = build.experiment(config, jax.default_backend(), tokens, data=nodes_data)
+    exp = build.experiment(config, jax.default_backend(), tokens, data=known)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
     return without_lanes(exp)
-
-
-def _nodes_data(path: Path, config: ml_collections.ConfigDict) -> FederationData | None:
-    """Returns the data that the server of a run on nodes knows; None for other runs."""
-    if config.data.name != registry.NODES:
-        return None
-    return data.server_data(node_schema.read(path / node_schema.FILE), config.data)
 
 
 def store_of_checkpoint(path: Path) -> str | None:
@@ -126,7 +130,7 @@ def store_of_checkpoint(path: Path) -> str | None:
         if (folder / row_deltas.FOLDER).is_dir():
             return "host"
         try:
-            leaves = manifest.read_leaves(folder)
+            leaves = manifest.contents(folder)["leaves"]
         except manifest.Unusable:
             continue
         has_nets = any(re.match(r"\.clients\[\d+\]\.params", e["path"]) for e in leaves)
@@ -178,13 +182,3 @@ def check_clients(run: RestoredRun):
             "checkpoint of the server has none of them: records, partition, server and "
             "prototypes can be read, clients and new evaluations cannot."
         )
-
-
-def with_all_clients(run: RestoredRun) -> RestoredRun:
-    """Returns the run with every client in its state."""
-    check_clients(run)
-    places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
-    clients = tuple(run.clients(i, at) for i, at in enumerate(places))
-    exp = run.exp._replace(store="device")
-    store = DeviceStore(exp, programs.jit_programs(exp))
-    return run._replace(exp=exp, state=run.state._replace(clients=clients), store=store)

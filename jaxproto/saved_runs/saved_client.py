@@ -86,13 +86,12 @@ class SavedClient:
         state: Client,
         down: Tree,
         data: Callable[[], ClientData],
-        joined: Table | None = None,
     ):
         """Keeps the state, the broadcast and a function that returns the examples."""
         self.state: Client = jax.tree.map(np.asarray, state)
         self.id = int(self.state.id)
         self.architecture = compiled.name
-        self.joined = joined
+        self.joined: Table | None = None
         self._compiled, self._down, self._data = compiled, down, data
 
     @property

@@ -1,7 +1,5 @@
 """Conversion of a user's examples to the form of the data set of a run."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from jaxproto.data import labels, text
@@ -13,7 +11,6 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
     """Returns inputs [M, ...] in the form of `dataset.x`, before normalisation.
 
     Args:
-      dataset: data set of the run.
       x: uint8 images (grey ones also without the axis of channels), or numbers. For a
         data set of texts: tokens or texts.
 
@@ -22,7 +19,8 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
     """
     like, given = dataset.x, np.asarray(x)
     if dataset.tokens and given.dtype.kind in "UTO":
-        given = to_tokens(dataset, list(x))
+        tokens = text.tokenize([str(item) for item in x])
+        given = text.token_table(tokens, dataset.tokens, like.shape[1])
     shape = like.shape[1:]
     if len(shape) == 3 and (*given.shape[1:], 1) == shape:
         given = given[..., None]
@@ -50,17 +48,10 @@ def _fits(given: np.ndarray, like: np.ndarray) -> bool:
     return given.dtype.kind in ("iu" if like.dtype.kind == "i" else "iuf")
 
 
-def to_tokens(dataset: Dataset, texts: Sequence[str]) -> np.ndarray:
-    """Returns the tokens of texts by the vocabulary of the run."""
-    tokens = text.tokenize([str(item) for item in texts])
-    return text.token_table(tokens, dataset.tokens, dataset.x.shape[1])
-
-
 def to_class_ids(dataset: Dataset, y, examples: int) -> np.ndarray:
     """Returns labels [M] as class numbers.
 
     Args:
-      dataset: data set of the run.
       y: class numbers, or names if the classes of the data set have names.
       examples: number of labels that is required.
 

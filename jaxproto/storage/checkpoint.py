@@ -86,18 +86,27 @@ def save(
       Unwritable: writing failed, for example on a full disk; older checkpoints stay.
     """
     directory = Path(directory).resolve()
+    final, folder = directory / str(round), unfinished(directory, round)
     entries, arrays = _to_host(state)
     size = sum(a.nbytes for a in arrays.values())
     later = [r for r in rounds(directory) if r >= round]
-    with atomic.write_errors(directory / str(round), size):
+    with atomic.write_errors(final, size):
         directory.mkdir(parents=True, exist_ok=True)
         _remove_partial(directory)
         for r in reversed(later):
             _discard(directory / str(r))
-        folder = unfinished(directory, round)
         with atomic.in_progress(folder):
-            contents = manifest.Manifest(round, run, entries)
-            _write(folder, contents, arrays, size, others)
+            folder.mkdir()
+            atomic.check_free(final, size)
+            try:
+                if arrays:  # orbax refuses a tree without leaves
+                    orbax_arrays.write(folder / "state", arrays)
+                checksums = others(folder)
+            except orbax_arrays.ArrayWriteError as e:
+                raise atomic.Unwritable(final, size, str(e)) from e
+            manifest.write(folder, round, run, entries, checksums)
+            atomic.fsync_tree(folder)
+            folder.rename(final)
         atomic.fsync_dir(directory)
     prune(directory, round)
 
@@ -105,22 +114,6 @@ def save(
 def unfinished(directory: Path, round: int) -> Path:
     """Returns the folder of a checkpoint that is being written."""
     return directory / f"{round}{_PARTIAL}"
-
-
-def _write(folder: Path, contents: manifest.Manifest, arrays, size, others):
-    """Writes all files of a checkpoint, then renames its folder."""
-    final = folder.with_name(str(contents.round))
-    folder.mkdir()
-    atomic.check_free(final, size)
-    try:
-        if arrays:  # orbax refuses a tree without leaves
-            orbax_arrays.write(folder / "state", arrays)
-        checksums = others(folder)
-    except orbax_arrays.ArrayWriteError as e:
-        raise atomic.Unwritable(final, size, str(e)) from e
-    manifest.write(folder, contents, checksums)
-    atomic.fsync_tree(folder)
-    folder.rename(final)
 
 
 def prune(directory: str | Path, newest: int):
@@ -237,10 +230,6 @@ def _from_host(entries, arrays, like):
     return jax.tree_util.tree_map_with_path(restore, like)
 
 
-def _is_watched(path):
-    return ".watched[" in path
-
-
 def _is_of_stateless_client(path, leaves):
     """Returns whether a leaf belongs to clients that are stateless now."""
     cohort = re.match(r"\.clients\[\d+\]\.", path)
@@ -281,7 +270,7 @@ def _check_tree(entries, like, which):
         expected[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
     for path in {**expected, **saved}:
         a, b = saved.get(path, "absent"), expected.get(path, "absent")
-        ignored = "absent" in (a, b) and _is_watched(path)
+        ignored = "absent" in (a, b) and ".watched[" in path
         if a != b and not ignored and not _is_of_stateless_client(path, expected):
             raise UserError(
                 f"the checkpoint {which} is not of this run: leaf {path} is {a} there "

@@ -49,7 +49,8 @@ def _changes(config, plain) -> list[str]:
     # naming a variant counts as one change
     variant = min(changed, key=lambda v: len(changed[v]) + bool(v))
     fields = changed[variant]
-    words = "-".join(f"{path}={_word(value)}" for path, value in fields.items())
+    # values as users type them: 20 for 20.0
+    words = "-".join(f"{k}={v}".removesuffix(".0") for k, v in fields.items())
     if not re.fullmatch(rf"[\w.,=+-]{{0,{LONGEST}}}", words, re.ASCII):
         words = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:10]
     return [part for part in (variant, words) if part]
@@ -65,11 +66,6 @@ def _changed_fields(config, plain: Mapping) -> dict:
     ignored = fields_where(names_run=False) | extended(config, plain)
     paths = sorted({*values, *plain} - ignored)
     return {k: values.get(k) for k in paths if values.get(k) != plain.get(k)}
-
-
-def _word(value) -> str:
-    """Returns a value as a user types it: 20 for 20.0."""
-    return f"{value}".removesuffix(".0")
 
 
 def resolve_workdir(

@@ -11,20 +11,12 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any
 
 from jaxproto.io import atomic
 
 NAME = "manifest.json"
 _CHUNK = 1 << 24  # bytes of a file in memory at a time
-
-
-class Manifest(NamedTuple):
-    """The contents of a manifest, without the checksums."""
-
-    round: int
-    run: Mapping  # settings: field -> value
-    leaves: list[dict]
 
 
 class Unusable(Exception):
@@ -35,18 +27,19 @@ class Damaged(Unusable):
     """A checkpoint whose files differ from those that were written."""
 
     def __init__(self, reason: str):
-        """Makes the message of a reason."""
         super().__init__(f"is damaged ({reason})")
 
 
-def write(folder: Path, contents: Manifest, known: Mapping[str, int]):
+def write(
+    folder: Path, round: int, run: Mapping, leaves: list[dict], known: Mapping[str, int]
+):
     """Writes the manifest of a folder whose other files are complete.
 
     Args:
+      run: settings: field -> value.
       known: checksums by file, which are not computed again.
     """
-    run, leaves = dict(contents.run), contents.leaves
-    body = {"round": contents.round, "run": run, "leaves": leaves}
+    body = {"round": round, "run": dict(run), "leaves": leaves}
     body["files"] = _checksums(folder, known)
     body["crc32"] = zlib.crc32(_canonical(body))
     atomic.write(folder / NAME, json.dumps(body, indent=1).encode())
@@ -62,7 +55,7 @@ def read(folder: Path, run: Mapping) -> list[dict]:
     Raises:
       Unusable: it is damaged, of another round or of another run.
     """
-    body = _body(folder)
+    body = contents(folder)
     try:
         checksums = _checksums(folder)
     except OSError as e:
@@ -79,24 +72,6 @@ def read(folder: Path, run: Mapping) -> list[dict]:
     return body["leaves"]
 
 
-def read_leaves(folder: Path) -> list[dict]:
-    """Returns the leaves that the manifest lists, without checking other files.
-
-    Raises:
-      Unusable: the manifest is damaged.
-    """
-    return _body(folder)["leaves"]
-
-
-def file_names(folder: Path) -> list[str]:
-    """Returns the paths of all files that the manifest lists, relative to the folder.
-
-    Raises:
-      Unusable: the manifest is damaged.
-    """
-    return list(_body(folder)["files"])
-
-
 def linked_checksums(folder: Path, previous: Path) -> dict[str, int]:
     """Returns the checksums of files that are hard links to those of a checkpoint."""
 
@@ -104,19 +79,27 @@ def linked_checksums(folder: Path, previous: Path) -> dict[str, int]:
         file = folder / name
         return file.exists() and file.samefile(previous / name)
 
-    files = _body(previous)["files"].items()
+    files = contents(previous)["files"].items()
     return {name: crc for name, crc in files if is_linked(name)}
 
 
 def is_complete(folder: Path) -> bool:
     """Returns whether a checkpoint has its manifest and all files that it lists."""
     try:
-        return all((folder / name).is_file() for name in file_names(folder))
+        return all((folder / name).is_file() for name in contents(folder)["files"])
     except Unusable:
         return False
 
 
-def _body(folder):
+def contents(folder: Path) -> dict[str, Any]:
+    """Returns the manifest after checking its own checksum, not those of other files.
+
+    "leaves" lists path, shape and dtype of every leaf, and "files" has the CRC-32 of
+    every file by its path relative to the folder.
+
+    Raises:
+      Unusable: the manifest is damaged.
+    """
     try:
         body = json.loads(atomic.read(folder / NAME))
         crc = body.pop("crc32")

@@ -24,8 +24,6 @@ def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     """Writes the rows of one process.
 
     Args:
-      folder: folder of the checkpoint.
-      process: index of the process.
       rows: path of a leaf, such as ".clients[0].params", -> its rows; and `PLACES` ->
         the indices of a cohort's rows.
 

@@ -1,4 +1,4 @@
-"""Records of a run in training, in memory and on disk."""
+"""Records of a run in training."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ class RecordFile:
     """Records of a run in training, in memory and in a JSON-lines file.
 
     If the file was removed or changed by others, it is written anew from memory.
+    Methods raise `Unwritable` if writing fails, for example on a full disk.
     """
 
     def __init__(self, path: Path, history: list[dict]):
@@ -20,22 +21,14 @@ class RecordFile:
         self._size = self._size_on_disk()
 
     def append(self, record: Mapping):
-        """Adds a record.
-
-        Raises:
-          Unwritable: writing failed, for example on a full disk.
-        """
+        """Adds a record."""
         self.restore()
         records.append(self._path, record)
         self.records.append(records.to_json_values(record))
         self._size = self._size_on_disk()
 
     def restore(self):
-        """Writes the records anew if the file has another size.
-
-        Raises:
-          Unwritable: writing failed, for example on a full disk.
-        """
+        """Writes the records anew if the file has another size."""
         if self._size_on_disk() != self._size:
             lines = [json.dumps(record) + "\n" for record in self.records]
             atomic.write(self._path, "".join(lines).encode())

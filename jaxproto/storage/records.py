@@ -176,13 +176,10 @@ def validation_accuracies(
 
 
 def chosen_on(digests: Iterable[Mapping]) -> str:
-    """Returns the data on which the best rounds of summaries were chosen.
+    """Returns "validation" if all best rounds were chosen on such data, else "test".
 
     Args:
       digests: Entries of `rule_summary` for one average.
-
-    Returns:
-      "validation" if all were chosen there, else "test".
     """
     validated = ["best_validation" in digest for digest in digests]
     return "validation" if validated and all(validated) else "test"

@@ -39,7 +39,7 @@ def delta_folders(folder: Path) -> list[Path]:
     Raises:
       Unusable: the manifest is damaged.
     """
-    files = manifest.file_names(folder)
+    files = manifest.contents(folder)["files"]
     matches = (re.match(rf"{FOLDER}/(\d+-\d+)/", name) for name in files)
     names = {match[1] for match in matches if match}
     by_round = sorted(names, key=lambda name: int(name.partition("-")[0]))
@@ -47,11 +47,9 @@ def delta_folders(folder: Path) -> list[Path]:
 
 
 def write(changes: RowDelta, round: int, folder: Path) -> dict[str, int]:
-    """Writes the changed rows, and links to the others; returns their checksums.
+    """Writes the changed rows into the folder of the new checkpoint, of `round`.
 
-    Args:
-      round: round of the new checkpoint.
-      folder: folder of the new checkpoint.
+    Returns the checksums of the other rows, which are linked.
     """
     previous = folder.with_name(str(changes.since))
     old = delta_folders(previous) if manifest.is_complete(previous) else []

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +18,7 @@ from jaxproto.errors import UserError, first_few
 from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, read_json
 from jaxproto.storage import schemas
-from jaxproto.storage.records import Coverage, coverage, read, read_last, record_error
+from jaxproto.storage.records import read, read_last, record_error
 from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
@@ -74,11 +74,7 @@ class RunFolder:
         raise UserError(f"{path} {what}: {hint}")
 
     def status(self, rounds: int | None = None) -> Status:
-        """Returns the status of the run.
-
-        Args:
-          rounds: planned rounds; by default those of its configuration.
-        """
+        """Returns the status for planned rounds, by default those of `config`."""
         planned = self.config.get("rounds", 0) if rounds is None else rounds
         return status_of(self.summary, planned, bool(self.config))
 
@@ -132,10 +128,6 @@ class RunFolder:
             why = "has no evaluation yet" if exists else f"holds no {METRICS}"
             raise UserError(f"{self.path} {why}: leave this run out.")
         return self.records
-
-    def covered(self, due: Iterable[int]) -> Coverage:
-        """Returns the coverage of the records on disk, by `records.coverage`."""
-        return coverage(self.path / METRICS, due)
 
     def newest(self) -> dict | None:
         """Returns the newest record on disk; only the end of the file is read."""

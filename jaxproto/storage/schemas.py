@@ -25,12 +25,11 @@ RECORD: Schema = {  # a line of `metrics.jsonl`
 KNOWN = Number(null=False)  # never null
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
 WITHOUT_ACCURACY = {"pooled": {"final": None}}
-BY_CLASS = {"final": NUMBERS}
 SUMMARY: Schema = {
     "status": str,
     "rounds": COUNT,
     "rules": {EVERY: {"pooled": DIGEST, "client_mean": DIGEST}},
-    "metrics?": {EVERY: {EVERY: {EVERY: (DIGEST, BY_CLASS)}}},
+    "metrics?": {EVERY: {EVERY: {EVERY: (DIGEST, {"final": NUMBERS})}}},
     "commonest_class?": {"pooled": KNOWN, "client_mean": KNOWN, "examples": COUNT},
     "collapsed?": {EVERY: COUNT},
     "bytes_total?": (NUMBERS, type(None)),

@@ -198,7 +198,7 @@ def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[i
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
     """Raises UserError if an ended run lacks records of its evaluations."""
     due = itertools.takewhile(rounds.__ge__, expected_rounds(path, config))
-    coverage = RunFolder.at(path).covered(due)
+    coverage = records.coverage(path / METRICS, due)
     if coverage.until < rounds:
         raise UserError(
             f"{path} has ended after {rounds} rounds, but not all of it is there: it "

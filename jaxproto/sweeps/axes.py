@@ -173,11 +173,9 @@ def _spaced(text: str, kind: str, *numbers: str) -> list[float]:
     try:
         first, last, count = numbers
         a, b, n = float(first), float(last), int(count)
-        _check_number(f"the values {shorten(text)}", n)
-    except UserError:
-        raise
     except ValueError as e:
         raise UserError(f"the values {text!r} are not {kind}:FIRST:LAST:COUNT.") from e
+    _check_number(f"the values {shorten(text)}", n)
     if n < 2 or not (math.isfinite(a) and math.isfinite(b)):
         raise UserError(f"the values {text!r} need finite ends and a count above 1.")
     if kind == "log" and (a <= 0 or b <= 0):
@@ -208,11 +206,6 @@ def _cast(field: str, example, value) -> Any:
 
 def cell_changes(axes: Sequence[Axis]) -> list[dict[str, Any]]:
     """Returns fields and values of every cell; the last axis changes fastest."""
-    columns = [
-        [dict(zip(axis.fields, row, strict=True)) for row in axis.values]
-        for axis in axes
-    ]
-    return [
-        {field: value for part in parts for field, value in part.items()}
-        for parts in itertools.product(*columns)
-    ]
+    fields = [field for axis in axes for field in axis.fields]
+    cells = itertools.product(*(axis.values for axis in axes))
+    return [dict(zip(fields, itertools.chain(*rows), strict=True)) for rows in cells]

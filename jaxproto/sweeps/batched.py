@@ -5,9 +5,8 @@ cell writes its own run directory. Its seconds per round are those of the progra
 divided by the number of cells.
 """
 
-import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -15,10 +14,8 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.federation import Model
-from jaxproto.storage import workdir
 from jaxproto.sweeps.live_table import LiveTable
-from jaxproto.sweeps.plan import Cell, errors_named
-from jaxproto.sweeps.shared_programs import SharedPrograms
+from jaxproto.sweeps.plan import Cell
 from jaxproto.training import programs, rounds, run_evaluation, runner
 from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import DeviceStore
@@ -35,42 +32,6 @@ class BatchedRun(NamedTuple):
     run: runner.Run
     first: int  # number of rounds computed before its state
     state: State
-
-
-def claim_and_restore(
-    shared: SharedPrograms,
-    make_start: Callable[[Cell, workdir.WorkdirLock], runner.Start],
-    table: LiveTable,
-    stack: contextlib.ExitStack,
-    cells: Sequence[Cell],
-) -> tuple[list[BatchedRun], set[str]]:
-    """Locks the folders of cells until `stack` closes and restores their runs.
-
-    Args:
-      make_start: Returns the arguments that start the run of a locked cell.
-      cells: Cells of the group; those that another process trains are skipped.
-
-    Returns:
-      Members that have rounds to train, and the names of ended cells.
-    """
-    members, ended = [], set()
-    for cell in cells:
-        try:
-            lock = stack.enter_context(workdir.lock_workdir(cell.path))
-        except workdir.WorkdirBusy as e:
-            table.busy(cell, str(e))
-            continue
-        start = make_start(cell, lock)
-        with errors_named(cell):
-            summary = runner.finished_summary(start)
-            if summary is None:
-                members.append(
-                    BatchedRun(cell, *runner.restore_or_init(start, shared(start)))
-                )
-        if summary is not None:
-            table.ended(cell, summary, 0.0)
-            ended.add(cell.name)
-    return members, ended
 
 
 def group_by_schedule(

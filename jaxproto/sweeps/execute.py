@@ -21,7 +21,7 @@ from rich.console import Console
 from jaxproto.callbacks import callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.errors import UserError
-from jaxproto.mesh import ONE, OneDevice, parse_devices
+from jaxproto.mesh import OneDevice, parse_devices
 from jaxproto.storage import workdir
 from jaxproto.sweeps import batched
 from jaxproto.sweeps.live_table import LiveTable
@@ -30,7 +30,6 @@ from jaxproto.sweeps.shared_programs import SharedPrograms
 from jaxproto.training import runner
 
 BATCHED = "together"
-MODES = ("auto", "one", "threads", "all")
 POLL = 2.0  # seconds between checks of a cell that another process trains
 
 
@@ -45,9 +44,7 @@ class SweepOptions(NamedTuple):
     callbacks: Sequence[CallbackSpec] = ()  # classes or names, not objects
 
 
-def execution_mode(
-    cells_at_once: str, platform: str, cores: int = 0
-) -> tuple[str, int]:
+def execution_mode(cells_at_once: str, platform: str, cores: int) -> tuple[str, int]:
     """Returns the mode of execution and the maximum number of cells in it; 0 is all.
 
     Args:
@@ -64,8 +61,8 @@ def execution_mode(
         return modes[cells_at_once]
     if not re.fullmatch("[0-9]+", cells_at_once) or int(cells_at_once) < 1:
         raise UserError(
-            f"cells_at_once is {cells_at_once!r}; it is {', '.join(MODES)} or a number "
-            "of cells such as 4."
+            f"cells_at_once is {cells_at_once!r}; it is auto, {', '.join(modes)} or a "
+            "number of cells such as 4."
         )
     return BATCHED, int(cells_at_once)
 
@@ -90,7 +87,7 @@ def train_batched(
     max_cells: int,
     options: SweepOptions,
     table: LiveTable,
-    layout: OneDevice = ONE,
+    layout: OneDevice,
 ) -> set[str]:
     """Trains cells of a group as one program; returns the names of ended cells.
 
@@ -101,10 +98,7 @@ def train_batched(
     if exp.check_wire or not exp.resident:
         return set()
     with contextlib.ExitStack() as stack:
-        make_start = partial(start_of_cell, options, table)
-        members, ended = batched.claim_and_restore(
-            shared, make_start, table, stack, shared.group.cells
-        )
+        members, ended = _claim_and_restore(shared, options, table, stack)
         max_cells = min(max_cells or len(members), len(members))
         if members:
             max_cells, programs = shared.batched_programs(max_cells, layout)
@@ -112,6 +106,38 @@ def train_batched(
             batched.train(batch, programs, max_cells, table)
             ended |= {m.cell.name for m in batch}
     return ended
+
+
+def _claim_and_restore(
+    shared: SharedPrograms,
+    options: SweepOptions,
+    table: LiveTable,
+    stack: contextlib.ExitStack,
+) -> tuple[list[batched.BatchedRun], set[str]]:
+    """Locks the folders of a group's cells until `stack` closes; restores their runs.
+
+    Cells that another process trains are skipped.
+
+    Returns:
+      Members that have rounds to train, and the names of ended cells.
+    """
+    members, ended = [], set()
+    for cell in shared.group.cells:
+        try:
+            lock = stack.enter_context(workdir.lock_workdir(cell.path))
+        except workdir.WorkdirBusy as e:
+            table.busy(cell, str(e))
+            continue
+        start = start_of_cell(options, table, cell, lock)
+        with errors_named(cell):
+            summary = runner.finished_summary(start)
+            if summary is None:
+                restored = runner.restore_or_init(start, shared(start))
+                members.append(batched.BatchedRun(cell, *restored))
+        if summary is not None:
+            table.ended(cell, summary, 0.0)
+            ended.add(cell.name)
+    return members, ended
 
 
 def in_threads(

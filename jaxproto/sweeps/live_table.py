@@ -82,11 +82,7 @@ class LiveTable:
         return self._rows[cell.name]
 
     def first_round(self, seconds: float):
-        """Prints once the time of all remaining rounds in sequence.
-
-        Args:
-          seconds: Duration of a round without compilation.
-        """
+        """Prints once the time of all remaining rounds in sequence, `seconds` each."""
         rows = [(c.config.rounds, self._rows[c.name]) for c in self._plan.cells]
         rounds_left = sum(
             n - row.round for n, row in rows if row.state not in FINAL_STATUSES
@@ -154,7 +150,6 @@ class CellConsole(io.StringIO):
     """File whose lines become notes of a cell."""
 
     def __init__(self, table: LiveTable, cell: Cell):
-        """Stores the live table and the cell."""
         super().__init__()
         self._table, self._cell = table, cell
 
@@ -169,7 +164,6 @@ class CellProgress:
     """Progress of a cell, with the interface of `training.progress.Progress`."""
 
     def __init__(self, table: LiveTable, cell: Cell):
-        """Stores the live table and the cell."""
         self._table, self._cell = table, cell
 
     def round(self, r: int, seconds: float):

@@ -23,10 +23,6 @@ from jaxproto.summary.table_formats import TableView
 from jaxproto.sweeps.plan import Cell, Plan, format_value
 
 STATISTICS = ("best", "final", "mean_last")
-CHOOSING = {  # data on which the best cell is chosen -> statistic of a cell
-    "test": "best",
-    "validation": "best_validation",
-}
 
 
 def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
@@ -77,7 +73,6 @@ def to_csv(rows: Sequence[Mapping]) -> str:
 
 def write(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Writes `sweep.csv`, `compare.md` and the plots; returns their paths."""
-    plan.folder.mkdir(parents=True, exist_ok=True)
     paths = [plan.folder / "sweep.csv"]
     atomic.write(paths[0], to_csv(rows(plan, summaries)).encode())
     table = comparison(plan, summaries)
@@ -143,7 +138,8 @@ def best_setting(
     mean validation accuracy, or test accuracy if a cell has no validation examples.
     Accuracies are in %.
     """
-    statistic = CHOOSING[chosen_on(summaries, rule)]
+    on_test = chosen_on(summaries, rule) == "test"
+    statistic = "best" if on_test else "best_validation"
     scores = {k: accuracy(s, rule, statistic) for k, s in summaries.items()}
     ignored, settings = fields_where(compared=False), dict[str, list[Cell]]()
     for cell in plan.cells:
@@ -220,18 +216,14 @@ def closing_lines(
         --config=protonorm:digits".
     """
     lines, rule = [], main_rule(summaries)
-    ended = tuple(cell for cell in plan.cells if cell.name in summaries)
-    so_far = "" if len(ended) == len(plan.cells) else " so far"  # other parts
-    plan = plan._replace(cells=ended)
+    complete = all(cell.name in summaries for cell in plan.cells)
+    so_far = "" if complete else " so far"  # other parts
     best = best_setting(plan, summaries, rule)
     if best is not None:
         (first, *others), value = best
         ignored = fields_where(compared=False) if others else ()
-        name = ", ".join(
-            f"{k}={format_value(v)}"
-            for k, v in first.changes.items()
-            if k not in ignored
-        )
+        shown = {k: v for k, v in first.changes.items() if k not in ignored}
+        name = ", ".join(f"{k}={format_value(v)}" for k, v in shown.items())
         mean = f", mean of {1 + len(others)} seeds" if others else ""
         setting = name or "the configuration"
         part = chosen_on(summaries, rule)

@@ -37,11 +37,10 @@ def without_launcher(words: Sequence[str]) -> list[str]:
 
 
 def commands(words: Sequence[str], whole: Plan, parts: int = 0) -> list[str]:
-    """Returns a shell command per part.
+    """Returns a shell command per part; 0 parts make one per program group.
 
     Args:
       words: Words of the command of the sweep.
-      parts: Number of parts; 0 makes one per program group.
     """
     n = num_parts(whole, parts, len(whole.groups))
     plain = without_launcher(words)

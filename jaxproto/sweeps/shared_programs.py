@@ -7,7 +7,7 @@ import jax
 from rich.console import Console
 
 from jaxproto import mesh
-from jaxproto.mesh import ONE, OneDevice
+from jaxproto.mesh import OneDevice
 from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
 from jaxproto.sweeps.plan import ProgramGroup, experiment
@@ -43,13 +43,11 @@ class SharedPrograms:
         return run._replace(exp=exp)
 
     def batched_programs(
-        self, max_cells: int, layout: OneDevice = ONE
+        self, max_cells: int, layout: OneDevice
     ) -> tuple[int, Programs]:
         """Compiles programs of as many federations as fit into memory.
 
-        Args:
-          max_cells: Maximum number of federations.
-          layout: Devices; each gets the same number of federations.
+        Each device of the layout gets the same number of federations.
 
         Returns:
           The number of federations of a program, and the programs.

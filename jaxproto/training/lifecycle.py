@@ -136,7 +136,7 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
 def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
     """Restores the newest valid checkpoint; loads its client rows into the store."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
-    covered = RunFolder.at(run.path).covered(due)
+    covered = records.coverage(run.path / METRICS, due)
     restored = checkpoint.restore_latest(directory, like, settings, covered)
     if restored is None:
         return checkpoint.Restored(0, like, [])
