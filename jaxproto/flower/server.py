@@ -22,7 +22,6 @@ from jaxproto.flower.protocol import Messages
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
 from jaxproto.training.loop import Engine, Evaluated
-from jaxproto.training.programs import State
 from jaxproto.training.run_evaluation import EvaluationSums
 from jaxproto.types import Tree
 from jaxproto.uploads import PreReport, Report, Uploads, all_finite
@@ -68,7 +67,7 @@ class Server(Engine):
           context: Number and key of a round; None derives them from the seed.
         """
         self.exp = exp = exp._replace(store=NODES)
-        self.seed, self.link, self.report_fault = seed, link, report_fault
+        self.link, self.report_fault = link, report_fault
         self._context = context or partial(programs.round_context, seed)
         self.messages = Messages(exp, exp.cohorts)
         self.run = programs.jit_programs(exp)
@@ -86,12 +85,6 @@ class Server(Engine):
         }
 
     checkpoint_every = 1  # nodes keep only their last few checkpoints
-
-    def initial_state(self, rounds_between: int) -> State:
-        """Returns the state before the first round, with the ids of the clients."""
-        state = programs.init(self.exp, self.seed, self.run)
-        watched = rounds.empty_history(self.exp, self.run, state.server, rounds_between)
-        return state._replace(watched=watched)
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Exchanges messages with the connected participants and updates the server."""

@@ -29,7 +29,7 @@ from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table
-from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training.rounds import RoundEnvironment, initial_state
 
 FAULTS = "faults.jsonl"
 
@@ -86,7 +86,8 @@ def _train(start: runner.Start, link: Link) -> dict:
         # reference accuracies need examples by class, which the server lacks:
         omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
-    first, state = runner.resume(run, server.initial_state(config.eval_every), due)
+    start_state = initial_state(exp, config.seed, server.run, config.eval_every)
+    first, state = runner.resume(run, start_state, due)
     (summary,) = train_rounds([run], server, first, [state])
     return summary
 

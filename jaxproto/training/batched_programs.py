@@ -32,7 +32,10 @@ AXES = {  # of the arguments of each program, floats first
 
 
 def map_programs(f: Callable, programs: Programs) -> Programs:
-    """Returns `f(program, axes of its arguments)` for every program."""
+    """Returns `f(program, axes of its arguments)` for every program.
+
+    With `jax.vmap` as `f`, the programs compute many federations.
+    """
 
     def field(name, part):
         return jax.tree.map(lambda program: f(program, AXES[name]), part)
@@ -46,11 +49,6 @@ def map_programs(f: Callable, programs: Programs) -> Programs:
 
     mapped = Programs(*map(field, Programs._fields, programs))
     return mapped._replace(pre_upload=on_rows("pre_upload"), train=on_rows("train"))
-
-
-def vmap_programs(programs: Programs) -> Programs:
-    """Returns the programs of many federations."""
-    return map_programs(jax.vmap, programs)
 
 
 def without_lanes(exp: Experiment) -> Experiment:

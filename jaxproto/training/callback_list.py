@@ -26,7 +26,6 @@ class CallbackList:
     """Callbacks of one run, and the first `stop` request that one of them returned."""
 
     def __init__(self, callbacks: Sequence[Callback], console: Console):
-        """Stores the callbacks."""
         self._active, self._console = list(map(_Thread, callbacks)), console
         self._lock, self._ended = threading.Lock(), False
         self._round = 0

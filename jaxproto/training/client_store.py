@@ -46,8 +46,6 @@ class ClientStore:
         """Returns the participants of a round, by cohort and call.
 
         Args:
-          who: Participation of the round.
-          clients: Clients of the state.
           upcoming: Draws the participants of the next round; None if they depend on
             this round.
         """
@@ -103,11 +101,7 @@ class DeviceStore(ClientStore):
     """Clients in the arrays of the state."""
 
     def __init__(self, exp: Experiment, programs: Programs):
-        """Stores experiment and programs; data is put on the device on first use.
-
-        Args:
-          programs: Programs with the floats of the run.
-        """
+        """Stores programs with the floats of the run; no data is on the device yet."""
         self._exp, self._programs = exp, programs
 
     @cached_property

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -17,10 +18,8 @@ from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
     batched_programs,
     program_cache,
-    program_trial,
     programs,
     sharded_programs,
-    threads,
     xla_cache,
 )
 from jaxproto.training.program_cache import ProgramWrapper
@@ -40,7 +39,7 @@ def compile_all(
     If it fails with cached programs and succeeds without, removes them from the cache.
     """
     try:
-        with program_trial.trial() as loaded:
+        with program_cache.trial() as loaded:
             return _compile_all(exp, examples, wrap, *args, **options)
     except Exception as e:
         if not loaded:
@@ -69,7 +68,7 @@ def _compile_all(
       wrap: name, function, arguments -> function that is compiled instead.
       done: Called with the name of each compiled program, by several threads.
       suffix: Suffix of the names that `wrap` gets.
-      many: Number of federations (`vmap_programs`); 0 is one, without a leading axis.
+      many: Number of federations; 0 is one, without a leading axis.
       over: Devices among which many federations are divided equally.
 
     Returns:
@@ -80,13 +79,15 @@ def _compile_all(
         exp, suffix = batched_programs.without_lanes(exp), f" of {many}"
     functions = sharded_programs.functions(exp)
     if many:
-        functions = batched_programs.vmap_programs(functions)
+        functions = batched_programs.map_programs(jax.vmap, functions)
     functions = sharded_programs.shard_federations(functions, over)
 
     def lead(tree):
         return batched_programs.stack_trees([tree] * many) if many else tree
 
-    with threads.compile_pool() as workers:
+    # XLA itself uses several threads, and a compilation of a large network needs 1 GiB
+    # or more: two workers, or four on eight cores
+    with ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2))) as workers:
 
         def submit(name, f, *rest, **options):
             args = (lead(exp.floats), *rest)
@@ -214,9 +215,7 @@ def compile_to_fit(
     """Compiles; halves the clients that train at a time until the programs fit.
 
     Args:
-      limit: Bytes of `memory_limit`.
-      wrap: See `compile_all`.
-      done: See `compile_all`.
+      limit: Bytes of `memory_limit`; the others are those of `compile_all`.
 
     Returns:
       The experiment with execution modes that fit, its programs, the seconds of

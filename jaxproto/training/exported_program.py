@@ -50,8 +50,6 @@ def unpack(name: str, content: bytes, args: tuple) -> jax.export.Exported:
     """Returns the program in the content of a file from `pack`.
 
     Args:
-      name: Name of the file.
-      content: Content of the file.
       args: Arguments of the function, or their shapes.
 
     Raises:

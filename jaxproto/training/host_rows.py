@@ -96,11 +96,6 @@ class ClientRows:
         named = zip(self._names, self.get(place), strict=True)
         return {".at": place, **{name: a for name, a in named if a.size}}
 
-    def mark_saved(self):
-        """Marks all rows as saved in a checkpoint."""
-        self.dirty[1] = self.dirty[0]
-        self.dirty[0] = False
-
     def load(self, arrays: Mapping[str, np.ndarray]):
         """Stores rows in the format of `arrays`."""
         if (place := arrays.get(".at")) is None:
@@ -115,19 +110,3 @@ def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
     """Pads rows [n, ...] with rows of a value to [num_rows, ...]."""
     padding = np.full((num_rows - len(a), *a.shape[1:]), value, a.dtype)
     return np.concatenate([a, padding])
-
-
-def refresh_prefetched(
-    trained_place: np.ndarray, trained: Leaves, place: np.ndarray, prefetched: Leaves
-):
-    """Copies trained rows into rows that were read before the training.
-
-    Args:
-      trained_place: Places of the rows `trained` in the cohort.
-      trained: Rows after the round, for every leaf.
-      place: Places of the rows `prefetched` in the cohort.
-      prefetched: Rows for the next round, for every leaf.
-    """
-    _, source, target = np.intersect1d(trained_place, place, return_indices=True)
-    for a, new in zip(prefetched, trained, strict=True):
-        a[target] = new[source]

@@ -30,14 +30,7 @@ from jaxproto.training.client_store import (
     Trained,
     Upcoming,
 )
-from jaxproto.training.host_rows import (
-    ClientRows,
-    Leaves,
-    Places,
-    Space,
-    pad_rows,
-    refresh_prefetched,
-)
+from jaxproto.training.host_rows import ClientRows, Leaves, Places, Space, pad_rows
 from jaxproto.training.programs import Programs, State, num_rows
 from jaxproto.types import Client, Shard
 
@@ -55,9 +48,6 @@ class HostedStore(ClientStore):
           key: Key of initialisation.
           shapes: Shapes of one client, per cohort.
           space: Context of a function that allocates arrays.
-
-        Raises:
-          UserError: The disk has not enough free space.
         """
         self.exp, self._start, self._key = exp, start, key
         self._space = contextlib.ExitStack()
@@ -66,6 +56,7 @@ class HostedStore(ClientStore):
             ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], allocate)
             for c, shape in zip(exp.cohorts, shapes, strict=True)
         ]
+        self._sizes = [num_rows(exp, c) for c in exp.cohorts]  # rows of a call
         self._pool = ThreadPoolExecutor(1)
         self._now: Places = []
         self._next: tuple[Places, Future] | None = None
@@ -100,10 +91,12 @@ class HostedStore(ClientStore):
         """Starts to write the trained rows of the participants."""
         new = [self._from_devices(i, lanes) for i, lanes in enumerate(trained)]
         if self._next is not None:
-            places, reading = self._next
-            by_cohort = zip(self._now, new, places, reading.result(), strict=True)
-            for of_cohort in by_cohort:
-                refresh_prefetched(*of_cohort)
+            next_places, reading = self._next  # before this round's training
+            by_cohort = zip(self._now, next_places, reading.result(), new, strict=True)
+            for now, later, prefetched, trained_rows in by_cohort:
+                _, source, target = np.intersect1d(now, later, return_indices=True)
+                for a, b in zip(prefetched, trained_rows, strict=True):
+                    a[target] = b[source]
         self.wait()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
@@ -111,7 +104,7 @@ class HostedStore(ClientStore):
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
         """Yields the clients in chunks of the size of a call."""
         for i, cohort in enumerate(self.exp.cohorts):
-            evaluated, size = cohort.evaluated, self._call_rows(i)
+            evaluated, size = cohort.evaluated, self._sizes[i]
             step = size * cohort.num_lanes
             order = mesh.interleaved_order(size, self.exp.layout.num_devices)
             for first in range(0, len(evaluated), step):
@@ -146,10 +139,6 @@ class HostedStore(ClientStore):
         trains = np.asarray(who.trains)
         return [np.flatnonzero(trains[stored.ids]) for stored in self.cohorts]
 
-    def _call_rows(self, i: int) -> int:
-        """Returns the number of rows of a call."""
-        return num_rows(self.exp, self.exp.cohorts[i])
-
     def _in_lanes(self, i: int, place: np.ndarray, rows: Leaves):
         """Yields the places and rows of each call."""
         lanes = self.exp.cohorts[i].num_lanes
@@ -167,7 +156,7 @@ class HostedStore(ClientStore):
 
     def _read(self, i: int, place: np.ndarray) -> Leaves:
         """Returns rows of a cohort; initialises those that were never written."""
-        stored, size = self.cohorts[i], self._call_rows(i)
+        stored, size = self.cohorts[i], self._sizes[i]
         rows, unwritten = stored.get(place), np.flatnonzero(~stored.written[place])
         for first in range(0, len(unwritten), size):
             chunk = unwritten[first : first + size]
@@ -177,7 +166,7 @@ class HostedStore(ClientStore):
 
     def _new_clients(self, i: int, place: np.ndarray) -> Leaves:
         """Returns clients before their first round."""
-        stored, size = self.cohorts[i], self._call_rows(i)
+        stored, size = self.cohorts[i], self._sizes[i]
         ids = pad_rows(stored.ids[place], size)
         counts = pad_rows(stored.counts[place], size)
         clients = self._start[i](self._key, ids, counts.astype(np.float32))
@@ -185,14 +174,14 @@ class HostedStore(ClientStore):
 
     def _on_devices(self, i: int, place: np.ndarray, rows: Leaves) -> Client:
         """Puts rows on the devices for a call; padding has an id that no client has."""
-        stored, size = self.cohorts[i], self._call_rows(i)
+        stored, size = self.cohorts[i], self._sizes[i]
         client = stored.client([pad_rows(a, size) for a in rows])
         ids = pad_rows(stored.ids[place], size, len(self.exp.counts.train))
         return self.exp.layout.shard_rows(client.replace(id=ids))
 
     def _tables(self, i: int, shard: Shard, place: np.ndarray) -> Shard:
         """Puts index tables on the devices for a call."""
-        size = self._call_rows(i)
+        size = self._sizes[i]
         tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[place], size), shard)
         return self.exp.layout.shard_rows(tables)
 
@@ -236,14 +225,11 @@ class HostedStore(ClientStore):
         """Marks all rows as saved in the checkpoint of a round."""
         self._saved = self._saved[1], round
         for stored in self.cohorts:
-            stored.mark_saved()
+            stored.dirty[1] = stored.dirty[0]
+            stored.dirty[0] = False
 
     def load(self, path: Path):
-        """Loads the rows of a checkpoint.
-
-        Raises:
-          UserError: Another kind of store wrote the checkpoint.
-        """
+        """Loads the rows of a checkpoint that a store of this kind wrote."""
         super().load(path)
         for arrays in row_deltas.read(path):
             for i, stored in enumerate(self.cohorts):

@@ -37,8 +37,7 @@ class Run(NamedTuple):
     grace: float  # seconds that a round may take after SIGTERM
     progress: Callable  # rounds, rounds done, console -> context of a `Progress`
     callbacks: CallbackList
-    # rounds done -> {"privacy": entry of a record}, or {}
-    privacy: Callable[[int], dict] = lambda rounds: {}
+    privacy: Callable[[int], dict]  # see `privacy_ledger`
     omitted: Sequence[str] = ()  # entries that the summary leaves out
 
 
@@ -56,11 +55,7 @@ class Start(NamedTuple):
     home: Path | None = None  # the work directory, if all processes share it
 
     def claim_folder(self, tokens: Sequence[str]) -> Iterable[int]:
-        """Makes the folder a run's; returns the rounds after which it is evaluated.
-
-        Args:
-          tokens: Vocabulary of texts.
-        """
+        """Makes the folder a run's; returns the rounds after which it is evaluated."""
         workdir.save_tokens(self.path, tokens)
         due = workdir.expected_rounds(self.path, self.config)  # of the saved summary
         workdir.save_config(self.path, self.config)  # after all checks
@@ -174,21 +169,20 @@ def diverged_status(run: Run, r: int, error: Diverged) -> dict:
 
 def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
-    state = run.work.store.gather_state(state)
-    return processes.broadcast_result(lambda: _finish(run, state, status, history))
+    state, exp = run.work.store.gather_state(state), run.work.exp
 
+    def write() -> dict:
+        history.restore()
+        entries = run_summary.run_summary(
+            run.config, exp, history.records, run.compile_stats, status
+        )
+        summary = {k: v for k, v in entries.items() if k not in run.omitted}
+        if Status(status["status"]).ok and exp.store != NODES:
+            trained = pictures.TrainedFederation(exp, state.server, state.clients)
+            name = display_names.display_name(flatten(run.config))
+            pictures.draw_all(trained, run.path, run.console, name)
+        records.write_json(run.path / SUMMARY, summary)
+        run.callbacks.end(records.to_json_values(summary))
+        return summary
 
-def _finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
-    history.restore()
-    work = run.work
-    entries = run_summary.run_summary(
-        run.config, work.exp, history.records, run.compile_stats, status
-    )
-    summary = {k: v for k, v in entries.items() if k not in run.omitted}
-    if Status(status["status"]).ok and work.exp.store != NODES:
-        trained = pictures.TrainedFederation(work.exp, state.server, state.clients)
-        name = display_names.display_name(flatten(run.config))
-        pictures.draw_all(trained, run.path, run.console, name)
-    records.write_json(run.path / SUMMARY, summary)
-    run.callbacks.end(records.to_json_values(summary))
-    return summary
+    return processes.broadcast_result(write)

@@ -6,6 +6,7 @@ records, checkpoints, callbacks or signals.
 """
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -37,8 +38,6 @@ from jaxproto.training.run_evaluation import (
 )
 from jaxproto.training.signals import StoppedBySignal
 
-UNLIMITED = 2**31 - 1  # rounds
-
 
 class Evaluated(NamedTuple):
     """Result of an evaluation, and the experiment of the evaluated clients."""
@@ -51,7 +50,7 @@ class Engine:
     """Computes the rounds of runs that share compiled programs; by default of one."""
 
     size: int = 1  # federations per program; divides the seconds of a round
-    checkpoint_every: int = UNLIMITED  # maximum rounds between checkpoints
+    checkpoint_every: int = sys.maxsize  # maximum rounds between checkpoints
 
     def joined(self, states: Sequence[State]) -> Model:
         """Joins the states of the runs to the model of the engine."""
@@ -75,7 +74,6 @@ class LocalEngine(Engine):
     """One run on the devices of this process."""
 
     def __init__(self, work: RoundEnvironment):
-        """Stores the data and compiled programs of a run."""
         self.work = work
 
     def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
@@ -92,7 +90,7 @@ class LocalEngine(Engine):
 class LoopRun:
     """One run of a loop, with its counters on the host."""
 
-    def __init__(self, run: Run, state: State, first: int, history: list[dict]):
+    def __init__(self, run: Run, state: State, history: list[dict], first: int):
         """Starts after `first` rounds; keeps the state without its model."""
         self.run = run
         self.history = record_file.RecordFile(run.path / METRICS, history)
@@ -174,12 +172,8 @@ def train_rounds(
         for run, history in zip(runs, histories, strict=True):
             info = RunInfo(run.path, flatten(run.config), first, history)
             stack.enter_context(run.callbacks.running(info))
-        members = {
-            i: LoopRun(run, state, first, history)
-            for i, (run, state, history) in enumerate(
-                zip(runs, states, histories, strict=True)
-            )
-        }
+        starts = zip(runs, states, histories, strict=True)
+        members = dict(enumerate(LoopRun(*start, first) for start in starts))
         for member in members.values():
             stack.callback(member.close)
 

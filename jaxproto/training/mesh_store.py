@@ -33,8 +33,6 @@ class MeshStore(DeviceStore):
         """Stores the index tables that are on the devices.
 
         Args:
-          programs: Programs with the floats of the run.
-          tables: Index tables on the devices.
           home: Work directory that all processes share, where each writes its clients.
         """
         super().__init__(exp, programs)

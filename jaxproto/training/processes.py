@@ -47,7 +47,6 @@ def locked_workdir(
     """Locks the work directory in the first process, temporary folders in the others.
 
     Args:
-      home: Work directory.
       lock_folder: folder -> context manager of a lock.
 
     Yields:

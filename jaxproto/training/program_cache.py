@@ -21,7 +21,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache, partial
 from pathlib import Path
 
@@ -41,7 +42,6 @@ from jaxproto.metrics import METRICS
 from jaxproto.storage import file_lock
 from jaxproto.training import xla_cache
 from jaxproto.training.exported_program import Damaged, digest, pack, unpack
-from jaxproto.training.program_trial import has_survived
 
 ProgramWrapper = Callable[[str, Callable, tuple], Callable]
 
@@ -58,6 +58,8 @@ REGISTRIES: tuple[Mapping[str, object], ...] = (
     registries.SHORT_CLIENT_POLICIES,
     registries.OPTIMIZER_STATES,
 )
+_Trial = tuple[list[Path], contextlib.ExitStack]  # loaded files, and their marks
+_trial: ContextVar[_Trial | None] = ContextVar("trial", default=None)
 
 
 def uncached(name: str, f: Callable, args: tuple) -> Callable:
@@ -167,6 +169,40 @@ def load_or_trace(
     except (owner_only.NotOwnedError, Damaged, OSError) as e:
         discard(file, e)
     return trace_and_store(file, f, args)
+
+
+@contextlib.contextmanager
+def trial() -> Iterator[list[Path]]:
+    """Yields the files of programs that this thread loads until the block ends.
+
+    A program that was damaged before its checksum was computed can raise an error in
+    XLA, or crash the process. So a program has a locked mark beside its file while it
+    is compiled. A mark without its lock is that of a process that has died.
+    """
+    files, marks = list[Path](), contextlib.ExitStack()
+    token = _trial.set((files, marks))
+    try:
+        with marks:
+            yield files
+    finally:
+        _trial.reset(token)
+
+
+def has_survived(file: Path) -> bool:
+    """Marks a program until the trial ends; returns False if its compiler has died."""
+    if (current := _trial.get()) is None:
+        return True
+    files, marks = current
+    files.append(file)
+    mark = file.with_name(f"{file.name}.trial")
+    try:
+        opened = marks.enter_context(mark.open("a+b"))
+        dead = marks.enter_context(file_lock.locked(opened))
+        marks.enter_context(atomic.in_progress(mark))  # signals remove it
+    except (OSError, file_lock.Held):  # no room, or another process compiles it now
+        return True
+    marks.callback(mark.unlink, missing_ok=True)
+    return not dead
 
 
 def discard(file: Path, why: Exception):

@@ -4,7 +4,6 @@ They are the parts of `federation.one_round`. Separate programs let architecture
 lanes train side by side, and clients need not all be on the device.
 """
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.traced import Floats
-from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Protos, Spec, Tree
 
@@ -48,15 +46,11 @@ class RoundArguments(NamedTuple):
 
 
 @jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class OnHost:
-    """Function in place of a program that would move no rows; no leaf of `Programs`."""
+class OnHost(partial):
+    """Function in place of a program that would move no rows; no leaf of `Programs`.
 
-    f: Callable  # takes no floats
-
-    def __call__(self, *args):
-        """Returns the result of the function."""
-        return self.f(*args)
+    It takes no floats.
+    """
 
 
 class Programs(NamedTuple):
@@ -119,32 +113,19 @@ def sampling_key(context: RoundContext) -> Array:
 
 
 def init(exp: Experiment, seed: int, programs: Programs) -> State:
-    """Returns the state before the first round.
-
-    Args:
-      programs: Programs with the floats of the run.
-    """
-    model = init_states(exp, exp.layout.put(tuple(keys(seed))), programs)
-    return State(*model, np.zeros(2, np.int64))
-
-
-def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]:
-    """Returns server and clients before the first round.
-
-    Args:
-      keys: Keys of clients, server and rounds.
-      programs: Programs with the floats of the run.
-    """
-    client_key, server_key, _ = keys
+    """Returns the state before round 1, by programs with the floats of the run."""
+    layout, unused_id = exp.layout, len(exp.counts.train)
+    client_key, server_key, _ = layout.put(tuple(keys(seed)))
     server = programs.start_server(server_key)
     pairs = [client_ids_and_counts(exp, cohort) for cohort in exp.cohorts]
-    if not exp.resident:
-        return server, tuple(kept_state.identities(count, ids) for ids, count in pairs)
-    layout, unused_id = exp.layout, len(exp.counts.train)
-    ids = (layout.shard_ids(id_K, unused_id) for id_K, _ in pairs)
-    counts = (layout.shard_rows(count_KC) for _, count_KC in pairs)
-    starts = zip(programs.start_clients, ids, counts, strict=True)
-    return server, tuple(f(client_key, *own) for f, *own in starts)
+    if exp.resident:
+        ids = (layout.shard_ids(id_K, unused_id) for id_K, _ in pairs)
+        counts = (layout.shard_rows(count_KC) for _, count_KC in pairs)
+        starts = zip(programs.start_clients, ids, counts, strict=True)
+        clients = tuple(f(client_key, *own) for f, *own in starts)
+    else:
+        clients = tuple(kept_state.identities(count, ids) for ids, count in pairs)
+    return State(server, clients, np.zeros(2, np.int64))
 
 
 def shapes(exp: Experiment, seed: int) -> State:
@@ -211,14 +192,9 @@ def build_programs(exp: Experiment) -> Programs:
     def inputs(floats, arguments):
         parts, ((r, key), who, down) = exp.parts(floats), arguments
         key = jax.random.fold_in(key, federation.TRAINING)
+        local = parts.local.at_round(r)
         return federation.RoundInputs(
-            parts.method,
-            parts.local.at_round(r),
-            exp.formats,
-            who,
-            down,
-            key,
-            parts.timing,
+            parts.method, local, exp.formats, who, down, key, parts.timing
         )
 
     def in_cohort(step, cohort):
@@ -238,9 +214,6 @@ def build_programs(exp: Experiment) -> Programs:
         )
         return scoring.evaluate(inputs, clients, tests)
 
-    def diagnostics(parts, server):
-        return prototype_diagnostics(parts.method, exp.spec, server)
-
     def for_each(f, *first):
         return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
 
@@ -254,8 +227,7 @@ def build_programs(exp: Experiment) -> Programs:
 
     def moving(f, in_parts, f_of_all):
         return tuple(
-            partial(f, c) if c in in_parts else OnHost(partial(f_of_all, c))
-            for c in cohorts
+            partial(f, c) if c in in_parts else OnHost(f_of_all, c) for c in cohorts
         )
 
     with_pre_upload = cohorts if exp.method.two_exchanges else ()
@@ -275,7 +247,7 @@ def build_programs(exp: Experiment) -> Programs:
         update=with_parts(on_server, "aggregation", federation.SERVER),
         tested=moving(_tested, evaluated_in_parts, _all_tested),
         evaluate=for_each(evaluate),
-        diagnostics=with_parts(diagnostics),
+        diagnostics=with_parts(prototype_diagnostics, exp.spec),
     )
 
 
@@ -311,9 +283,11 @@ def _all_tested(cohort: CohortPlan, clients):
     return [clients] * cohort.num_lanes
 
 
-def prototype_diagnostics(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
+def prototype_diagnostics(
+    spec: Spec, parts: federation.Parts, server: Tree
+) -> dict[str, Array]:
     """Returns angles between global prototypes, and diagnostics of transforms."""
-    down, angles = method.broadcast(server), {}
+    down, angles = parts.method.broadcast(server), {}
     # angles of compressed prototypes would mean nothing
     if isinstance(down, Protos) and down.mean.shape[-1] == spec.feat_dim:
         angles["smallest_angle"] = kernels.smallest_angle(down)

@@ -20,10 +20,9 @@ _BAR, _GAP = 24, 2  # columns of the bar, if the line has space, and between cel
 class Progress:
     """Display of the rounds done so far; see `progress`."""
 
-    def __init__(self, total: int, start: int, console: Console, rule: str | None):
+    def __init__(self, total: int, start: int, console: Console):
         """Starts with `start` of `total` rounds done."""
-        self._total, self._done, self._rule = total, start, rule
-        self._console = console
+        self._total, self._done, self._console = total, start, console
         self.refresh: Callable[[], None] = lambda: None
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._record: Mapping = {}
@@ -45,10 +44,8 @@ class Progress:
 
     def line(self) -> Table:
         """Returns position, bar, accuracy and speed; the bar takes the free columns."""
-        rules = self._record.get("rules", {})
-        rule = self._rule or next(iter(rules), None)
-        main = [s for s in _accuracies(self._record) if s.startswith(f"{rule} ")]
-        cells = [self._position(), *main, *self._speed()]
+        first = _accuracies(self._record)[:1]
+        cells = [self._position(), *first, *self._speed()]
         free = self._console.width - sum(len(c) + _GAP for c in cells) - 1
         if free >= _GAP:
             width = min(_BAR, free)
@@ -71,25 +68,13 @@ class Progress:
 
 
 @contextlib.contextmanager
-def progress(
-    total_rounds: int,
-    start_round: int = 0,
-    console: Console | None = None,
-    rule: str | None = None,
-) -> Iterator[Progress]:
+def progress(total: int, start: int, console: Console) -> Iterator[Progress]:
     """Shows the rounds of a run: live on a terminal, else one line per evaluation.
 
-    Args:
-      total_rounds: Rounds of the run.
-      start_round: Rounds done before a resumed run.
-      console: Console; default: standard output.
-      rule: Rule whose pooled accuracy the live line shows; default: the first one.
-
-    Yields:
-      The display, with methods `round` and `evaluated`.
+    Of the `total` rounds, `start` are done.
     """
-    display = Progress(total_rounds, start_round, console or Console(), rule)
-    with progress_lines.live(display._console, display.line) as display.refresh:
+    display = Progress(total, start, console)
+    with progress_lines.live(console, display.line) as display.refresh:
         yield display
 
 
@@ -119,9 +104,6 @@ def metrics_table(summary: Mapping) -> Table | None:
     """Returns metrics besides accuracy per rule and metric; None if there are none.
 
     Metrics with a value per class are left out.
-
-    Args:
-      summary: Summary of a run.
     """
     rows = [
         (rule, name, averages["pooled"], averages["mean"]["final"])

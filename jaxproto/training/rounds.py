@@ -82,12 +82,9 @@ def next_state(
 def compute_round(
     work: RoundEnvironment, context: RoundContext, model: Model, r: int
 ) -> tuple[Model, RoundOutputs]:
-    """Computes a round; returns the model after it, and the outputs of its programs.
+    """Computes round `r`, from 0; returns the model and the outputs of its programs.
 
     With programs of several federations, arguments and results have a leading axis.
-
-    Args:
-      r: Number of the round, from 0.
     """
     compiled, store, server = work.compiled, work.store, model.server
     who = compiled.participate(context, server)
@@ -156,13 +153,14 @@ def finish_round(
     return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
 
 
-def empty_history(
-    exp: Experiment, compiled: Programs, server: Tree, length: int
-) -> dict[str, np.ndarray]:
-    """Returns arrays of nan for the diagnostics of `length` rounds."""
+def initial_state(
+    exp: Experiment, seed: int, compiled: Programs, eval_every: int
+) -> State:
+    """Returns the state before the first round, with nan in place of diagnostics."""
+    state = programs.init(exp, seed, compiled)
     timed = [ELAPSED] if exp.timing else []
-    names = [*compiled.diagnostics(server), *timed]
-    return {name: np.full(length, np.nan) for name in names}
+    names = [*compiled.diagnostics(state.server), *timed]
+    return state._replace(watched={name: np.full(eval_every, np.nan) for name in names})
 
 
 def elapsed(r: int, reports: Sequence[Report], watched: Tree) -> float:

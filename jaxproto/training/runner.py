@@ -34,7 +34,7 @@ from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
-from jaxproto.training.rounds import RoundEnvironment, empty_history
+from jaxproto.training.rounds import RoundEnvironment, initial_state
 from jaxproto.training.stores import open_store
 from jaxproto.types import Examples
 
@@ -198,6 +198,5 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
         compile_stats=prepared.compile_stats,
         privacy=privacy_ledger.privacy_ledger(config, exp),
     )
-    state = programs.init(exp, config.seed, compiled)
-    watched = empty_history(exp, compiled, state.server, config.eval_every)
-    return started, *resume(started, state._replace(watched=watched), due)
+    state = initial_state(exp, config.seed, compiled, config.eval_every)
+    return started, *resume(started, state, due)

@@ -76,46 +76,39 @@ def functions(exp: Experiment) -> Programs:
     sharded = Examples(x=C, y=C, public=public, shape=exp.dataset.x.shape[1:])
     E = sharded if data_placement.examples_are_sharded(exp) else R  # examples
 
-    def rows(*specs, f):
-        return ShardMapped(layout, f, (R, *specs))
-
-    def server(f, *specs):
-        return ShardMapped(layout, f, (R, *specs), R)
+    def mapped(f, *specs, out=C):
+        return ShardMapped(layout, f, (R, *specs), out)
 
     def gathered(f):
-        return server(partial(_after_gathering, exp.cohorts, f), R, R, C)
+        return mapped(partial(_after_gathering, exp.cohorts, f), R, R, C, out=R)
 
-    def moving(f, of_one_device, specs, out_specs=C):
+    def moving(f, of_one_device, *specs, out=C):
         def of_cohort(cohort, program):
-            moved = ShardMapped(layout, partial(f, cohort), (R, *specs), out_specs)
+            moved = mapped(partial(f, cohort), *specs, out=out)
             return jax.tree.map(lambda _: moved, program)  # `OnHost` as it is
 
         return tuple(map(of_cohort, exp.cohorts, of_one_device))
 
     participants: Any = gather.ParticipantRows(R, C, C)
     return Programs(
-        start_clients=tuple(rows(R, C, C, f=f) for f in single.start_clients),
-        start_server=server(single.start_server, R),
-        broadcast=server(single.broadcast, R),
-        participate=server(single.participate, R, R),
-        gather=moving(_gather, single.gather, (R, C, C), [participants]),
-        pre_upload=tuple(rows(R, C, E, C, f=f) for f in single.pre_upload),
+        start_clients=tuple(mapped(f, R, C, C) for f in single.start_clients),
+        start_server=mapped(single.start_server, R, out=R),
+        broadcast=mapped(single.broadcast, R, out=R),
+        participate=mapped(single.participate, R, R, out=R),
+        gather=moving(_gather, single.gather, R, C, C, out=[participants]),
+        pre_upload=tuple(mapped(f, R, C, E, C) for f in single.pre_upload),
         pre_aggregate=tuple(map(gathered, single.pre_aggregate)),
-        train=tuple(rows(R, C, E, C, f=partial(_train, f)) for f in single.train),
-        scatter=moving(_scatter, single.scatter, (C, R, C)),
+        train=tuple(mapped(partial(_train, f), R, C, E, C) for f in single.train),
+        scatter=moving(_scatter, single.scatter, C, R, C),
         update=gathered(single.update),
-        tested=moving(_tested, single.tested, (C,)),
-        evaluate=tuple(rows(R, C, E, C, f=f) for f in single.evaluate),
-        diagnostics=server(single.diagnostics, R),
+        tested=moving(_tested, single.tested, C),
+        evaluate=tuple(mapped(f, R, C, E, C) for f in single.evaluate),
+        diagnostics=mapped(single.diagnostics, R, out=R),
     )
 
 
 def shard_federations(many: Programs, layout: OneDevice) -> Programs:
-    """Returns programs that divide many federations among devices.
-
-    Args:
-      many: Programs from `batched_programs.vmap_programs`.
-    """
+    """Returns programs of many federations that divide them among devices."""
     if layout is ONE:
         return many
     specs = {batched_programs.MAPPED: SHARDED, batched_programs.UNMAPPED: REPLICATED}

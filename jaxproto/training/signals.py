@@ -38,7 +38,6 @@ class _Watch:
     """Signals that the process has received, and work that delays its end."""
 
     def __init__(self) -> None:
-        """Starts without signals."""
         self.lock = threading.Lock()
         self.hint = ""  # how to resume, for the last line
         self.received: int | None = None  # the last signal

@@ -17,11 +17,7 @@ NOISE = rb"^[WEI]\d+ .*(coordination_service|grpc)|^Additional GRPC error|^:UNKN
 
 
 def install(line: str):
-    """Filters standard error from now on.
-
-    Args:
-      line: Line that replaces the text of an abort.
-    """
+    """Filters standard error from now on; `line` replaces the text of an abort."""
     command = [sys.executable, "-I", "-S", __file__, line]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     assert child.stdin is not None

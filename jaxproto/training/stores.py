@@ -28,13 +28,11 @@ def open_store(
     tables: PlacedTables | None = None,
     home: Path | None = None,
 ) -> ClientStore:
-    """Returns the client store of a run.
+    """Returns the client store of a run; `programs` have its floats.
 
     Args:
-      programs: Programs with the floats of the run.
-      path: Work directory.
       tables: Index tables on several devices.
-      home: The work directory, if several processes share it.
+      home: The work directory `path`, if several processes share it.
 
     Raises:
       UserError: The disk has not enough free space.

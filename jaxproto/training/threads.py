@@ -1,4 +1,4 @@
-"""Threads of the host that compile and run programs on all cores."""
+"""Threads of the host that run programs on all cores."""
 
 import os
 from collections.abc import Iterable
@@ -7,15 +7,6 @@ from functools import partial
 
 import jax
 import numpy as np
-
-
-def compile_pool() -> ThreadPoolExecutor:
-    """Returns a pool of threads that compile while the main thread traces.
-
-    It has two threads, or four on eight cores, because XLA itself uses several, and a
-    compilation needs 1 GiB or more if the network is large.
-    """
-    return ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2)))
 
 
 def run_parallel(calls: Iterable[partial]) -> list:

@@ -24,7 +24,6 @@ from jaxproto.training import (
     compiler,
     exported_program,
     program_cache,
-    program_trial,
     programs,
     runner,
     xla_cache,
@@ -200,10 +199,10 @@ def test_a_program_of_which_a_process_died_is_made_anew(tmp_path, file, said):
     mark = file.with_name(f"{file.name}.trial")
     mark.write_text("1 on here")  # and no process has it locked
     for traces in (1, 0):
-        with program_trial.trial() as loaded:
+        with program_cache.trial() as loaded:
             assert cache(tmp_path)[1] == traces
             assert loaded == [file] and mark.exists()
-            with program_trial.trial():
+            with program_cache.trial():
                 assert cache(tmp_path)[1] == 0  # it is being compiled elsewhere
         assert not mark.exists()
     assert len(said) == 1 and "process that compiled it has died" in said[0]
