@@ -66,9 +66,7 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     options = {"transpose": args.transpose, "siunitx": args.siunitx, "width": width}
     text = compare.render(table, args.format, **options)
     if args.tidy is not None:
-        request = table.request
-        rows = tidy.to_csv(request.groups, request.rules, request.measures[0])
-        atomic.write(args.tidy, rows.encode())
+        atomic.write(args.tidy, tidy.to_csv(table.request).encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = table.notes if args.format == "csv" else ()
     if args.out is not None:

@@ -51,7 +51,7 @@ def read_run(path, name: str = "", needs: str = "") -> RunFolder:
 
     Args:
       path: Work directory.
-      name: Name of the run; "" is that of its folder.
+      name: Label of the run among others.
       needs: "results", a summary of a finished run; "evaluations", at least one
         record; "", neither.
 

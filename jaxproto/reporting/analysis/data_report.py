@@ -21,7 +21,6 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.methods import METHODS
 from jaxproto.reporting.analysis import cost, data_samples
-from jaxproto.storage import default_workdir
 from jaxproto.summary import nominal_cost, run_summary
 from jaxproto.summary.table_formats import format_value
 
@@ -30,21 +29,20 @@ SHOWN = 20  # clients in the table; the files have all
 
 def show(
     config: ml_collections.ConfigDict,
-    out: str | Path = "",
+    out: str | Path,
     every: bool = False,
     console: Console | None = None,
 ) -> Path:
     """Prints statistics of the data of a configuration, and draws pictures of them.
 
+    The files are partition.csv, indices.csv and, with matplotlib, partition.png and
+    samples.png.
+
     Args:
       config: see `jaxproto.config.default`.
-      out: folder for the files; "" is beside the run's work directory.
+      out: folder for the files, which is returned.
       every: whether to print nominal costs of every method, or of the configured one.
       console: where tables go.
-
-    Returns:
-      The folder. It has partition.csv, indices.csv and, with matplotlib, partition.png
-      and samples.png.
 
     Raises:
       UserError: a run would refuse the names, data or partition, or the folder cannot
@@ -62,8 +60,7 @@ def show(
     console.print(
         facts_table("Nominal cost of a round", costs(config, exp, every), about)
     )
-    workdir = default_workdir.default_workdir(config)
-    out = Path(out or workdir.with_name(f"{workdir.name}-inspect"))
+    out = Path(out)
     drawn = write(exp, out, console)
     files = ", ".join(["partition.csv", "indices.csv", *drawn])
     console.print(f"written to {out}: {files}", highlight=False, soft_wrap=True)

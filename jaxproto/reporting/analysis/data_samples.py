@@ -8,7 +8,6 @@ import rich.table
 from rich.markup import escape
 
 from jaxproto import plots
-from jaxproto.data.dataset import Dataset
 from jaxproto.experiment.build import Experiment
 from jaxproto.types import PADDING
 
@@ -26,11 +25,6 @@ def rows_of(exp: Experiment, client: int, limit: int) -> np.ndarray:
     return drawn[np.argsort(exp.dataset.y[drawn], kind="stable")]
 
 
-def class_name(dataset: Dataset, c: int) -> str:
-    """Returns the name of a class, or its number."""
-    return dataset.classes[c] if dataset.classes else str(c)
-
-
 def client_title(exp: Experiment, client: int) -> str:
     """Returns the client and its number of training examples."""
     return f"client {client} ({len(exp.partition.train[client]):,})"
@@ -43,11 +37,12 @@ def draw(exp: Experiment, path: Path):
 
 def _draw_images(exp, path):
     dataset, clients = exp.dataset, len(exp.partition.train)
+    names = dataset.class_names()
     shown = range(min(clients, CLIENTS))
     grid = []
     for k in shown:
         rows = rows_of(exp, k, IMAGES)
-        classes = [class_name(dataset, c) for c in dataset.y[rows]]
+        classes = [names[c] for c in dataset.y[rows]]
         grid.append((client_title(exp, k), dataset.x[rows], classes))
     which = f"the first {len(shown)} of " * (len(shown) < clients)
     title = f"training examples of {which}{clients} clients, drawn at random"
@@ -97,6 +92,7 @@ def _spread(x):
 def table(exp: Experiment) -> rich.table.Table:
     """Returns the known words of texts of the first clients, shortened."""
     dataset, (num_clients, num_texts) = exp.dataset, TEXTS
+    names = dataset.class_names()
     view = rich.table.Table(title="Training texts, drawn at random")
     for name in ("client", "class", "text"):
         view.add_column(name, no_wrap=name != "text")
@@ -105,7 +101,7 @@ def table(exp: Experiment) -> rich.table.Table:
             words = [dataset.tokens[t] for t in dataset.x[row] if t != PADDING]
             text = " ".join(words)
             text = text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
-            label = class_name(dataset, dataset.y[row])
-            view.add_row(str(client), escape(label), escape(text or "(no word)"))
+            label = escape(names[dataset.y[row]])
+            view.add_row(str(client), label, escape(text or "(no word)"))
         view.add_section()
     return view

@@ -255,28 +255,19 @@ def _seconds(groups: Sequence[SeedGroup], request: TableRequest) -> Titled:
 def _mean(
     form: str, read: Callable[[Mapping], float | None], unit: float = 1
 ) -> tuple[int, Fill]:
-    """Returns a column of means over seeds of a number of summaries.
-
-    Args:
-      form: format of the means.
-      read: summary -> number.
-      unit: divisor of the numbers.
-    """
+    """Returns a column of means over seeds of a number of summaries, over `unit`."""
 
     def fill(group: SeedGroup) -> CellValue:
-        values = [_number(run, read, unit) for run in group.finished]
-        known = [value for value in values if value is not None]
+        values = [_number(run, read) for run in group.finished]
+        known = [value / unit for value in values if value is not None]
         return entry(format(statistics.fmean(known), form)) if known else CellValue()
 
     return 0, fill
 
 
-def _number(
-    run: RunFolder, read: Callable[[Mapping], float | None], unit: float
-) -> float | None:
+def _number(run: RunFolder, read: Callable[[Mapping], float | None]) -> float | None:
     try:
-        value = read(run.results)
-        return None if value is None else value / unit
+        return read(run.results)
     except (KeyError, TypeError, AttributeError) as e:
         raise UserError(
             f"{run.path / SUMMARY} lacks a number of the table ({e}). Leave "

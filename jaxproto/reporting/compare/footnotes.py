@@ -1,11 +1,18 @@
 """Notes below a table: seeds, missing runs, differing settings, the papers' rules."""
 
+import statistics
 from collections.abc import Iterable, Sequence
 
 from jaxproto.config.fields import FOLLOW
-from jaxproto.reporting.compare import baselines, measures, paper_averages, paper_cells
+from jaxproto.reporting.compare import baselines, measures, paper_cells
 from jaxproto.reporting.compare.columns import PUBLISHED, TableRequest
-from jaxproto.reporting.compare.paper_numbers import PAPERS
+from jaxproto.reporting.compare.paper_numbers import (
+    ACCURACY,
+    PAPERS,
+    PublishedNumber,
+    published_numbers,
+)
+from jaxproto.reporting.compare.paper_rules import published_rule
 from jaxproto.reporting.compare.run_groups import (
     CLIENTS,
     ON_NODES,
@@ -21,16 +28,12 @@ WORDING = {  # statistic (for "best" see `_best`) or average -> its wording
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
+AVERAGE = "AVERAGE"  # prefix of the data set of a printed average
 Rows = Sequence[SeedGroup]  # with labels, unique in each block
 
 
 def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
-    """Returns the notes, one sentence each.
-
-    Args:
-      groups: all groups, finished or not.
-      request: rows and options of the table.
-    """
+    """Returns the notes, one sentence each; `groups` are all, finished or not."""
     rows, measure = request.groups, request.measures[0]
     published = PUBLISHED in request.kinds
     averages = " and ".join(WORDING[m.average] for m in request.measures)
@@ -47,7 +50,7 @@ def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
         *_seeds(rows),
         *_partitions(rows),
         *baselines.footnotes(rows),
-        *([*_published(rows), *paper_averages.footnotes(rows)] if published else []),
+        *([*_published(rows), *_averages(rows)] if published else []),
         *_nodes(rows),
         *_left_out(groups),
         *_within(rows),
@@ -58,15 +61,11 @@ def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
 
 def _best(rows: Rows) -> str:
     """Returns the examples that chose the best round, by row if they differ."""
-    chosen = []
-    for group in rows:
-        rules = [
-            rule for run in group.finished for rule in run.results["rules"].values()
-        ]
-        split = records.chosen_on(digests["pooled"] for digests in rules)
-        chosen.append((f"best {split} round", group.label))
-    shared = _shared(chosen)
-    return shared if len({text for text, _ in chosen}) > 1 else chosen[0][0]
+    chosen = [
+        (f"best {measures.best_chosen_on(g.finished)} round", g.label) for g in rows
+    ]
+    several = len({text for text, _ in chosen}) > 1
+    return _shared(chosen) if several else chosen[0][0]
 
 
 def _seeds(rows: Rows) -> Iterable[str]:
@@ -154,6 +153,48 @@ def _published(rows: Rows) -> list[str]:
         "the mean over clients, ProtoNorm's the mean of each client's best round."
     )
     return [rule, *departures]
+
+
+def _averages(rows: Rows) -> Iterable[str]:
+    """Yields averages over data sets, of methods with a run in each of their cells.
+
+    They are those of the last columns of RefProtoFL's Table 2.
+    """
+    for row in (r for r in published_numbers() if r.dataset.startswith(AVERAGE)):
+        averaged = _averaged(row)
+        known = [b for c in averaged if (b := _best_in_cell(rows, c)) is not None]
+        if averaged and len(known) == len(averaged):
+            yield (
+                f"Average over the {len(known)} cells of {row.method} in {row.place}: "
+                f"{statistics.fmean(known):.2f} (best by "
+                f"{published_rule(averaged[0])}); published {row.mean}."
+            )
+
+
+def _averaged(row: PublishedNumber) -> list[PublishedNumber]:
+    """Returns the cells that go into a printed average."""
+    return [
+        cell
+        for cell in published_numbers()
+        if (cell.source, cell.table) == (row.source, row.table)
+        and (cell.method, cell.variant) == (row.method, row.variant)
+        and cell.metric in ACCURACY
+        and paper_cells.paper_cell(cell) is not None
+    ]
+
+
+def _best_in_cell(rows: Rows, row: PublishedNumber) -> float | None:
+    """Returns the best accuracy in %, mean over seeds, of the first group in a cell."""
+    rule, average = published_rule(row)
+    identity = paper_cells.require_cell(row).identity
+    for g in rows:
+        if not paper_cells.matches(identity, g.config, g.dataset):
+            continue
+        by_run = [r.results["rules"] for r in g.finished]
+        best = [rules[rule][average]["best"] for rules in by_run if rule in rules]
+        if best:
+            return 100 * statistics.fmean(best)
+    return None
 
 
 def _left_out(groups: Sequence[SeedGroup]) -> list[str]:

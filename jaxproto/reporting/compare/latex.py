@@ -48,17 +48,15 @@ def render(
     marks: Sequence[Sequence[str]],
     note: Sequence[str],
     *,
-    transpose: bool = False,
-    siunitx: bool = False,
+    transpose: bool,
+    siunitx: bool,
 ) -> str:
     """Returns a float whose caption explains the numbers; other notes are comments.
 
     Args:
-      table: the table.
+      table: as `transpose` and `siunitx`, an argument of `rendering.render`.
       marks: best, second or "", by column and cell.
       note: sentence that explains the marks; [] without any.
-      transpose: whether each method has a column.
-      siunitx: whether numbers are in S columns.
     """
     groups = [] if transpose else _groups(table.columns)
     columns = _columns(table, marks, bool(groups))

@@ -127,11 +127,13 @@ def is_smaller_better(runs: Iterable[RunFolder], metric: str) -> bool:
 
 def check_metric(runs: Iterable[RunFolder], metric: str):
     """Raises UserError unless a run has the metric, as a single number."""
-    known, per_class = {ACCURACY}, set()
+    known, per_class = {ACCURACY}, set[str]()
     for run in runs if metric != ACCURACY else ():
         for metrics in run.evaluations()[-1].get("metrics", {}).values():
             known |= {*metrics}
-            per_class |= {k for k, v in metrics.items() if not _is_single(v)}
+            for name, averages in metrics.items():
+                if any(isinstance(v, dict | list) for v in averages.values()):
+                    per_class.add(name)
     if metric not in known:
         raise UserError(
             f"no run has metric {metric!r} in its records; there are: "
@@ -144,12 +146,13 @@ def check_metric(runs: Iterable[RunFolder], metric: str):
         )
 
 
+def best_chosen_on(runs: Iterable[RunFolder]) -> str:
+    """Returns the data, as `records.chosen_on`, of the best rounds of finished runs."""
+    rules = (rule for run in runs for rule in run.results["rules"].values())
+    return records.chosen_on(digests["pooled"] for digests in rules)
+
+
 def runs_without(runs: Iterable[RunFolder], metric: str) -> list[str]:
     """Returns a sentence that names the runs without a metric, if there are any."""
     without = [str(run.path) for run in runs if not rules(run, metric)]
     return [f"Without {metric}: {', '.join(without)}."] if without else []
-
-
-def _is_single(value) -> bool:
-    numbers = value.values() if isinstance(value, Mapping) else [value]
-    return all(v is None or isinstance(v, int | float) for v in numbers)

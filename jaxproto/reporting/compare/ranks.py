@@ -32,9 +32,7 @@ def best_and_second(column: Column) -> list[str]:
 def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
     """Adds a rank after each column of the metric, and average ranks at the end.
 
-    Args:
-      columns: columns of a table.
-      shown: one of `SHOWN`; "average" adds the average ranks alone.
+    If `shown` is "average", not "all", it adds the average ranks alone.
     """
     result: list[Column] = []
     for column, following in itertools.zip_longest(columns, columns[1:]):

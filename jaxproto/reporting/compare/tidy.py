@@ -1,9 +1,10 @@
 """Tidy CSV of a comparison: one row per run, rule, average and statistic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from jaxproto.reporting.compare import measures
-from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS, Measure
+from jaxproto.reporting.compare.columns import TableRequest
+from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.summary import table_formats
 from jaxproto.summary.table_formats import TableView, Value
@@ -22,26 +23,18 @@ HEAD = (
 )
 
 
-def to_csv(rows: Sequence[SeedGroup], rules: Sequence[str], measure: Measure) -> str:
-    """Returns the CSV (RFC 4180) of all averages and statistics.
-
-    Args:
-      rows: groups with labels.
-      rules: the rules to write.
-      measure: measure of the metric; its average is not used.
-    """
-    lines = [line for g in rows for line in _lines(g, rules, measure)]
+def to_csv(request: TableRequest) -> str:
+    """Returns the CSV (RFC 4180) of all averages and statistics."""
+    lines = [line for g in request.groups for line in _lines(g, request)]
     return table_formats.render(TableView("", HEAD, tuple(lines)), "csv")
 
 
-def _lines(
-    group: SeedGroup, rules: Sequence[str], measure: Measure
-) -> Iterator[tuple[Value, ...]]:
-    metric = measure.metric
+def _lines(group: SeedGroup, request: TableRequest) -> Iterator[tuple[Value, ...]]:
+    measure, metric = request.measures[0], request.measures[0].metric
     for run in sorted(group.finished, key=lambda run: run.config["seed"]):
         row = (group.method, group.label, group.dataset, run.config["seed"])
         known = measures.rules(run, metric)
-        for rule in (rule for rule in rules if rule in known):
+        for rule in (rule for rule in request.rules if rule in known):
             for average in AVERAGES:
                 digest = measures.summarize_history(
                     run, rule, measure._replace(average=average)

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jaxproto.config.fields import fields_where
@@ -31,12 +31,7 @@ def parse_numbers(text: str) -> list[int]:
 
 
 def select(numbers: Sequence[int] | None, num: int, what: str) -> list[int]:
-    """Returns the given numbers, or all below `num`.
-
-    Args:
-      numbers: values of the option; None if it is not given.
-      num: number of clients or classes.
-      what: name of the option, clients or classes.
+    """Returns the numbers of the option `what`, or all below `num` without it.
 
     Raises:
       UserError: there is no such client or class, or it is given twice.
@@ -88,10 +83,6 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
     """Returns methods as papers print them, with the fields that distinguish them.
 
     Names have folders instead of fields where many differ.
-
-    Args:
-      settings: flat configurations.
-      folders: names of the folders.
     """
     names, result = [display_name(s) for s in settings], []
     apart = fields_apart(names, settings)
@@ -149,7 +140,7 @@ def group_seeds(
     return dict(zip(names, groups, strict=True))
 
 
-def seeds_note(groups: Sequence[SeedGroup]) -> str:
+def seeds_note(groups: Iterable[SeedGroup]) -> str:
     """Returns a note on means over seeds; "" where every run is alone."""
     sizes = {len(g.runs) for g in groups}
     over = f"{sizes.pop()} seeds" if len(sizes) == 1 and sizes != {1} else "seeds"

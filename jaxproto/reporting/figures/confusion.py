@@ -7,14 +7,10 @@ import jax
 import numpy as np
 
 from jaxproto import federation, plots
-from jaxproto.errors import UserError, choose_from
-from jaxproto.reporting.figures import selected_runs
+from jaxproto.errors import UserError
+from jaxproto.reporting.figures import arguments, selected_runs
 from jaxproto.saved_runs.restore import RestoredRun
-from jaxproto.saved_runs.saved_client import (
-    best_class,
-    compile_client,
-    map_in_batches,
-)
+from jaxproto.saved_runs.saved_client import best_class, compile_client, map_in_batches
 
 
 def confusion(args):
@@ -22,8 +18,7 @@ def confusion(args):
     shown, missing = {}, 0
     for name, pick in selected_runs.selected_runs(args).items():
         matrices = of_clients(pick.run, pick.clients)
-        rules = list(matrices)
-        rule = rules[0] if args.rule is None else choose_from("rule", args.rule, rules)
+        rule, *_ = arguments.rules(args.rule, [*matrices])
         shown[f"{name}, rule {rule}"], without = matrices[rule]
         missing += without
         classes = pick.classes
@@ -35,11 +30,7 @@ Counted = tuple[np.ndarray, int]  # true by predicted class [C, C]; without any
 
 
 def of_clients(run: RestoredRun, clients: Sequence[int]) -> dict[str, Counted]:
-    """Returns the counts of test examples by true and predicted class, by rule.
-
-    Args:
-      run: run after its last checkpoint.
-      clients: ids of the clients to count.
+    """Returns the counts of test examples of clients, by rule.
 
     Raises:
       UserError: the clients have no test examples.

@@ -1,5 +1,7 @@
 """Pictures of the papers' formulas; they need no run."""
 
+from functools import partial
+
 from jaxproto import models, plots
 from jaxproto.config import default, method_fields
 from jaxproto.errors import UserError, choose_from
@@ -7,7 +9,7 @@ from jaxproto.experiment.display_names import display_name
 from jaxproto.experiment.method_builder import build_method
 from jaxproto.methods import METHODS
 from jaxproto.summary import nominal_cost
-from jaxproto.types import Net, Spec
+from jaxproto.types import Spec
 
 CLASSES = [10, 20, 50, 100, 200, 500, 1000]
 DIMENSIONS = [32, 64, 128, 256, 512, 1024, 2048]
@@ -51,16 +53,12 @@ def cost(name: str, spec: Spec, args) -> int:
     run_config = default(name)
     if "masks" in run_config.method:
         run_config.method.masks = "block_exact"  # sizes of free ones, built much faster
-
-    def network(network_name: str, feat_dim: int = spec.feat_dim) -> Net:
-        """Returns a network for the images and the dimensions of this point."""
-        return models.build(
-            network_name,
-            input_shape=tuple(args.image),
-            num_classes=spec.num_classes,
-            feat_dim=feat_dim,
-        )
-
+    network = partial(
+        models.build,
+        input_shape=tuple(args.image),
+        num_classes=spec.num_classes,
+        feat_dim=spec.feat_dim,
+    )
     method = build_method(run_config.method, spec, 1, run_config, network)
     scalars = nominal_cost.nominal(method, network(args.network), [spec.num_classes])
     if scalars is None:

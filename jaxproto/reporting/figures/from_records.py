@@ -13,7 +13,8 @@ from jaxproto import masks, plots
 from jaxproto.data import partition_stats
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.display_names import display_name
-from jaxproto.reporting.compare import measures
+from jaxproto.plots import curves
+from jaxproto.reporting.compare import measures, targets
 from jaxproto.reporting.compare.measures import Measure
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
@@ -21,7 +22,6 @@ from jaxproto.reporting.compare.run_groups import (
     with_details,
 )
 from jaxproto.reporting.figures import arguments
-from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder, has_begun
 from jaxproto.summary import pictures
 
@@ -62,7 +62,7 @@ def accuracy(args):
         for rule in (k for k in rules if k in last[name]):
             rows = [_accuracies(run, rule, measure) for run in group.runs]
             shown[f"rule {rule}"].append(_over_rounds(name, rows))
-    note = arguments.seeds_note([*groups.values()])
+    note = arguments.seeds_note(groups.values())
     plots.bands(args.out, shown, "round", "test accuracy (%)", note=note)
 
 
@@ -91,7 +91,7 @@ def iterations(args):
                 "alignment, or is of a version that did not log it. Leave it out."
             )
         lines.append(line)
-    note = arguments.seeds_note([*groups.values()])
+    note = arguments.seeds_note(groups.values())
     pictures.iterations(args.out, lines, note)
 
 
@@ -119,9 +119,8 @@ def accuracy_against_field(args):
             series += [_against(label, sorted(rows, key=_order))] if rows else []
     statistic = args.statistic
     if statistic == "best":
-        rules = [run.results["rules"].values() for g in groups for run in g.runs]
-        digests = (digest for of_run in rules for digest in of_run)
-        statistic = f"best {records.chosen_on(d['pooled'] for d in digests)} round,"
+        runs = [run for g in groups for run in g.runs]
+        statistic = f"best {measures.best_chosen_on(runs)} round,"
     note = f"{statistic} accuracy, {args.average}; mean, least and largest of seeds"
     xlabel = " or ".join(dict.fromkeys(fields))
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
@@ -180,9 +179,7 @@ def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
 def _against(label: str, rows) -> plots.Band:
     """Returns a series over values of a field, or a line across without such a value.
 
-    Args:
-      label: name of the series.
-      rows: value of the field and accuracies of the seeds.
+    A row is a value of the field and the accuracies of the seeds.
     """
     fields, accuracies = zip(*rows, strict=True)
     acc_SN = np.array([*itertools.zip_longest(*accuracies, fillvalue=np.nan)], float)
@@ -193,6 +190,44 @@ def _against(label: str, rows) -> plots.Band:
     return plots.band(label, x_N, acc_SN, "points")
 
 
+def rounds_to_target(args):
+    """Draws rounds and bytes to reach an accuracy, a bar for each method."""
+    measure = Measure(average=args.average)
+    targets.check(args.target, measure)
+    groups = arguments.group_seeds(args.workdirs)
+    for name, group in groups.items():
+        for run in group.runs:
+            curves.evaluated(name, run.evaluations())
+    last = [group.runs[0].evaluations()[-1]["rules"] for group in groups.values()]
+    rule = _rule(args.rule, last)
+    bars = [_bar(n, g, rule, measure, args.target) for n, g in groups.items()]
+    title = f"until {args.target:g} % test accuracy, rule {rule}, {args.average}"
+    note = arguments.seeds_note(groups.values())
+    plots.rounds_to_target_bars(args.out, bars, "\n".join(filter(None, [title, note])))
+
+
+def _rule(chosen: str | None, by_run: Sequence[Mapping]) -> str:
+    """Returns the given rule, or the first that all runs have, else the first."""
+    known = list(dict.fromkeys(rule for rules in by_run for rule in rules))
+    common = [rule for rule in known if all(rule in rules for rules in by_run)]
+    return arguments.rules(chosen or (common or known)[0], known)[0]
+
+
+def _bar(name: str, group: SeedGroup, rule: str, measure: Measure, target: float):
+    histories = [measures.history(run, rule, measure) for run in group.runs]
+    runs = [run for run in group.runs if rule in run.evaluations()[-1]["rules"]]
+    found = [targets.first_reaching(run, rule, measure, target) for run in runs]
+    reached = [record for record in found if record is not None]
+    numbers = [x for history in histories for x, _ in history if x is not None]
+    return plots.Bar(
+        name,
+        [record["round"] for record in reached],
+        [sum(record["bytes_total"].values()) for record in reached],
+        len(runs),
+        max((measure.scale * x for x in numbers), default=float("nan")),
+    )
+
+
 def partition(args):
     """Draws training examples per client and class (ProtoNorm Figures 1, 7, 8)."""
     (path,) = args.workdirs
@@ -200,9 +235,5 @@ def partition(args):
     clients = arguments.select(args.clients, len(count_KC), "clients")
     classes = arguments.select(args.classes, count_KC.shape[1], "classes")
     shown = count_KC[np.ix_(clients, classes)]
-    plots.partition_heatmap(args.out, shown, clients, classes, _name(path))
-
-
-def _name(path) -> str:
-    """Returns the printed name of a run; "" for a partition alone."""
-    return next(iter(arguments.by_label([path]))) if has_begun(path) else ""
+    name = next(iter(arguments.by_label([path]))) if has_begun(path) else ""
+    plots.partition_heatmap(args.out, shown, clients, classes, name)

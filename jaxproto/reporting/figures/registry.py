@@ -12,7 +12,6 @@ from jaxproto.reporting.figures import (
     from_checkpoints,
     from_formulas,
     from_records,
-    rounds_to_target,
     tsne,
 )
 from jaxproto.reporting.figures.arguments import parse_numbers
@@ -71,7 +70,7 @@ FIGURES = {
     "accuracy": Figure(_r.accuracy, "some", ACCURACY),
     "bytes": Figure(_r.accuracy_against_bytes, "some", ("rule",)),
     "time": Figure(_r.accuracy_against_seconds, "some", ("rule",)),
-    "until": Figure(rounds_to_target.rounds_to_target, "some", (*ACCURACY, "target")),
+    "until": Figure(_r.rounds_to_target, "some", (*ACCURACY, "target")),
     "accuracy_against_field": Figure(
         _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")
     ),

@@ -56,7 +56,7 @@ class SelectedRun(NamedTuple):
 def selected_runs(args) -> dict[str, SelectedRun]:
     """Returns the runs of a command by printed name, read one after the other."""
 
-    def select(name, path):
+    def select(path):
         run = load(path, args.data_dir)
         clients = arguments.select(
             getattr(args, "clients", None), len(run.exp.partition.train), "clients"
@@ -65,10 +65,10 @@ def selected_runs(args) -> dict[str, SelectedRun]:
             getattr(args, "classes", None), run.exp.spec.num_classes, "classes"
         )
         learnt = learnt_prototypes(run.exp, run.state.server, run.state.clients)
-        return name, SelectedRun(run, learnt, clients, classes)
+        return named[path], SelectedRun(run, learnt, clients, classes)
 
     named = {path: name for name, path in arguments.by_label(args.workdirs).items()}
-    runs = dict(leave_out.read_all(named, lambda path: select(named[path], path)))
+    runs = dict(leave_out.read_all(named, select))
     sizes = {name: pick.run.exp.spec.num_classes for name, pick in runs.items()}
     if len(set(sizes.values())) > 1:
         numbers = ", ".join(f"{name} has {n}" for name, n in sizes.items())

@@ -16,4 +16,3 @@ that cannot end a script.
 """
 
 from jaxproto.reporting.html.document import Page, render_page
-from jaxproto.reporting.html.output import check, write

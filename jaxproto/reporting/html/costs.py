@@ -5,12 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxproto.reporting.html import figure
-from jaxproto.reporting.html.run_view import (
-    SeedGroupView,
-    bytes_until,
-    number,
-    seconds_until,
-)
+from jaxproto.reporting.html.run_view import SeedGroupView, bytes_until, seconds_until
 from jaxproto.reporting.html.table import MISSING, Table, amount
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary.metric_record import value_at
@@ -88,19 +83,19 @@ def _cells(runs: Sequence[RunFolder]) -> Iterator[str]:
 
 def _per_round(runs: Iterable[RunFolder], key: str) -> list[float | None]:
     """Returns the mean of a field over the evaluations of each run."""
-    return [_mean(number(r.get(key)) for r in run.records) for run in runs]
+    return [_mean(r.get(key) for r in run.records) for run in runs]
 
 
 def _round_seconds(run: RunFolder) -> float | None:
     """Returns the median over evaluations but the first, which may compile."""
-    seconds = [number(r.get("seconds")) for r in run.records[1:] or run.records]
+    seconds = [r.get("seconds") for r in run.records[1:] or run.records]
     known = [value for value in seconds if value is not None]
     return statistics.median(known) if known else None
 
 
 def _mean_entry(runs: Sequence[RunFolder], *path: str) -> float | None:
     """Returns the mean of a number of the summaries."""
-    return _mean(number(value_at(run.summary, *path)) for run in runs)
+    return _mean(value_at(run.summary, *path) for run in runs)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

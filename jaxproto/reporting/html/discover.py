@@ -21,13 +21,9 @@ class SkippedRun(NamedTuple):
 def discover_runs(
     workdirs: Sequence[str | Path],
 ) -> tuple[list[RunFolder], list[SkippedRun]]:
-    """Reads every run that the work directories name, each once.
+    """Returns every run that the work directories name, and the paths left out.
 
-    Args:
-      workdirs: Folders of runs, or folders that hold some, as that of a sweep.
-
-    Returns:
-      The runs, and the paths that cannot be read or are the same run again.
+    These cannot be read, or are the same run again.
 
     Raises:
       UserError: none of them can be read.

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxproto.errors import UserError, choose_from
-from jaxproto.reporting.html import costs, prototype_figures, results, settings
+from jaxproto.reporting.html import costs, prototypes, results
 from jaxproto.reporting.html.accuracy import accuracy
 from jaxproto.reporting.html.client_accuracy import client_accuracy
 from jaxproto.reporting.html.discover import SkippedRun, discover_runs
-from jaxproto.reporting.html.output import MARK
 from jaxproto.reporting.html.partitions import partitions
-from jaxproto.reporting.html.prototypes import WHICH, prototypes
 from jaxproto.reporting.html.run_view import SeedGroupView, group_views
 from jaxproto.storage import records
 
+MARK = '<meta name="generator" content="jaxproto report">'  # in the first bytes
 HINT = "a report needs plotly and jinja2: pip install 'jaxproto[report]'"
 STATIC = resources.files("jaxproto.reporting.html").joinpath("static")
 
@@ -51,13 +50,13 @@ def render_page(
         raise UserError(HINT)
     import jinja2  # of the extra `report`
 
-    choose_from("choice of checkpoints", which, WHICH)
+    choose_from("choice of checkpoints", which, prototypes.WHICH)
     folders, skipped = discover_runs(workdirs)
     lines = group_views(folders)
     runs = [run for line in lines for run in line.runs]
     evaluated = any(run.records for run in runs)
     comparison, comparison_notes = results.comparison(lines)
-    learnt, prototype_notes = prototypes(lines, which, data_dir)
+    learnt, prototype_notes = prototypes.prototypes(lines, which, data_dir)
     texts = {path.name: path.read_text("utf-8") for path in STATIC.iterdir()}
     options: dict[str, Any] = {
         "autoescape": True,
@@ -73,10 +72,10 @@ def render_page(
         clients=client_accuracy(lines),
         comparison=comparison,
         comparison_notes=comparison_notes,
-        differ=settings.differing_settings(runs),
-        same=settings.shared_settings(runs),
+        differ=results.differing_settings(runs),
+        same=results.shared_settings(runs),
         partitions=partitions(runs),
-        prototypes=prototype_figures.figures(learnt) if learnt else None,
+        prototypes=prototypes.figures(learnt) if learnt else None,
         prototype_notes=prototype_notes,
         bars=costs.figures(lines) if evaluated else None,
         costs=costs.table(lines),

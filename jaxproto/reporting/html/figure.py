@@ -88,10 +88,7 @@ def heatmap(
 def as_html(div_id: str, traces: Sequence[dict], **layout) -> str:
     """Returns the HTML of a figure, without the script of plotly.
 
-    Args:
-      div_id: Identifier of the element on the page.
-      traces: Traces as plotly names their properties.
-      layout: Properties of the layout, over those of `TEMPLATE_LAYOUT`.
+    The properties of its layout stand over those of `TEMPLATE_LAYOUT`.
     """
     from plotly import graph_objects  # imported here, as it takes a second
 

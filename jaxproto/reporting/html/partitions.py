@@ -121,6 +121,6 @@ def _labels(path: Path, classes: int) -> list[str]:
     try:
         numbers = json_files.read_json(path / "classes.json") or {}
         names = {int(c): escape_unprintable(name) for name, c in numbers.items()}
-    except (json_files.Damaged, TypeError, ValueError):
+    except (TypeError, ValueError):
         names = {}
     return [f"{c} {names[c]}" if c in names else str(c) for c in range(classes)]

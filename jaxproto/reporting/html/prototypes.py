@@ -1,4 +1,4 @@
-"""Global prototypes of last checkpoints: the angles between them, and their places."""
+"""Global prototypes of last checkpoints: angles between them, places in a plane."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -8,6 +8,8 @@ import numpy as np
 from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.plots.class_geometry import angles
 from jaxproto.reporting.figures import class_geometry, tsne
+from jaxproto.reporting.html import figure
+from jaxproto.reporting.html.figure import Option, When
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
@@ -17,6 +19,13 @@ from jaxproto.summary.host_prototypes import HostProtos, learnt_prototypes
 WHICH = ("first", "all", "none")  # runs of a line whose checkpoint is read
 MAX_LOCAL_PROTOTYPES = 1500  # at most, in the picture of a run
 PERPLEXITY = 30.0
+FEW = 12  # classes up to which cells have angles as text
+NAMED = 20  # classes up to which stars have names
+MARKERS = {
+    "local": {"symbol": "triangle-up", "size": 8, "opacity": 0.7},
+    "global": {"symbol": "star", "size": 17, "line": {"width": 1.5, "color": "#888"}},
+}
+ABOUT = "Stars: global prototypes; triangles: local ones, in the colour of their class"
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -44,16 +53,13 @@ def prototypes(
 ) -> tuple[list[Learnt], list[str]]:
     """Returns the prototypes of runs with a checkpoint, and notes on the other runs.
 
-    Args:
-      lines: Runs that differ in the seed alone, by line.
-      which: One of WHICH; "first" is the smallest seed of each line.
-      data_dir: Folder of the data sets now; "" is where the runs found them.
+    `which` is one of WHICH; "first" is the smallest seed of each line.
     """
     learnt, notes = list[Learnt](), list[str]()
     for run in _chosen(lines, which):
         try:
             learnt.append(_of_run(run, data_dir))
-        except (UserError, *DAMAGED) as e:
+        except DAMAGED as e:
             notes.append(f"{run.name}: {escape_unprintable(str(e))}")
     runs = [run for line in lines for run in line.runs]
     without = [run.name for run in runs if not _has_checkpoint(run)]
@@ -123,3 +129,77 @@ def plane(protos: HostProtos, local: HostProtos | None) -> tuple[Points | None, 
     how = f"t-SNE (scikit-learn) of {mean_PD.shape[1]} dimensions, perplexity "
     how += f"{perplexity:.3g}, seed {tsne.SEED}{note}"
     return Points(place, label, client), how
+
+
+def figures(learnt: Sequence[Learnt]) -> dict:
+    """Returns the figures of the prototypes of each run, their options and captions."""
+    choices: list[When] = [{"run": str(i)} for i in range(len(learnt))]
+    pairs = list(zip(learnt, choices, strict=True))
+    planes = [(protos.points, when) for protos, when in pairs if protos.points]
+    marks = [_marks(*plane, kind) for plane in planes for kind in MARKERS]
+    axis = {"type": "category", "title": "class", **figure.BARE}
+    angles = [_heatmap(*pair) for pair in pairs]
+    axes = {}
+    for protos, when in pairs:  # axes are the dimensions themselves, if they are two
+        is_2d = protos.dimensions == 2
+        ticks = {f"{axis}axis.showticklabels": is_2d for axis in "xy"}
+        axes[when["run"]] = ticks | {"yaxis.scaleanchor": "x" if is_2d else None}
+    layout = {"meta": {"layout": {"run": axes}}}
+    lines = {"xaxis_zeroline": False, "yaxis_zeroline": False}
+    return {
+        "options": [Option(protos.run, value=when["run"]) for protos, when in pairs],
+        "angles": figure.as_html("plot-angles", angles, xaxis=axis, yaxis=axis),
+        "about_angles": [Option(_about(protos), [when]) for protos, when in pairs],
+        "plane": figure.as_html("plot-plane", marks, **layout, **lines),
+        "about_plane": [
+            Option(f"{ABOUT}; {protos.how}.", [when]) for protos, when in pairs
+        ],
+    }
+
+
+def _about(protos: Learnt) -> str:
+    run = f"{protos.run}, round {protos.round}"
+    if np.isnan(protos.angles).all():
+        return f"{run}: no two classes have a global prototype."
+    return (
+        f"{run}: angles between global prototypes, "
+        f"{protos.dimensions} dimensions: smallest {np.nanmin(protos.angles):.1f}, "
+        f"mean {np.nanmean(protos.angles):.1f} degrees."
+    )
+
+
+def _heatmap(protos: Learnt, when: When) -> dict:
+    classes = [str(c) for c in range(len(protos.angles))]
+    texts = "%{z:.0f}" if len(classes) <= FEW else ""
+    hover = "classes %{y} and %{x}: %{z:.1f} degrees<extra></extra>"
+    more = {"texttemplate": texts, "hovertemplate": hover}
+    values = protos.angles.round(2)
+    return figure.heatmap(when, values, classes, classes, "degrees", **more)
+
+
+def _marks(points: Points, when: When, kind: str) -> dict:
+    """Returns the marks of global or local prototypes, coloured by class."""
+    classes = np.unique(points.label).tolist()
+    few = len(classes) <= len(figure.COLOURS)
+    colours = {
+        c: figure.colour(i) if few else f"hsl({360 * i // len(classes)},65%,50%)"
+        for i, c in enumerate(classes)
+    }
+    rows = np.flatnonzero((points.client < 0) == (kind == "global"))
+    labels, clients = points.label[rows].tolist(), points.client[rows].tolist()
+    x, y = ([float(f"{v:.5g}") for v in axis] for axis in points.place[rows].T)
+    named = kind == "global" and len(classes) <= NAMED
+    owners = zip(labels, clients, strict=True)
+    return figure.trace(
+        "scatter",
+        when,
+        mode="markers+text" if named else "markers",
+        name=f"{kind} prototype",
+        x=x,
+        y=y,
+        text=list(map(str, labels)),
+        textposition="top center",
+        customdata=[f"class {c}" + f", client {k}" * (k >= 0) for c, k in owners],
+        marker=MARKERS[kind] | {"color": [colours[c] for c in labels]},
+        hovertemplate="%{fullData.name}, %{customdata}<extra></extra>",
+    )

@@ -1,10 +1,12 @@
-"""Progress of the runs, the comparison of finished runs, and alerts."""
+"""Tables of the runs: progress, comparison of finished ones, settings; alerts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from jaxproto.config.factory_fields import all_fields
 from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.reporting import compare
 from jaxproto.reporting.compare import baselines
+from jaxproto.reporting.compare.run_groups import differing_fields
 from jaxproto.reporting.html.discover import SkippedRun
 from jaxproto.reporting.html.run_view import SeedGroupView, progress
 from jaxproto.reporting.html.table import MISSING, Table, per_cent
@@ -12,6 +14,9 @@ from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import reference_accuracy
+
+IGNORED = {"name"}  # fields that are not shown: runs have names of their own
+FIRST = ("method.name", "data.name", "seed")  # first columns
 
 
 def run_table(lines: Sequence[SeedGroupView]) -> Table:
@@ -51,6 +56,38 @@ def comparison(lines: Sequence[SeedGroupView]) -> tuple[Table | None, tuple[str,
     )
     caption = "Runs that have finished, and what papers print for the same setting"
     return Table(caption, head, rows), table.notes
+
+
+def differing_settings(runs: Sequence[RunFolder]) -> Table:
+    """Returns a row per run, a column per field in which they differ."""
+    fields = [k for k in differing_fields([r.config for r in runs]) if k not in IGNORED]
+    order = [k for k in FIRST if k in fields] + [k for k in fields if k not in FIRST]
+    rows = [(run.name, *(_text(run.config, k) for k in order)) for run in runs]
+    return Table("Fields that differ between runs", ("run", *order), rows)
+
+
+def shared_settings(runs: Sequence[RunFolder]) -> Table:
+    """Returns the fields that all runs share: value, default if it differs, meaning.
+
+    Unknown fields, of an older version or a user's method, have neither default nor
+    meaning.
+    """
+    config = runs[0].config
+    ignored = {*differing_fields([run.config for run in runs]), *IGNORED}
+    fields, rows = all_fields(str(config["method.name"])), []
+    for name in sorted(config.keys() - ignored):
+        default = meaning = ""
+        if field := fields.get(name):
+            meaning = field.help
+            if field.default != config[name]:
+                default = escape_unprintable(str(field.default)) or '""'
+        rows.append((name, _text(config, name), default, meaning))
+    caption = "Fields that all runs share" if len(runs) > 1 else "Fields"
+    return Table(caption, ("field", "value", "default", "meaning"), rows)
+
+
+def _text(config: Mapping, field: str) -> str:
+    return escape_unprintable(str(config[field])) if field in config else MISSING
 
 
 def alerts(

@@ -42,11 +42,6 @@ def group_views(runs: Sequence[RunFolder]) -> list[SeedGroupView]:
     return views
 
 
-def number(value) -> float | None:
-    """Returns a number of a record or summary; None if it has another kind of value."""
-    return float(value) if isinstance(value, int | float) else None
-
-
 def bytes_until(record: Mapping) -> float | None:
     """Returns the bytes in both directions until a record, from the first round on."""
     parts = [*record.get("bytes_total", {}).values()]
@@ -57,7 +52,7 @@ def seconds_until(run: RunFolder) -> dict[int, float]:
     """Returns the seconds until each evaluation; a record has those of one round."""
     by_round, total, last_round = dict[int, float](), 0.0, 0
     for record in run.records:
-        seconds = number(record.get("seconds"))
+        seconds = record.get("seconds")
         if seconds is None:
             return {}
         total += seconds * (record["round"] - last_round)

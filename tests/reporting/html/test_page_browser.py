@@ -37,7 +37,7 @@ def file(tmp_path_factory):
     made = paper_tables.configuration("tinyproto1", cell)
     run(folder / "printed", configuration=made, rules=("head", "global"))
     html = page_.render_page([folder, OLD], "2030-01-02 03:04 UTC").html
-    page_.write(out / "report.html", html)
+    (out / "report.html").write_text(html, "utf-8", "backslashreplace")
     return out / "report.html"
 
 
