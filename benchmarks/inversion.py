@@ -115,6 +115,14 @@ def auc(net: Net, body: Client, goal: PrototypeTarget, members, others) -> float
     )
 
 
+def correlation(images: np.ndarray, true: np.ndarray) -> float:
+    """Returns the correlation over pixels, averaged over images."""
+    pairs = zip(
+        images.reshape(len(images), -1), true.reshape(len(true), -1), strict=True
+    )
+    return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]))
+
+
 def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     """Attacks one client with m examples of each class."""
     own, held_out, public, other = split(exp.dataset.y, seed, m)
@@ -131,11 +139,11 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     target, known = images["own"].mean(1), images["public"].mean(1)
     starts = {"grey": np.zeros_like(known), "public": known}
     row = {"m": m, "seed": seed}
-    row["public mean"] = scores.correlation(known, target)
+    row["public mean"] = correlation(known, target)
     for name, (body, _) in bodies.items():
         for start, x in starts.items():
             found = invert(net, body, goal, x, settings["steps"])
-            row[f"{name}, {start}"] = scores.correlation(found, target)
+            row[f"{name}, {start}"] = correlation(found, target)
         row[f"{name}, AUC"] = auc(net, body, goal, images["own"], images["held out"])
     return row
 

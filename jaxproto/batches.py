@@ -113,16 +113,16 @@ def zeros_for(f: Callable[[], Tree]) -> Tree:
     return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
 
-def sum_over_batches(f, data: Data, max_size: int = EVAL_BATCH_SIZE) -> Tree:
-    """Sums `f(batch)` over all examples of one client; not differentiable.
+def sum_over_batches(f, data: Data) -> Tree:
+    """Sums `f(batch)` over all examples of one client, in batches of equal sizes.
+
+    It is not differentiable.
 
     Args:
       f: batch -> tree of sums. Rows with mask 0 must not count.
-      data: of the client.
-      max_size: largest number of examples in a batch; batches have equal sizes.
     """
     longest = max(len(data.shard.index), 1)
-    batch_size = -(-longest // -(-longest // max_size))
+    batch_size = -(-longest // -(-longest // EVAL_BATCH_SIZE))
 
     def batch(i):
         at_B = i * batch_size + jnp.arange(batch_size)

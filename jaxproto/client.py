@@ -1,7 +1,7 @@
-"""Local training and evaluation of one client."""
+"""Local training of one client."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ import optax
 
 from jaxproto import batches, wire
 from jaxproto.method import Method
-from jaxproto.metrics import Metric, correct
 from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tree
 
 
@@ -215,47 +214,3 @@ RELEASE = 2  # stream of a client's key; `split` of `_keys` uses 0 and 1
 
 def _client_key(task: LocalTask, client: Client) -> Array:
     return jax.random.fold_in(task.key, client.id)
-
-
-def correct_predictions(
-    method: Method, net: Net, down: Tree, client: Client, batch: Batch
-):
-    """Returns which examples of a batch a client classifies correctly: {rule: [B]}.
-
-    A score of -inf (no prototype) or nan is never correct.
-    """
-    down = wire.for_client(down, client.id)
-    by_rule = method.predict(net, client, batch.x, down)
-    return {rule: correct(scores, batch.y) for rule, scores in by_rule.items()}
-
-
-class EvaluationSpec(NamedTuple):
-    """Metrics and prediction rules of an evaluation."""
-
-    metrics: Sequence[Metric]
-    rules: Sequence[str] = ()  # () is every rule
-
-
-def evaluate_client(
-    method: Method,
-    net: Net,
-    down: Tree,
-    client: Client,
-    data: Data,
-    spec: EvaluationSpec,
-):
-    """Returns the metrics' sums over a client's examples: {rule: {metric: tree}}."""
-    down = wire.for_client(down, client.id)
-
-    def f(batch):
-        by_rule = method.predict(net, client, batch.x, down)
-        return {
-            rule: {
-                metric.name: metric.sums(scores, batch.y, batch.mask)
-                for metric in spec.metrics
-            }
-            for rule, scores in by_rule.items()
-            if rule in (spec.rules or by_rule)
-        }
-
-    return batches.sum_over_batches(f, data)

@@ -4,6 +4,7 @@ The rules are those of `Method.predict`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto import batches
-from jaxproto.client import EvaluationSpec, correct_predictions, evaluate_client
+from jaxproto import batches, wire
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.metrics import ACCURACY, Metric
+from jaxproto.metrics import ACCURACY, Metric, correct
 from jaxproto.types import Client, Data, Examples, Shard, Tree
 
 
@@ -30,6 +30,26 @@ class EvaluationInputs(NamedTuple):
     rules: Sequence[str] = ()  # () is every rule
 
 
+def evaluate_client(
+    inputs: EvaluationInputs, client: Client, shard: Shard
+) -> dict[str, Tree]:
+    """Returns the metrics' sums over a client's examples: {rule: {metric: tree}}."""
+    down = wire.for_client(inputs.down, client.id)
+
+    def f(batch):
+        by_rule = inputs.method.predict(inputs.cohort.net, client, batch.x, down)
+        return {
+            rule: {
+                metric.name: metric.sums(scores, batch.y, batch.mask)
+                for metric in inputs.metrics
+            }
+            for rule, scores in by_rule.items()
+            if rule in (inputs.rules or by_rule)
+        }
+
+    return batches.sum_over_batches(f, Data(inputs.examples, shard))
+
+
 def evaluate_cohort(
     inputs: EvaluationInputs, clients: Client, shards: Shard
 ) -> dict[str, Tree]:
@@ -40,17 +60,13 @@ def evaluate_cohort(
       shards: Test examples of the clients [R, M], or several parts of each [R, P, M];
         sums then are [R, P, ...].
     """
-    method, cohort, metrics, down, examples, rules = inputs
-    spec = EvaluationSpec(metrics, rules)
 
     def one(client, shard):
-        def of_part(part):
-            data = Data(examples, part)
-            return evaluate_client(method, cohort.net, down, client, data, spec)
-
+        of_part = partial(evaluate_client, inputs, client)
         return lax.map(of_part, shard) if shard.size.ndim else of_part(shard)
 
-    restored = cohort.kept_state.restore(method, cohort.net, clients)
+    cohort = inputs.cohort
+    restored = cohort.kept_state.restore(inputs.method, cohort.net, clients)
     return cohort.mode.each(one)(restored, shards)
 
 
@@ -64,14 +80,8 @@ def evaluate_shared(
       clients: Clients that keep no state.
       shards: Distinct sets of test examples [R, ...].
     """
-    method, cohort, metrics, down, examples, rules = inputs
-    client, spec = _any_client(inputs, clients), EvaluationSpec(metrics, rules)
-
-    def one(shard):
-        data = Data(examples, shard)
-        return evaluate_client(method, cohort.net, down, client, data, spec)
-
-    return cohort.mode.each(one)(shards)
+    client = _any_client(inputs, clients)
+    return inputs.cohort.mode.each(partial(evaluate_client, inputs, client))(shards)
 
 
 def evaluate_examples(
@@ -80,8 +90,7 @@ def evaluate_examples(
     """Returns which test examples a shared network classifies correctly, each once.
 
     Args:
-      inputs: Inputs with rules that need no state of a client.
-      clients: Clients that keep no state.
+      inputs, clients: As in `evaluate_shared`.
       batches_TB: All test examples, one batch per row.
 
     Returns:
@@ -94,8 +103,9 @@ def evaluate_examples(
         data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
         batch = batches.gather_examples(data, jnp.arange(len(index_B)), ones)
-        hits = correct_predictions(method, cohort.net, down, client, batch)
-        return {rule: {ACCURACY: hits[rule]} for rule in rules}
+        own = wire.for_client(down, client.id)
+        by_rule = method.predict(cohort.net, client, batch.x, own)
+        return {rule: {ACCURACY: correct(by_rule[rule], batch.y)} for rule in rules}
 
     return lax.map(hits_of_batch, jnp.asarray(batches_TB.index))
 

@@ -79,7 +79,10 @@ def map_in_batches(size: int) -> ClientMap:
                 total, results = lax.scan(one, zero, args)
                 return results, total
             whole = count // size * size
-            total, results = lax.scan(batch, zero, _batches(args, whole, size))
+            batches = jax.tree.map(
+                lambda a: a[:whole].reshape(whole // size, size, *a.shape[1:]), args
+            )
+            total, results = lax.scan(batch, zero, batches)
             results = jax.tree.map(lambda a: a.reshape(whole, *a.shape[2:]), results)
             if whole == count:
                 return results, total
@@ -90,12 +93,6 @@ def map_in_batches(size: int) -> ClientMap:
         return mapped
 
     return summing
-
-
-def _batches(args: Tree, whole: int, size: int) -> Tree:
-    return jax.tree.map(
-        lambda a: a[:whole].reshape(whole // size, size, *a.shape[1:]), args
-    )
 
 
 def _sum(tree: Tree) -> Tree:

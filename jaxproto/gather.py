@@ -58,11 +58,9 @@ def gather(
     """Gathers the participants of a cohort; unused rows hold arbitrary values.
 
     Args:
-      who: Participation by client id over all cohorts.
+      who, num_rows, lanes: As in `participant_places`.
       clients: All clients of the cohort [K, ...].
       shards: Training examples of the clients [K, ...].
-      num_rows: Rows of all lanes, at least the number of participants.
-      lanes: Calls that train the cohort side by side.
     """
     calls = []
     for place, ids in participant_places(who, clients.id, num_rows, lanes):

@@ -141,16 +141,7 @@ def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarra
             "free masks (method.masks=free) or parts of blocks "
             "(method.masks=block_exact), which take any s."
         )
-    rng = np.random.default_rng(seed)
-    use_C = np.zeros(num_classes, int)
-    mask_CC = np.zeros((num_classes, num_classes), bool)
-    mask_CC[0, -blocks:] = True
-    taken = {mask_CC[0].tobytes()}
-    for before, row_C in enumerate(mask_CC[1:]):
-        use_C += mask_CC[before]
-        row_C[:] = _least_used(use_C, blocks, taken, rng)
-        taken.add(row_C.tobytes())
-    return _indices(np.repeat(mask_CC, length, 1))
+    return exact_block_masks(num_classes, feat_dim, length * blocks, seed)
 
 
 def exact_block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:

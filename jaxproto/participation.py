@@ -176,13 +176,8 @@ def weibull(
     return sequential_draw(cdf, fraction)
 
 
-def group_ids(num_clients: int, groups: int) -> Array:
-    """Returns the group of each client [K]: consecutive ids, sizes within one."""
-    return jnp.arange(num_clients) * min(groups, num_clients) // num_clients
-
-
 def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
-    """Returns a sampler that takes groups in turn.
+    """Returns a sampler that takes groups in turn: consecutive ids, sizes within one.
 
     Args:
       fraction: Share of all clients that a round draws from its group, at most all
@@ -191,8 +186,8 @@ def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
     """
 
     def sampler(key, num_clients, r):
-        turn = r % min(cyclic_groups, num_clients)
-        group_K = group_ids(num_clients, cyclic_groups) == turn
+        groups = min(cyclic_groups, num_clients)
+        group_K = jnp.arange(num_clients) * groups // num_clients == r % groups
         score_K = jnp.where(group_K, jax.random.uniform(key, (num_clients,)), -1.0)
         count = count_of_fraction(fraction, num_clients)
         return all_report(group_K & top_k_mask(score_K, count))

@@ -80,18 +80,13 @@ def upload_and_summand(
 def reduce_uploads(
     aggregation: Aggregation, uploads: Sequence[Uploads], num_rows: int
 ) -> Tree:
-    """Returns all uploads in the order of ids, or the sum of the summands.
+    """Returns all uploads, unpacked, in the order of ids, or the sum of the summands.
 
     Args:
       num_rows: Rows of all cohorts, without the padding of lanes and devices.
     """
     if aggregation.summand is None:
-        return join_uploads(uploads, num_rows)
+        rows = gather.join_by_id([u.id for u in uploads], [u.up for u in uploads])
+        return wire.unpack(jax.tree.map(lambda a: a[:num_rows], rows))
     first, *others = (u.total for u in uploads)
     return jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), first, *others)
-
-
-def join_uploads(uploads: Sequence[Uploads], num_rows: int) -> Tree:
-    """Returns the unpacked messages of all cohorts in the order of client ids."""
-    rows = gather.join_by_id([u.id for u in uploads], [u.up for u in uploads])
-    return wire.unpack(jax.tree.map(lambda a: a[:num_rows], rows))

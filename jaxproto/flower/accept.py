@@ -133,7 +133,7 @@ class ReplyParser:
                 loss = number(reply, "loss", float, -bound, bound)
         if not request["reports"]:
             return Update(None, 0, 0, loss, steps)
-        up = self.messages.decode(reply["up"], like, "up", request["round"], i)
+        up = self.messages.decode(reply["up"], like, request["round"], i)
         message = wire.unpack(up)
         check_upload(message, self.limits, i)
         scalars = int(wire.scalars(message))
@@ -143,8 +143,8 @@ class ReplyParser:
         """Parses the evaluation sums of client `i`."""
         exp, examples = self.messages.exp, self.limits.test_K[i]
         cohort = next(n for n, c in enumerate(exp.cohorts) if i in c.ids)
-        like, r = self.shapes.sums[cohort], request["round"]
-        sums = self.messages.decode(reply["up"], like, "up", r, i)
+        like = self.shapes.sums[cohort]
+        sums = self.messages.decode(reply["up"], like, request["round"], i)
         counting = {metric.name for metric in exp.metrics if metric.counts}
         for path, value in jax.tree.leaves_with_path(sums):
             counts, name = path[1].key in counting, jax.tree_util.keystr(path)

@@ -58,11 +58,10 @@ class HandshakeLink:
                 "no client has described its data; the reasons are above. Correct "
                 "them and start again."
             )
-        self._save(
-            node_schema.merge_descriptions(
-                descriptions, self.data.clients, self.data.vocab_size
-            )
+        self.schema = node_schema.merge_descriptions(
+            descriptions, self.data.clients, self.data.vocab_size
         )
+        self._save()
         self._send_schema(self.schema.clients)
 
     def server_data(self) -> FederationData:
@@ -81,7 +80,7 @@ class HandshakeLink:
             except UserError as e:
                 self._report(i, str(e))
         if self.schema != before:
-            self._save(self.schema)
+            self._save()
             self.on_join()
         self._send_schema(fitting)
         return connected & self._agreed
@@ -116,9 +115,8 @@ class HandshakeLink:
             self._reported.add((id, why))
             self.report_fault(LostMessage(0, id, "agree", why))
 
-    def _save(self, schema: NodeSchema):
-        self.schema = schema
-        atomic.write(self.file, node_schema.to_json(schema).encode())
+    def _save(self):
+        atomic.write(self.file, node_schema.to_json(self.schema).encode())
 
 
 def describe_schema(schema: NodeSchema) -> list[str]:

@@ -115,24 +115,18 @@ class Node:
     def _first(self, message: Payload, memory: MutableMapping) -> Payload:
         shapes, missing = self.messages.split(self.messages.down_shapes)
         r = message["round"]
-        first = self.messages.decode(message["down"], shapes, "down", r)
+        first = self.messages.decode(message["down"], shapes, r)
         memory["first"], memory["round"] = message["down"], r
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
         down = wire.unpack(self.messages.join(first, empty))
-        inputs = programs.RoundArguments(
-            self._context(r), self._participation(True), down
-        )
-        args = self.client(r), self.examples, *self.exp.train
-        uploads, _ = self.run.pre_upload[0](inputs, *args)
+        uploads, _ = self.run.pre_upload[0](*self._arguments(r, True, down))
         return {"up": self._encode(uploads.up, r)}
 
     def _train(self, message: Payload, memory: MutableMapping) -> Payload:
         down, r = self._receive(message, memory), message["round"]
         privacy_account.check_training(self.config, self.path, r, message["down"])
-        participation = self._participation(message["reports"])
-        inputs = programs.RoundArguments(self._context(r), participation, down)
-        args = self.client(r), self.examples, *self.exp.train
-        client, uploads, report = self.run.train[0](inputs, *args)
+        args = self._arguments(r, message["reports"], down)
+        client, uploads, report = self.run.train[0](*args)
         if report.finite[0]:
             self._save(r + 1, client)
         fields = ("loss", float), ("steps", int), ("finite", bool)
@@ -146,7 +140,7 @@ class Node:
     def _evaluate(self, message: Payload) -> Payload:
         like, r = self.messages.down_shapes, message["round"]
         privacy_account.check_evaluation(self.config, r)
-        down = wire.unpack(self.messages.decode(message["down"], like, "down", r))
+        down = wire.unpack(self.messages.decode(message["down"], like, r))
         args = self.client(r), self.examples, *self.exp.test
         sums = self.run.evaluate[0](down, *args)
         return {"up": self._encode(sums, r)}
@@ -155,25 +149,27 @@ class Node:
         """Returns the unpacked broadcast."""
         like, r = self.messages.down_shapes, message["round"]
         if not self.exp.method.two_exchanges:
-            return wire.unpack(self.messages.decode(message["down"], like, "down", r))
+            return wire.unpack(self.messages.decode(message["down"], like, r))
         if memory.get("round") != r:
             raise UserError(
                 f"client {self.id} has no first exchange of round {r + 1}: its node "
                 "was started anew since; it takes part from the next round."
             )
         shapes, rest = self.messages.split(like)
-        first = self.messages.decode(memory["first"], shapes, "down", r)
-        second = self.messages.decode(message["down"], rest, "down", r)
+        first = self.messages.decode(memory["first"], shapes, r)
+        second = self.messages.decode(message["down"], rest, r)
         return wire.unpack(self.messages.join(first, second))
 
     def _encode(self, up: Tree, r: int) -> bytes:
         up = jax.tree.map(lambda a: a[0], up)
-        return self.messages.encode(up, "up", r, self.id)
+        return self.messages.encode(up, r, self.id)
 
-    def _participation(self, reports: bool) -> Participation:
-        """Returns the participation in which only this client trains."""
+    def _arguments(self, r: int, reports: bool, down: Tree) -> tuple:
+        """Returns the arguments of programs in which only this client trains."""
         is_client = jnp.arange(len(self.exp.counts.train)) == self.id
-        return Participation(is_client, is_client & reports)
+        who = Participation(is_client, is_client & reports)
+        inputs = programs.RoundArguments(self._context(r), who, down)
+        return inputs, self.client(r), self.examples, *self.exp.train
 
     def client(self, r: int) -> Client:
         """Returns the state of the client before round `r`."""

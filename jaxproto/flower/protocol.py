@@ -9,7 +9,6 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from importlib import metadata
 
 import jax
 import ml_collections
@@ -54,10 +53,7 @@ SERVER = -1  # sender of broadcasts
 
 def versions() -> str:
     """Returns the versions that server and nodes of one federation share."""
-    try:
-        own = metadata.version("jaxproto")
-    except metadata.PackageNotFoundError:
-        own = "not installed"
+    own = records.versions()["jaxproto"] or "not installed"
     return f"jaxproto {own}, jax {jax.__version__}"
 
 
@@ -108,37 +104,35 @@ class Messages:
         structure = jax.tree.structure(shapes, is_leaf=wire.is_message_node)
         return jax.tree.unflatten(structure, fields)
 
-    def encode(
-        self, packed: Tree, direction: str, r: int, sender: int = SERVER
-    ) -> bytes:
+    def encode(self, packed: Tree, r: int, sender: int = SERVER) -> bytes:
         """Encodes a packed message of a round and a sender; see `decode`."""
-        form = getattr(self.exp.formats, direction)
-        return codec.encode(jax.device_get(packed), form, _about(r, sender))
+        packed = jax.device_get(packed)
+        return codec.encode(packed, self._form(sender), _about(r, sender))
 
     def encode_for(self, packed: Tree, r: int) -> Callable[[int], bytes]:
         """Returns a function from a client id to the bytes of its broadcast."""
         packed = jax.device_get(packed)
         if wire.per_client_parts(packed):
-            return lambda id: self.encode(wire.for_client(packed, id), "down", r)
-        data = self.encode(packed, "down", r)
+            return lambda id: self.encode(wire.for_client(packed, id), r)
+        data = self.encode(packed, r)
         return lambda id: data
 
-    def decode(
-        self, data: bytes, like: Tree, direction: str, r: int, sender: int = SERVER
-    ) -> Tree:
+    def decode(self, data: bytes, like: Tree, r: int, sender: int = SERVER) -> Tree:
         """Decodes a packed message.
 
         Args:
           like: Shapes of the packed message.
-          direction: "up" or "down".
           r: Number of the round.
           sender: Client id, or SERVER.
 
         Raises:
           WireError: the bytes are damaged, or of other shapes, round or sender.
         """
-        form = getattr(self.exp.formats, direction)
-        return codec.decode(data, like, form, _about(r, sender))
+        return codec.decode(data, like, self._form(sender), _about(r, sender))
+
+    def _form(self, sender: int) -> str:
+        """Returns the number format of the messages of a sender."""
+        return self.exp.formats.down if sender == SERVER else self.exp.formats.up
 
 
 def _about(r: int, sender: int) -> bytes:

@@ -125,11 +125,10 @@ class PlainProgress(contextlib.AbstractContextManager):
     """Progress of a federation: one line per evaluation."""
 
     def __init__(self, total_rounds: int, start_round: int, console: Console):
-        """Stores the console."""
         self._console = console
 
     def __exit__(self, *error):
-        """Ends nothing."""
+        pass
 
     def round(self, r: int, seconds: float):
         """Prints nothing: only evaluations have a line."""

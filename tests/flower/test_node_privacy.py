@@ -78,10 +78,10 @@ def test_a_node_sends_no_loss_and_answers_what_the_run_asks_once(federation):
     (lost,) = why(path / "server", "train")  # of client 1
     assert "second, different broadcast of round 2" in lost
     request, like = asked["train", 1], node.messages.down_shapes
-    down = node.messages.decode(request["down"], like, "down", 1)
+    down = node.messages.decode(request["down"], like, 1)
 
     def tell(r, down):
-        told = node.messages.encode(down, "down", r)
+        told = node.messages.encode(down, r)
         return node.answer("train", {**request, "round": r, "down": told}, {})
 
     for r in (2, 1_000_000):

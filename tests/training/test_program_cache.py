@@ -14,7 +14,7 @@ import pytest
 from support import runs
 from support.every import check_every
 
-from jaxproto import client, federation, transforms
+from jaxproto import evaluation, federation, transforms
 from jaxproto.config import registries
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
@@ -32,7 +32,7 @@ from jaxproto.types import Protos
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
 NAMES = (federation, "init_cohort"), (federation, "train_cohort")
-NAMES += (federation, "update_server"), (client, "evaluate_client")
+NAMES += (federation, "update_server"), (evaluation, "evaluate_client")
 
 
 def small(method="fedproto", **fields):

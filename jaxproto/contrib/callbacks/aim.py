@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 
 import aim
 
@@ -24,8 +23,9 @@ class Aim(Callback):
         """Starts or resumes the run."""
         hash_file = run_info.path / NAME
         with _starting:
+            stored = hash_file.read_text().strip() if hash_file.exists() else None
             self._run = aim.Run(
-                run_hash=_read(hash_file),
+                run_hash=stored,
                 experiment="jaxproto",
                 system_tracking_interval=None,
                 log_system_params=False,
@@ -52,7 +52,3 @@ class Aim(Callback):
         """Closes the run."""
         self._run["status"] = summary["status"]
         self._run.close()
-
-
-def _read(file: Path) -> str | None:
-    return file.read_text().strip() if file.exists() else None

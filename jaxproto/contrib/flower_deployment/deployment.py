@@ -268,9 +268,7 @@ def deploy(
     """Runs a federation as processes of this machine; returns the server summary.
 
     Args:
-      workdir: Folder of the server; clients have theirs in its `nodes/`.
-      data: Data source of each client, such as folder:PATH; () for none.
-      times: Arguments `wait` and `patience` of `server_app`, in seconds.
+      workdir, data, times: As in `jaxproto.flower.simulate`.
 
     Raises:
       UserError: the run ended before its last round.

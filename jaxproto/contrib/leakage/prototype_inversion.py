@@ -73,17 +73,15 @@ def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
 
     The memory of the client, which has unscaled rows, reveals this property.
     """
-    exp, stages = captured.next.run.exp, captured.stages
+    method, stages = captured.next.run.exp.method, captured.stages
     protos = next_upload.prototypes(stages.early, stages.up)
-    if protos is not None and exp.method.release is not None:
+    if protos is not None and method.release is not None:
         return not next_upload.has_weight_column(captured, protos)
     memory = host_prototypes.find_prototypes(stages.trained.memory)
     if protos is None or memory is None or protos.disclosed:
         return False
     host = HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
-    expanded = host_prototypes.expand_masked(
-        host, host_prototypes.masks(exp.method, exp.spec.feat_dim)
-    ).mean
+    expanded = host_prototypes.expand_masked(host, mask_CD).mean
     shown = (host.count > 0)[:, None] * mask_CD
     return not np.allclose(expanded * shown, np.asarray(memory.mean) * shown, rtol=1e-3)
 

@@ -77,14 +77,6 @@ def similarity(
     return dict(zip(SIMILARITY, values, strict=True))
 
 
-def correlation(images: np.ndarray, true: np.ndarray) -> float:
-    """Returns the correlation over pixels, averaged over images."""
-    pairs = zip(
-        images.reshape(len(images), -1), true.reshape(len(true), -1), strict=True
-    )
-    return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]))
-
-
 def match_images(images: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Reorders images to minimise their squared error to `true`."""
     flat = images.reshape(len(images), 1, -1) - true.reshape(1, len(true), -1)
