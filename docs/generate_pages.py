@@ -8,14 +8,8 @@ import jax
 import mkdocs_gen_files
 
 from jaxproto import config, models
-from jaxproto.client import (
-    LocalTask,
-    begin_local_training,
-    finish_local_training,
-    local_step,
-)
 from jaxproto.config.factory_fields import all_fields
-from jaxproto.experiment import build, statelessness
+from jaxproto.experiment import build, simulated_devices, statelessness
 from jaxproto.experiment.cohorts import two_examples
 from jaxproto.methods import METHODS
 from jaxproto.types import Tree
@@ -70,24 +64,10 @@ def digits(name: str):
     return build.experiment(made, "cpu")
 
 
-def client_shapes(exp):
-    """Returns the shapes of a client, its broadcast and its examples."""
-    examples, classes = two_examples(exp.dataset), exp.spec.num_classes
-    net = exp.cohorts[0].net
-    return statelessness.client_shapes(exp.method, net, exp.local, classes, examples)
-
-
 def sent(exp) -> list[str]:
     """Returns the arrays of an upload."""
-    method, net = exp.method, exp.cohorts[0].net
-
-    def upload(client, down, examples, shard):
-        task = LocalTask(method, net, exp.local, jax.random.key(0), down, examples)
-        session = begin_local_training(task, client, shard)
-        session = local_step(task, client, shard, 0, session)
-        return finish_local_training(task, session, client, shard)[1]
-
-    up = jax.eval_shape(upload, *client_shapes(exp))
+    examples, net = two_examples(exp.dataset), exp.cohorts[0].net
+    up = simulated_devices.upload_shape(exp.parts({}), exp.spec, examples, net)
     return [_array(path, a) for path, a in jax.tree_util.tree_leaves_with_path(up)]
 
 
@@ -101,7 +81,9 @@ def method_entry(name: str) -> str:
     module = inspect.getmodule(factory)
     file = Path(inspect.getsourcefile(factory)).relative_to(Path.cwd()).as_posix()
     net, method = exp.cohorts[0].net, exp.method
-    rules = statelessness.rule_names(method, net, client_shapes(exp))
+    examples, classes = two_examples(exp.dataset), exp.spec.num_classes
+    shapes = statelessness.client_shapes(method, net, exp.local, classes, examples)
+    rules = statelessness.rule_names(method, net, shapes)
     arrays = sent(exp)
     shown = ", ".join(arrays[:4]) + f", and {len(arrays) - 4} more" * (len(arrays) > 4)
     clients = "one architecture" if method.homogeneous else "any architectures"

@@ -13,16 +13,14 @@ def main(prog: str, arguments: Sequence[str]) -> bool:
     """Prints claimed and audited epsilon; exit code 1 if a claim is refuted."""
     default = privacy_audit.AuditRequest()
     parser = Parser(prog=prog, description=__doc__)
-    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
-    parser.add_argument(
-        "--trials", type=int, default=default.trials, help="keys per data set"
-    )
-    parser.add_argument("--confidence", type=float, default=default.confidence)
-    parser.add_argument("--client", type=int, default=0, help="id of the client")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data_dir", default="", help="folder of a moved data set")
-    names = table_formats.FORMATS
-    parser.add_argument("--format", choices=names, default="text")
+    add = parser.add_argument
+    add("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
+    add("--trials", type=int, default=default.trials, help="keys per data set")
+    add("--confidence", type=float, default=default.confidence)
+    add("--client", type=int, default=0, help="id of the client")
+    add("--seed", type=int, default=0)
+    add("--data_dir", default="", help="folder of a moved data set")
+    add("--format", choices=table_formats.FORMATS, default="text")
     args = parser.parse_args(arguments)
     if args.trials < 2 or not 0 < args.confidence < 1:
         raise UserError(

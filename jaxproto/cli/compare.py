@@ -25,17 +25,6 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 
 def main(prog: str, arguments: Sequence[str]):
     """Prints or writes the table."""
-    args = parse_args(prog, arguments)
-    by_round = args.target is not None or args.rounds is not None
-    read = partial(leave_out.read_run, needs="evaluations" if by_round else "")
-    runs = leave_out.read_all(leave_out.find_runs(args.workdirs), read)
-    if args.rounds is not None:
-        runs = [run_groups.until(run, args.rounds) for run in runs]
-    print_comparison(compare.group_by_seed(runs), args)
-
-
-def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parses the arguments; raises UserError for two that contradict each other."""
     args = _parser(prog).parse_args(arguments)
     if args.test and not args.against:
         raise UserError(
@@ -44,7 +33,12 @@ def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
         )
     if args.out is not None and args.out == args.tidy:
         raise UserError(f"--out and --tidy are both {args.out}: name two files.")
-    return args
+    by_round = args.target is not None or args.rounds is not None
+    read = partial(leave_out.read_run, needs="evaluations" if by_round else "")
+    runs = leave_out.read_all(leave_out.find_runs(args.workdirs), read)
+    if args.rounds is not None:
+        runs = [run_groups.until(run, args.rounds) for run in runs]
+    print_comparison(compare.group_by_seed(runs), args)
 
 
 def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
@@ -83,19 +77,11 @@ def _parser(prog: str) -> Parser:
     add("--transpose", action="store_true", help="a column per method")
     add("--siunitx", action="store_true", help="S columns, with --format=latex")
     add("--out", type=new_file, help="file to write instead of printing")
-    add(
-        "--tidy",
-        type=new_file,
-        help="also write a CSV there: a row per run, rule, average and statistic",
-    )
+    about = "also write a CSV there: a row per run, rule, average and statistic"
+    add("--tidy", type=new_file, help=about)
     _add_measure(parser)
-    add(
-        "--columns",
-        type=_parse_words,
-        default=[],
-        metavar="LIST",
-        help=f"only these kinds, joined by commas: {', '.join(columns.KINDS)}",
-    )
+    about = f"only these kinds, joined by commas: {', '.join(columns.KINDS)}"
+    add("--columns", type=_parse_words, default=[], metavar="LIST", help=about)
     add("--target", type=_parse_number, help="rounds and MB until this accuracy (%%)")
     add("--against", default="", help="p of a paired test against this row, or best")
     add("--test", choices=significance.TESTS, help="test of --against; default t")
@@ -106,30 +92,17 @@ def _parser(prog: str) -> Parser:
 def _add_measure(parser: argparse.ArgumentParser):
     """Adds the arguments that choose the number which is compared."""
     add = parser.add_argument
-    add(
-        "--statistic",
-        choices=[*measures.STATISTICS],
-        action="append",
-        default=[],
-        help="a column of each run; repeatable, default best and final",
-    )
-    add(
-        "--average",
-        choices=[*measures.AVERAGES],
-        action="append",
-        default=[],
-        help="over test examples or clients; repeatable, default both",
-    )
+    names = [*measures.STATISTICS]
+    about = "a column of each run; repeatable, default best and final"
+    add("--statistic", choices=names, action="append", default=[], help=about)
+    names = [*measures.AVERAGES]
+    about = "over test examples or clients; repeatable, default both"
+    add("--average", choices=names, action="append", default=[], help=about)
     add("--rounds", type=int, help="runs as they were after so many rounds")
     add("--rule", action="append", default=[], help="only this prediction rule")
     add("--metric", default=measures.ACCURACY, help="entry of the records")
-    add(
-        "--ddof",
-        type=int,
-        choices=(0, 1),
-        default=0,
-        help="divisor n - ddof of standard deviations over seeds",
-    )
+    about = "divisor n - ddof of standard deviations over seeds"
+    add("--ddof", type=int, choices=(0, 1), default=0, help=about)
 
 
 def _parse_number(text: str) -> float:

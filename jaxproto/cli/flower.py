@@ -22,11 +22,8 @@ def main(prog: str, arguments: Sequence[str]):
     form = flags.DEFINE_enum("form", FORMS[0], FORMS, ", ".join(FORMS))
     wait = flags.DEFINE_float("wait", 60.0, "seconds to wait for all clients", 0.0)
     patience = flags.DEFINE_float("patience", 600.0, "seconds to wait for a reply", 1.0)
-    data = flags.DEFINE_list(
-        "node_data",
-        [],
-        "with data.name=nodes: npz:, folder: or csv:PATH of each node",
-    )
+    about = "with data.name=nodes: npz:, folder: or csv:PATH of each node"
+    data = flags.DEFINE_list("node_data", [], about)
 
     def execute(config) -> bool:
         from jaxproto import flower

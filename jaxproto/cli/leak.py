@@ -43,44 +43,31 @@ def main(prog: str, arguments: Sequence[str]):
 
 def _parser(prog: str) -> Parser:
     parser = Parser(prog=prog, description=__doc__)
+    add = parser.add_argument
     listed = "; ".join(f"{k}: {v.about}" for k, v in leakage.ATTACKS.items())
-    parser.add_argument("attack", choices=list(leakage.ATTACKS), help=listed)
-    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="for table and pictures"
-    )
+    add("attack", choices=list(leakage.ATTACKS), help=listed)
+    add("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
+    add("--out", type=Path, metavar="FOLDER", help="for table and pictures")
     about = f"ids, 0,3,...; the first {attack_cases.CLIENTS} by default"
-    parser.add_argument("--clients", default="", help=about)
-    parser.add_argument(
-        "--formats",
-        default="",
-        help="float32,int8,... on the wire; default the run's",
+    add("--clients", default="", help=about)
+    about = "float32,int8,... on the wire; default the run's"
+    add("--formats", default="", help=about)
+    about = (
+        "standard deviations of Gaussian noise on uploads, in units of their root mean "
+        "square: 0,0.1,..."
     )
-    parser.add_argument(
-        "--noise",
-        default="0",
-        help="standard deviations of Gaussian noise on uploads, in units of their "
-        "root mean square: 0,0.1,...",
-    )
-    parser.add_argument(
-        "--body",
-        choices=attack_cases.BODIES,
-        default="own",
-        help="the attacker's network",
-    )
-    parser.add_argument(
-        "--broadcast",
-        choices=attack_cases.BROADCASTS,
-        default="honest",
-        help="crafted: of a server that sends weights or prototypes made to leak",
-    )
+    add("--noise", default="0", help=about)
+    about = "the attacker's network"
+    add("--body", choices=attack_cases.BODIES, default="own", help=about)
+    about = "crafted: of a server that sends weights or prototypes made to leak"
+    add("--broadcast", choices=attack_cases.BROADCASTS, default="honest", help=about)
     sizes = ",".join(map(_size_name, attack_cases.SIZES))
     about = f"for `updates`: examples per step x steps, or round; default {sizes}"
-    parser.add_argument("--sizes", default=sizes, help=about)
+    add("--sizes", default=sizes, help=about)
     about = f"for `lira`: number of federations, default {attack_cases.SHADOWS}"
-    parser.add_argument("--shadows", type=int, default=attack_cases.SHADOWS, help=about)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data_dir", default="", help="folder of a moved data set")
+    add("--shadows", type=int, default=attack_cases.SHADOWS, help=about)
+    add("--seed", type=int, default=0)
+    add("--data_dir", default="", help="folder of a moved data set")
     return parser
 
 

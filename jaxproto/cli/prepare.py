@@ -20,13 +20,12 @@ def main(prog: str, arguments: Sequence[str]):
     """Prepares one data set; an interrupted preparation starts from the beginning."""
     parser = Parser(prog=prog, description=__doc__)
     names = ", ".join([*prepare.SPACE, *natural.SETS])
-    parser.add_argument("name", nargs="*", help=f"such as {names}")
-    parser.add_argument(
-        "--data_dir", help="default TFDS_DATA_DIR, ~/tensorflow_datasets"
-    )
-    parser.add_argument("--manual_dir", help="folder of archives downloaded before")
+    add = parser.add_argument
+    add("name", nargs="*", help=f"such as {names}")
+    add("--data_dir", help="default TFDS_DATA_DIR, ~/tensorflow_datasets")
+    add("--manual_dir", help="folder of archives downloaded before")
     about = "sources with fewer examples are left out (natural clients)"
-    parser.add_argument("--min_examples", type=int, default=10, help=about)
+    add("--min_examples", type=int, default=10, help=about)
     args = parser.parse_args(arguments)
     if len(args.name) != 1:
         raise UserError(

@@ -18,19 +18,14 @@ NEAR = 1000  # first bytes of a page, which have its mark
 def main(prog: str, arguments: Sequence[str]):
     """Writes the page."""
     parser = Parser(prog=prog, description=__doc__)
+    add = parser.add_argument
     about = "work directory of a run, or a folder of several, such as a sweep's"
-    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help=about)
-    parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace a file that is not a report"
-    )
-    parser.add_argument(
-        "--prototypes",
-        choices=WHICH,
-        default=WHICH[0],
-        help="runs whose checkpoint is read, among those that differ only in the seed",
-    )
-    parser.add_argument("--data_dir", default="", help="folder of a moved data set")
+    add("workdirs", nargs="+", metavar="WORKDIR", help=about)
+    add("--out", type=Path, default=Path("report.html"), metavar="FILE")
+    add("--overwrite", action="store_true", help="replace a file that is not a report")
+    about = "runs whose checkpoint is read, among those that differ only in the seed"
+    add("--prototypes", choices=WHICH, default=WHICH[0], help=about)
+    add("--data_dir", default="", help="folder of a moved data set")
     args = parser.parse_args(arguments)
     _check(args.out, args.overwrite)
     now = datetime.datetime.now(datetime.UTC)

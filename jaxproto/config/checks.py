@@ -8,7 +8,7 @@ import ml_collections
 from jaxproto import models
 from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields
-from jaxproto.config.fields import FIELDS, TYPES, Field, defaults, flatten, nested
+from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten, nested
 from jaxproto.config.registries import arguments
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
@@ -57,14 +57,9 @@ def check(config: ml_collections.ConfigDict):
     for path in method_paths:
         choose_from(f"field of method {name!r}:", path.removeprefix("method."), keys)
     for path, value in values.items():
-        check_value(path, value, fields[path])
+        _check_type(path, value, type(fields[path].default))
+        fields[path].allowed.check(path, value)
     check_together(config)
-
-
-def check_value(path: str, value, field: Field):
-    """Raises UserError unless the value is allowed for a field."""
-    _check_type(path, value, type(field.default))
-    field.allowed.check(path, value)
 
 
 def _check_type(path: str, value, expected: type):

@@ -15,7 +15,7 @@ import ml_collections
 
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults, nested
-from jaxproto.config.registries import annotations, arguments, default_name
+from jaxproto.config.registries import annotations, arguments
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import FIRST_KEYS, INHERITED_FIELDS, NETWORKS, OPTIONS
@@ -120,7 +120,7 @@ def _factory_fields(factory: Callable) -> dict[str, Field]:
 def _value(key: str, default: Any):
     """Returns the value of a field for an argument's default."""
     if key in OPTIONS:
-        return default_name(key, default)
+        return next(name for name, f in OPTIONS[key].items() if f is default)
     return 0 if key in INHERITED_FIELDS else NETWORKS.get(key, default)
 
 

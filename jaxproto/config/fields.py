@@ -229,7 +229,6 @@ def extended(config: ml_collections.ConfigDict, begun: Mapping) -> set[str]:
     """Returns the fields, such as `rounds`, that a resumed run has increased.
 
     Args:
-      config: the configuration to resume with.
       begun: the flat configuration that the run began with.
     """
     new = flatten(config)

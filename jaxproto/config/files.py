@@ -128,7 +128,11 @@ def paper_width_config(name: str, arg: str, first: str) -> ml_collections.Config
 def _missing_file_message(path: str) -> str:
     """Returns the message for a file that does not exist."""
     names = builtin.names()
-    beside = [p.stem for p in Path(path).parent.glob("*.py") if _defines_config(p)]
+    beside = [
+        p.stem
+        for p in Path(path).parent.glob("*.py")
+        if p.is_file() and "def get_config(" in p.read_text(errors="replace")
+    ]
     name = builtin.short_name(path).removesuffix(".py")
     near = difflib.get_close_matches(name, [*names, *beside], n=1)
     hint = f" Did you mean '{near[0]}.py'?" if near else ""
@@ -137,11 +141,6 @@ def _missing_file_message(path: str) -> str:
         f"there is no configuration file {path} ({reason}).{hint} With the package "
         f"come: {', '.join(f'{name}.py' for name in names)}."
     )
-
-
-def _defines_config(path: Path) -> bool:
-    """Returns whether a Python file defines a configuration."""
-    return path.is_file() and "def get_config(" in path.read_text(errors="replace")
 
 
 def unmodified_config(file: str) -> ml_collections.ConfigDict:

@@ -12,7 +12,7 @@ from jaxproto.client import LocalTraining
 from jaxproto.config import registries
 from jaxproto.config.fields import flatten
 from jaxproto.data.registry import NODES
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.privacy import (
     CLIENT,
@@ -85,7 +85,7 @@ def clients_per_round(config) -> int:
 def check(config):
     """Raises UserError for a configuration without a guarantee."""
     unit = config.privacy.unit
-    if choose_from("privacy.unit", unit, (OFF, CLIENT, EXAMPLE)) == OFF:
+    if unit == OFF:
         return
     accounting.check_installed()
     private, name = private_methods(), config.method.name
@@ -157,15 +157,6 @@ def check_vocabulary(config, dataset):
         _refuse(config.privacy.unit, "data.tokens", "", vocabulary, why)
 
 
-def is_stateless(config) -> bool:
-    """Returns whether clients keep no state that later uploads depend on.
-
-    Only then does the sampling of clients amplify privacy: a state from earlier rounds
-    discloses in which of them the client was drawn.
-    """
-    return _releases_only_networks(config) and config.local.optimizer_state == "restart"
-
-
 def _releases_only_networks(config) -> bool:
     """Returns whether the method releases networks only, without prototypes."""
     return UPDATES in registries.annotations(METHODS[config.method.name])["privacy"]
@@ -179,13 +170,13 @@ def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
 
     Args:
       taken_K: Number of rounds in which each client took part [K].
-      rounds: Number of rounds of the record.
     """
     privacy, most_rounds = config.privacy, int(taken_K.max(initial=0))
-    amplified = (
+    amplified = (  # a state from earlier rounds discloses who was drawn in them
         privacy.unit == CLIENT
         and config.participation.law == "uniform"
-        and is_stateless(config)
+        and _releases_only_networks(config)
+        and config.local.optimizer_state == "restart"
     )
     if amplified:
         others = max(config.data.clients - 1, 1)

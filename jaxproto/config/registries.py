@@ -1,7 +1,6 @@
 """Registries of the functions and values that a configuration names."""
 
 import inspect
-import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -11,12 +10,9 @@ from jaxproto import batches, client
 from jaxproto.errors import UserError, shorten
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
-from jaxproto.methods.options import GROUPED_ARGUMENTS, INHERITED_FIELDS, OPTIONS
+from jaxproto.methods.options import GROUPED_ARGUMENTS, OPTIONS
 
 BUILTIN_OPTIONS = {key: dict(values) for key, values in OPTIONS.items()}
-INHERITED_VALUES = {  # argument that is 0 in a configuration -> config -> value
-    key: operator.attrgetter(path) for key, path in INHERITED_FIELDS.items()
-}
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
 SHORT_CLIENT_POLICIES = {
     "wrap": batches.at_least_one_batch,
@@ -76,11 +72,6 @@ def group_arguments(factory: Callable, flat: Mapping) -> dict:
             fields = {k: grouped.pop(k) for k in p.default._fields if k in grouped}
             grouped[key] = grouped.get(key, p.default)._replace(**fields)
     return grouped
-
-
-def default_name(key: str, value) -> str:
-    """Returns the name of an argument's default value."""
-    return next(name for name, option in OPTIONS[key].items() if option is value)
 
 
 def options_changed() -> bool:

@@ -12,7 +12,6 @@ def format_fields(config, arguments: Sequence[str]) -> str:
     """Returns two lines for every field of a configuration from a command line.
 
     Args:
-      config: the configuration.
       arguments: --config and its overrides, as typed.
     """
     (*_, file), overridden = flags.config_flags(arguments)

@@ -17,7 +17,6 @@ from jaxproto.errors import UserError
 from jaxproto.evaluation import BY_CLIENT, BY_EQUAL_CLIENTS, BY_EXAMPLE, Scoring
 from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
-from jaxproto.experiment.statelessness import ClientShapes
 from jaxproto.federation import Cohort
 from jaxproto.kept_state import STATELESS
 from jaxproto.method import Method
@@ -79,11 +78,7 @@ def plan_execution(
     local: LocalTraining,
     max_participants: int,
 ) -> tuple[CohortPlan, ...]:
-    """Returns cohorts with their execution mode, lanes and evaluated clients.
-
-    Args:
-      max_participants: maximum number of participants of a round.
-    """
+    """Returns cohorts with their execution mode, lanes and evaluated clients."""
     num_clients = len(partition.train)
     evaluated = {*sample_evaluated(choices.evaluated, num_clients, choices.seed)}
 
@@ -195,7 +190,6 @@ def make_stateless(
 
     Args:
       choice: `clients.store`.
-      metrics: metrics of every evaluation.
 
     Raises:
       UserError: `choice` is "none" and clients need a state.
@@ -204,10 +198,13 @@ def make_stateless(
     if choice != "none" and not (choice == "auto" and sampled):
         return tuple(cohorts)
     examples, classes = two_examples(dataset), spec.num_classes
-    rules = []
+    rules: list[tuple[str, ...]] = []  # () if clients of the cohort need their state
     for c in cohorts:
         shapes = statelessness.client_shapes(method, c.net, local, classes, examples)
-        rules.append(_stateless_rules(method, c, local, shapes))
+        if statelessness.upload_depends_on_state(method, c.net, local, shapes):
+            rules.append(())
+        else:
+            rules.append(statelessness.client_independent_rules(method, c.net, shapes))
     if choice == "none" and not all(rules):
         name = cohorts[rules.index(())].name
         raise UserError(
@@ -224,23 +221,11 @@ def make_stateless(
     )
 
 
-def _stateless_rules(
-    method: Method, cohort: Cohort, local: LocalTraining, shapes: ClientShapes
-) -> tuple[str, ...]:
-    """Returns the rules that evaluate stateless clients; () if they need state."""
-    if statelessness.upload_depends_on_state(method, cohort.net, local, shapes):
-        return ()
-    return statelessness.client_independent_rules(method, cohort.net, shapes)
-
-
 def two_examples(dataset: Dataset) -> Examples:
     """Returns two examples of zeros in the shape of a data set."""
     public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
-    return Examples(
-        jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype),
-        jnp.zeros(2, jnp.int32),
-        public,
-    )
+    x = jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype)
+    return Examples(x, jnp.zeros(2, jnp.int32), public)
 
 
 def evaluation_tables(

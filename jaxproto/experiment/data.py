@@ -35,10 +35,8 @@ def server_data(schema: NodeSchema, config) -> FederationData:
     Args:
       config: the fields `data`.
     """
-    return FederationData(
-        *nodes.server_view(schema, config.max_len),
-        node_schema.num_train_examples(schema),
-    )
+    view = nodes.server_view(schema, config.max_len)
+    return FederationData(*view, node_schema.num_train_examples(schema))
 
 
 def node_data(

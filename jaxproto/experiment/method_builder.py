@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from jaxproto.errors import choose_from
 from jaxproto.experiment.method_check import make_method
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.methods.options import NETWORKS
+from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS
 from jaxproto.models.ops import Ops
 from jaxproto.types import Net, Spec
 
@@ -40,8 +41,8 @@ def build_method(
       config: the fields `method`.
       num_examples: training examples of all clients; replaces an argument of that name
         that is 0.
-      run: the full configuration, for `registries.INHERITED_VALUES` and
-        `DERIVED_ARGUMENTS`; None is the default one.
+      run: the full configuration, for `INHERITED_FIELDS` and `DERIVED_ARGUMENTS`;
+        None is the default one.
       network: name -> network, for a method with a network of its own.
       public: inputs of the public examples, for an argument of that name.
     """
@@ -64,9 +65,9 @@ def build_method(
             arguments[key] = value
     if arguments.get("num_examples") == 0:
         arguments["num_examples"] = num_examples
-    for key, inherited_value in registries.INHERITED_VALUES.items():
+    for key, path in INHERITED_FIELDS.items():
         if arguments.get(key) == 0:
-            arguments[key] = inherited_value(run)
+            arguments[key] = operator.attrgetter(path)(run)
     parameters = inspect.signature(METHODS[name]).parameters
     arguments |= {
         k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters

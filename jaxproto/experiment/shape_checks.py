@@ -26,7 +26,6 @@ def check_cohorts(
 
     Args:
       x: shape of one batch of inputs, as a ShapeDtypeStruct.
-      metrics: metrics of the evaluation.
 
     Raises:
       UserError: the message names the cohorts, or the array and both shapes.

@@ -56,7 +56,6 @@ def with_time(
     """Returns the parts with simulated time, its step limit and its buffer.
 
     Args:
-      parts: Parts of the federation without simulated time.
       config: Configuration, with its traced floats replaced.
       floats: Values of `floats_of`; without them time is not simulated.
       dataset: Data set, for the shapes of uploads.

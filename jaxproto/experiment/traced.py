@@ -34,20 +34,15 @@ def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     }
 
 
-TIME = ("speed", "bandwidth", "sigma", "by_network", "deadline", "training", "buffer")
-UNUSED_IF_OFF = {  # field that is "off" -> fields without effect then
-    "privacy.unit": {"privacy.clip", "privacy.noise"},
-    "attack.kind": {"attack.share", "attack.strength", "attack.clients"},
-    "robust.aggregate": {"robust.share"},
-    "time.devices": {f"time.{key}" for key in TIME},
-}
+# Fields that may be "off": the other fields of their section then have no effect.
+SWITCHES = ("privacy.unit", "attack.kind", "robust.aggregate", "time.devices")
 
 
 def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
     """Returns the fields without effect because the field that needs them is off."""
     values = flatten(config)
-    off = [path for path in UNUSED_IF_OFF if values[path] == OFF]
-    return {unused for path in off for unused in UNUSED_IF_OFF[path]}
+    off = {path.partition(".")[0] for path in SWITCHES if values[path] == OFF}
+    return {path for path in values if path.partition(".")[0] in off} - {*SWITCHES}
 
 
 def program_settings(config: ml_collections.ConfigDict) -> dict:

@@ -137,8 +137,6 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
     The content is on disk before the rename, and the new name before the return.
 
     Args:
-      path: of the file.
-      content: its bytes.
       private: gives the file mode 0600 whatever the umask, and the temporary file a
         unique name, so that several processes may write the same file.
 

@@ -99,7 +99,6 @@ def find_error(value: Any, schema: Schema, name: str = "it") -> str:
     """Returns a clause on the first entry that does not fit the schema, or "".
 
     Args:
-      value: JSON value.
       schema: a type; a `Number`; a tuple of alternative schemas; a list with the one
         schema of all elements; or a mapping from names of entries to their schemas. An
         entry whose name ends in "?" may be absent, and `EVERY` stands for all entries.

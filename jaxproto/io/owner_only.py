@@ -62,8 +62,6 @@ def _check(
     """Raises NotOwnedError if another user owns a file, or may write it.
 
     Args:
-      path: of the file or folder.
-      status: its status.
       mode: that the message advises.
       refused: bits of permissions that the file must not have.
       other_owner: id of a user that may own the file, too; -1 is none.

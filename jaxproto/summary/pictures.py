@@ -13,7 +13,6 @@ from jaxproto import batches, plots
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.summary import progress_lines
 from jaxproto.summary.host_prototypes import (
     HostProtos,
     LearntPrototypes,
@@ -22,6 +21,7 @@ from jaxproto.summary.host_prototypes import (
     mean_or_zero,
     note_of,
 )
+from jaxproto.summary.progress_lines import progress_line
 from jaxproto.types import Client, Tree
 
 Picture = Callable[[Path], None]  # draws it into a file
@@ -35,18 +35,12 @@ class TrainedFederation(NamedTuple):
     clients: tuple[Client, ...]  # per cohort, [K, ...]
 
 
-def draw_all(
-    trained: TrainedFederation,
-    path: Path,
-    console: Console,
-    name: str = "",
-):
+def draw_all(trained: TrainedFederation, path: Path, console: Console, name: str = ""):
     """Draws the partition, accuracies, prototypes and heads of a run.
 
     Without matplotlib it prints how to install it and draws nothing.
 
     Args:
-      trained: the federation after its last round.
       path: work directory, with the run's records; pictures go into its `plots/`.
       console: for the progress, or a note that matplotlib is not installed.
       name: name of the run in titles; that of the folder by default.
@@ -60,9 +54,7 @@ def draw_all(
     records, name = RunFolder.at(path).records, name or path.name
     pictures = _record_pictures(trained.exp, records, name)
     pictures |= _prototype_pictures(trained, name)
-    with progress_lines.progress_line(
-        console, "drawing", "pictures", len(pictures)
-    ) as done:
+    with progress_line(console, "drawing", "pictures", len(pictures)) as done:
         for stem, draw in pictures.items():
             draw(folder / f"{stem}.png")
             done(stem)
@@ -77,11 +69,10 @@ def _record_pictures(exp: Experiment, records, name: str) -> dict[str, Picture]:
     if not records:
         return pictures
     pictures["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records, name)
-    pictures["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: [records]})
+    runs = {name: [records]}
+    pictures["bytes"] = lambda to: plots.accuracy_against_bytes(to, runs)
     if exp.timing:
-        pictures["time"] = lambda to: plots.accuracy_against_seconds(
-            to, {name: [records]}
-        )
+        pictures["time"] = lambda to: plots.accuracy_against_seconds(to, runs)
     rounds, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
         line = plots.band(name, rounds, np.array([values]))
@@ -170,9 +161,7 @@ def local_values(
     """Draws the local prototypes of a class, and the global one as clients use it.
 
     Args:
-      path: file to write.
       learnt: prototypes of the run, with local ones.
-      name: name of the run.
       class_id: the class; by default the one that most clients hold.
       clients: ids of the clients; all by default.
       **more: arguments of `plots.prototype_heatmap`.

@@ -25,10 +25,6 @@ def collapsed_rules(
     A rule has collapsed if its pooled accuracies are those of that class, to within
     0.02 points or half an example, in the last three evaluations or more.
 
-    Args:
-      records: records of `metrics.jsonl`.
-      majority: accuracies of each client's commonest class.
-
     Returns:
       {rule: round of the first of these evaluations}; {} where every test
       example is of its client's commonest class.
