@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from support.every import check_every, every
+from support.fast_jit import jit_of_users
 from support.networks import relative, shapes, small
 from support.refusal import refused
 
@@ -79,7 +80,7 @@ def test_a_golden_network_is_matched(name, case, form):
         cross = -jnp.mean(jax.nn.log_softmax(out.logits)[rows, y])
         return cross + 10 * jnp.mean((out.feat - target[y]) ** 2), out.norm
 
-    evaluate = jax.jit(lambda params, norm: net.apply(params, norm, x, False))
+    evaluate = jit_of_users(lambda params, norm: net.apply(params, norm, x, False))
 
     def check(params, norm, feat, logits, tolerance):
         out = evaluate(params, norm)
@@ -88,7 +89,7 @@ def test_a_golden_network_is_matched(name, case, form):
             assert relative(got[: len(expected)], expected) < tolerance
 
     check(params, norm, "eval_features", "eval_logits", 1e-4)
-    (value, norm), grad = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    (value, norm), grad = jit_of_users(jax.value_and_grad(loss, has_aux=True))(params)
     assert float(value) == pytest.approx(GOLDEN[f"{case}/train_losses"][0], rel=1e-4)
     params = jax.tree.map(lambda p, g: p - 0.01 * g, params, grad)
     check(params, norm, "features_after", "logits_after", 1e-3)

@@ -24,5 +24,9 @@ def jit_with(**options):
 
 QUICK = {"xla_backend_optimization_level": 0}
 jit = jit_with(**QUICK, xla_cpu_use_fusion_emitters=False)
+# Where tolerances are for the rounding of real runs
+jit_of_users = jit_with(
+    xla_backend_optimization_level=3, xla_cpu_use_fusion_emitters=True
+)
 # Where two programs must agree to the last bit: with the fusion emitters of real runs
 jit_to_the_bit = jit_with(**QUICK, xla_cpu_use_fusion_emitters=True)
