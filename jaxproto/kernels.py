@@ -50,6 +50,7 @@ def no_prototypes(num_classes: int, feat_dim: int) -> Protos:
     return Protos(jnp.zeros((num_classes, feat_dim)), jnp.zeros(num_classes))
 
 
+@float32_matmuls
 def mean_over_clients(up: Protos) -> Protos:
     """Averages each class over its clients; count is their number (Eq. 7).
 
@@ -57,7 +58,7 @@ def mean_over_clients(up: Protos) -> Protos:
       up: mean [K, C, D], count [K, C]; count 0 means "not sent".
     """
     has_KC = (up.count > 0).astype(up.mean.dtype)
-    return mean_over_examples(Protos(up.mean, has_KC))
+    return mean_of((jnp.einsum("kcd,kc->cd", up.mean, has_KC), jnp.sum(has_KC, 0)))
 
 
 @float32_matmuls
