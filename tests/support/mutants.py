@@ -47,7 +47,7 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
     ],
     "data/partitions/registry.py": [("validation rows train", "[~is_held]", "")],
     "federation.py": [
-        ("who sits out trains", "trains_R, sh", "True, sh"),
+        ("who sits out receives", "trains_R, after", "trains_R | True, after"),
         ("late uploads arrive", "reports & in_time, packed", "reports, packed"),
         ("format of the broadcast", "formats.down)", "'float32')"),
     ],
