@@ -236,7 +236,7 @@ def test_a_run_of_an_earlier_version_goes_on_to_where_one_of_this_comes(old, tmp
     new, on = (records(path) for path in (tmp_path / "new", old))
     assert [row["round"] for row in on] == [1, 2, 3, 4]
     assert on[2]["loss"] == pytest.approx(new[2]["loss"], rel=0.1)
-    # gamma is large here: rounding alone changes this accuracy by up to 0.08
+    # gamma is large: on one machine rounding alone has changed this accuracy by 0.07
     assert min(rows[3]["rules"]["head"]["pooled"] for rows in (new, on)) > 0.8
 
 
