@@ -3,12 +3,12 @@
     python -m benchmarks.released --htfllib=DIR --pfllib=DIR
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
-DIR is a checkout of https://github.com/TsingZ0/HtFLlib or of
-https://github.com/TsingZ0/PFLlib, whose classes of clients and servers are run; FedL2G
-needs the package higher, FedPAC cvxpy. Three clients with a perceptron train three
-rounds of the digits on both sides. The benchmark prints the largest difference between
-the parameters of all clients, beside how far they moved, and exits with status 1 if a
-method differs by more than TOLERANCE, or if a wrong option does not.
+DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
+functions are run; FedL2G needs the package higher, FedPAC cvxpy. Three clients with a
+perceptron train three rounds of the digits on both sides. The benchmark prints the
+largest difference between the parameters of all clients, beside how far they moved. It
+exits with status 1 if a method differs by more than TOLERANCE, or a wrong option by
+less.
 """
 
 import contextlib
@@ -22,9 +22,12 @@ import numpy as np
 from benchmarks import measure
 from benchmarks.released import ours
 
+RELEASES = {  # module of this folder -> repository of GitHub
+    "htfllib": "TsingZ0/HtFLlib",
+    "pfllib": "TsingZ0/PFLlib",
+}
 FLAGS = measure.flag_values(
-    htfllib=("", "checkout of HtFLlib"),
-    pfllib=("", "checkout of PFLlib"),
+    **{name: ("", f"checkout of {repo}") for name, repo in RELEASES.items()},
     method=([*ours.FIELDS], "methods to compare"),
     fixture=("", "npz file for every 997th parameter of the released networks"),
 )
@@ -33,10 +36,8 @@ TOLERANCE, STRIDE = 2e-6, 997
 
 def compare(library: str, source: str, methods: list[str], fixture: str) -> list[dict]:
     """Compares a library's methods in this process; returns a row per method."""
-    from benchmarks.released import release
-
-    release.begin(Path(source))
     side = importlib.import_module(f"benchmarks.released.{library}")
+    side.begin(Path(source))
     found, stored = [], {}
     for row in (row for row in methods if row in side.CLASSES):
         trained = ours.train(row)
@@ -70,9 +71,10 @@ def main(argv):
     """Compares the methods of every library that is given."""
     settings = measure.parse(FLAGS, argv, __doc__)
     measure.check_choices(settings, "method", ours.FIELDS)
-    sources = {k: settings[k] for k in ("htfllib", "pfllib") if settings[k]}
+    sources = {name: settings[name] for name in RELEASES if settings[name]}
     if not sources or not measure.has_torch():
-        sys.exit("error: give --htfllib or --pfllib, and install PyTorch.")
+        flags = ", ".join(f"--{name}" for name in RELEASES)
+        sys.exit(f"error: give one of {flags}, and install PyTorch.")
     found = []
     for library, source in sources.items():  # their modules have the same names
         given = {"library": library, "source": os.path.abspath(source)}

@@ -17,6 +17,7 @@ from torch import nn
 
 from benchmarks.released import ours, release
 from benchmarks.released.ours import Start
+from benchmarks.released.release import begin as begin
 
 CLASSES = {  # row -> module, class of the client, class of the server
     "feddistill": ("fd", "clientFD", "FD"),

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.released import ours, release
 from benchmarks.released.ours import Start
+from benchmarks.released.release import begin as begin
 
 CLASSES = {  # row -> module, class of the client, class of the server
     "ditto": ("ditto", "clientDitto", "Ditto"),
