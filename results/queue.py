@@ -1,6 +1,6 @@
 """Long runs, one after the other, in the order in which their results are wanted.
 
-    python -m results.queue OUT DATA_DIR [--hours H] [--only WORD]
+    python -m results.queue OUT DATA_DIR [--hours H] [--only WORD] [--left]
 
 All runs of a series have one reading, number of rounds and protocol, and every seed
 has a partition of its own (`data.seed=follow`). The methods of one seed come before the
@@ -348,6 +348,14 @@ def runs(data_dir: str = "") -> Iterator[tuple[str, series.Run]]:
             seen.add((name, cell, seed))
 
 
+def left(only: str, data_dir: str = "") -> Iterator[tuple[str, series.Run]]:
+    """Yields the runs without a record whose SERIES/NAME contains `only`."""
+    for group, run in runs(data_dir):
+        record = RESULTS / group / "records" / run[0]
+        if only in f"{group}/{run[0]}" and not (record / "summary.json").exists():
+            yield group, run
+
+
 def line(name: str, record: Path, hours: float) -> str:
     """Returns what is printed of a run that has ended: its best accuracies in %."""
     summary = json.loads((record / "summary.json").read_text())
@@ -370,17 +378,19 @@ def main(argv: Sequence[str]) -> str | int:
     parser.add_argument("data_dir", type=Path)
     parser.add_argument("--hours", type=float, default=math.inf, help="then it ends")
     parser.add_argument("--only", default="", help="part of the names SERIES/NAME")
+    parser.add_argument("--left", action="store_true", help="only print what is left")
     args = parser.parse_args(argv)
+    if args.left:
+        sys.stdout.writelines(f"{group}/{run[0]}\n" for group, run in left(args.only))
+        return 0
     out, data_dir = args.out.resolve(), str(args.data_dir.resolve())
     until, failed = time.monotonic() + 3600 * args.hours, []
     out.mkdir(parents=True, exist_ok=True)
     with (out / "lock").open("w") as lock:  # a run that outlives the queue holds it too
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for group, run in runs(data_dir):
+        for group, run in left(args.only, data_dir):
             name, record = f"{group}/{run[0]}", RESULTS / group / "records" / run[0]
             begun = time.monotonic()
-            if args.only not in name or (record / "summary.json").exists():
-                continue
             if begun >= until:
                 break
             work = out / group / run[0]

@@ -168,6 +168,8 @@ def test_a_queue_whose_hours_are_over_ends_in_the_middle_of_a_run(tmp_path):
         assert queued.communicate()[0] == b""
     assert queued.returncode == 0
     assert not (tmp_path / "results").exists()
+    with start(tmp_path, "--left") as listed:
+        assert listed.communicate()[0] == b"digits/fedproto-1\n"
 
 
 def test_every_run_of_the_queue_can_be_configured_and_is_there_once():
