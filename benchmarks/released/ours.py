@@ -50,6 +50,7 @@ FIELDS = {  # row -> options that are not the default
     "ditto": {},
     "fedavg": {},
     "feddistill": {"distance": "raw_ce", "lam": 0.1},
+    "feddyn": {},
     "fedgen": GEN,
     "fedgh": GH,
     "fedkd": KD,
@@ -68,6 +69,7 @@ FIELDS = {  # row -> options that are not the default
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
     "feddistill": {"lam": 0.101},
+    "feddyn": {"mu": 0.0101},
     "fedgen": {"weight": 1.01},
     "fedgh": {"server_rate": 0.0101},
     "fedkd": {"target": "detached"},
