@@ -24,6 +24,7 @@ from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
     "feddyn": "alpemreacar/FedDyn",
+    "fednova": "JYWa/FedNova",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
 }
