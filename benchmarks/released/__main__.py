@@ -23,6 +23,8 @@ from benchmarks import measure
 from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
+    "feddyn": "alpemreacar/FedDyn",
+    "fednova": "JYWa/FedNova",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
 }

@@ -46,16 +46,18 @@ COMMON = {
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
 GH = {"server_batch": 1000, "server_epochs": 3}
-FIELDS = {  # row -> options that are not the default
+FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
     "fedavg": {},
     "feddistill": {"distance": "raw_ce", "lam": 0.1},
+    "feddyn": {},
     "fedgen": GEN,
     "fedgh": GH,
     "fedkd": KD,
     "fedl2g": {},
     "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
     "fedmrl": {"aux": "mlp", "aux_dim": 16},
+    "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
     "fedpac": {},
     "fedper": {},
     "fedprox": {},
@@ -68,12 +70,14 @@ FIELDS = {  # row -> options that are not the default
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
     "feddistill": {"lam": 0.101},
+    "feddyn": {"mu": 0.0101},
     "fedgen": {"weight": 1.01},
     "fedgh": {"server_rate": 0.0101},
     "fedkd": {"target": "detached"},
     "fedl2g": {"server_rate": 200.0},
     "fedl2g_logits": {"server_rate": 1.0},
     "fedmrl": {"aux_dim": 15},
+    "fednova": {"server_momentum": 0.505},
     "fedpac": {"lam": 1.01},
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
@@ -142,7 +146,8 @@ def configuration(row: str, data: str, changed: Mapping):
     """Returns the configuration of a row."""
     method = row.removesuffix("_logits")
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
-    options = {f"method.{k}": v for k, v in {**FIELDS[row], **changed}.items()}
+    given = {**FIELDS[row], **changed}
+    options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
     config.update_from_flattened_dict({**COMMON, "data.name": data, **options})
     config_.check(config)
     return config

@@ -16,9 +16,9 @@ besides those of FedAvg:
 - mu, the paper's alpha: tuned / 0.01 in its example, for client i divided by its share
   n_i N / n of the examples / 0.01, equal for all clients.
 - first g_i: that of w / 0 / 0.
-- gradients: - / clipped to norm 10 / `optimizer.clip_norm`.
-- evaluation: w / w and the mean of the clients' networks / w (`received`) and the
-  client's network after training (`head`).
+- gradients: - / clipped to norm 10 before mu w_i is added / `optimizer.clip_norm`.
+- evaluation: w / the mean of the networks that report, and of all clients' last ones,
+  not w / w (`received`) and the client's network after training (`head`).
 - a client without a step (`local.short=skip`): cannot be / - / sends nothing.
 - BatchNorm statistics: not stated / none / local, or their mean (`statistics`).
 - loss in the records: the local objective / cross-entropy / without the linear term.
