@@ -24,6 +24,7 @@ from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
     "fednh": "Yutong-Dai/FedNH",
+    "feduv": "sonhamin/FedUV",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
 }
