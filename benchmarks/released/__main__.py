@@ -25,6 +25,8 @@ from benchmarks.released import ours
 RELEASES = {  # module of this folder -> repository of GitHub
     "feddyn": "alpemreacar/FedDyn",
     "fednova": "JYWa/FedNova",
+    "fednh": "Yutong-Dai/FedNH",
+    "feduv": "sonhamin/FedUV",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
 }

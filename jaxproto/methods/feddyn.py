@@ -2,7 +2,8 @@
 
 Acar, Zhao, Matas, Mattina, Whatmough, Saligrama: Federated Learning Based on Dynamic
 Regularization, ICLR 2021, https://arxiv.org/abs/2111.04263. With w of the server, the
-gradient g_i of client i at the end of its last round, and N clients (Algorithm 1):
+gradient g_i of client i at the end of its last round, at first 0, and N clients
+(Algorithm 1):
 
     loss = CE(w_i) - <g_i, w_i> + mu / 2 |w_i - w|^2          local steps from w
     g_i <- g_i - mu (w_i - w)
@@ -15,7 +16,6 @@ Deviations (paper / released code, https://github.com/alpemreacar/FedDyn / here)
 besides those of FedAvg:
 - mu, the paper's alpha: tuned / 0.01 in its example, for client i divided by its share
   n_i N / n of the examples / 0.01, equal for all clients.
-- first g_i: that of w / 0 / 0.
 - gradients: - / clipped to norm 10 before mu w_i is added / `optimizer.clip_norm`.
 - evaluation: w / the mean of the networks that report, and of all clients' last ones,
   not w / w (`received`) and the client's network after training (`head`).
