@@ -25,6 +25,7 @@ from benchmarks.released import ours
 RELEASES = {  # module of this folder -> repository of GitHub
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
+    "rethinkfl": "WenkeHuang/RethinkFL",
 }
 FLAGS = measure.flag_values(
     **{name: ("", f"checkout of {repo}") for name, repo in RELEASES.items()},
