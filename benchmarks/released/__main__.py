@@ -29,6 +29,7 @@ RELEASES = {  # module of this folder -> repository of GitHub
     "feduv": "sonhamin/FedUV",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
+    "rethinkfl": "WenkeHuang/RethinkFL",
 }
 FLAGS = measure.flag_values(
     **{name: ("", f"checkout of {repo}") for name, repo in RELEASES.items()},

@@ -1,4 +1,4 @@
-"""jaxproto's side of the comparison with released code: a federation of three clients.
+"""jaxproto's side of the comparison with released code: a small federation.
 
 Batches are in the order of the data, so that both sides take the same steps. Where a
 release follows a rule that a method documents as its option, FIELDS choose it.
@@ -28,10 +28,12 @@ from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
 
-SIZES, EQUAL_SIZES = (40, 60, 80), (60, 60, 60)  # examples, whole batches
+SIZES = (40, 60, 80)  # examples, whole batches
+# HtFLlib's FedMRL has a plain mean over clients; FPL's clusters are of many clients
+OTHER_SIZES = {"fedmrl": (60, 60, 60), "fpl": (20, 30) * 4}
 SHAPE, CLASSES, DIM, BATCH, RATE, EPOCHS, ROUNDS = (8, 8, 1), 10, 64, 10, 0.05, 2, 3
+PLANNED = ROUNDS + 1  # FedProc has no contrast in the last round
 COMMON = {
-    "data.clients": len(SIZES),
     "data.partition": "feature",
     "data.pool": False,
     "local.batch_size": BATCH,
@@ -40,7 +42,7 @@ COMMON = {
     "model.feat_dim": DIM,
     "model.group": "mlp",
     "optimizer.learning_rate": RATE,
-    "rounds": ROUNDS,
+    "rounds": PLANNED,
 }
 # FedKD's factors are smaller than its matrices, FedGH has one batch of all uploads
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
@@ -57,14 +59,16 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "fedl2g": {},
     "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
     "fedmrl": {"aux": "mlp", "aux_dim": 16},
-    "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
     "fednh": {"scale": 20.0},
+    "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
     "fedpac": {},
     "fedper": {},
+    "fedproc": {},
     "fedprox": {},
     "fedrep": {},
     "feduv": {},
     "fml": {"aux": "mlp", "target": "attached"},
+    "fpl": {},
     "lg_fedavg": {},
     "moon": {},
     "scaffold": {},
@@ -79,13 +83,15 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fedl2g": {"server_rate": 200.0},
     "fedl2g_logits": {"server_rate": 1.0},
     "fedmrl": {"aux_dim": 15},
-    "fednova": {"server_momentum": 0.505},
     "fednh": {"rho": 0.91},
+    "fednova": {"server_momentum": 0.505},
     "fedpac": {"lam": 1.01},
+    "fedproc": {"temperature": 1.01},
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
     "feduv": {"uniformity": 0.51},
     "fml": {"target": "detached"},
+    "fpl": {"temperature": 0.0202},
     "moon": {"contrastive": 1.01},
     "scaffold": {"server_rate": 0.99},
 }
@@ -111,8 +117,7 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
     """Trains all rounds of a row, with other options if some are given."""
     with TemporaryDirectory() as folder, same_draws(row):
         path = Path(folder) / "digits.npz"
-        # HtFLlib's FedMRL has a plain mean over clients
-        save_data(path, EQUAL_SIZES if row == "fedmrl" else SIZES)
+        save_data(path, OTHER_SIZES.get(row, SIZES))
         config = configuration(row, f"npz:{path}", changed or {})
         exp = build.experiment(config, jax.default_backend())
         run = synthetic.Run(exp, config.seed)
@@ -152,7 +157,8 @@ def configuration(row: str, data: str, changed: Mapping):
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
     given = {**FIELDS[row], **changed}
     options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
-    config.update_from_flattened_dict({**COMMON, "data.name": data, **options})
+    clients = {"data.clients": len(OTHER_SIZES.get(row, SIZES)), "data.name": data}
+    config.update_from_flattened_dict({**COMMON, **clients, **options})
     config_.check(config)
     return config
 

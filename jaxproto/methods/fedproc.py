@@ -10,14 +10,13 @@ https://arxiv.org/abs/2109.12273. With global prototypes c_j, in round t of T:
 
 The networks are averaged as in FedAvg.
 
-Deviations (MarsFL, https://github.com/WenkeHuang/MarsFL / here; no code of the authors
-is known), besides those of FedAvg:
+Deviations (RethinkFL and MarsFL, https://github.com/WenkeHuang, by authors of FPL /
+here; no code of FedProc's authors is known), besides those of FedAvg:
 - f: features / features; the paper has a projection network of its own.
-- t: from 0 to T - 1 of T - 1 / from 1 to T of T.
+- t: from 0 to T - 1 of T - 1, round 1 has no gradient / from 1 to T of T.
 - temperature: none / `temperature`, 1 by default.
 - local prototypes: of the last local epoch / after training, over all examples.
 - a class without prototype: contributes 0 to the mean over the batch / the same.
-- a client that does not report: its last prototypes / none.
 """
 
 import dataclasses

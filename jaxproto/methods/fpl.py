@@ -14,12 +14,14 @@ of all other classes, and u_y the mean of P,
 
 The networks are averaged as in FedAvg.
 
-Deviations (paper / MarsFL, the authors' benchmark / here), besides those of FedAvg:
+Deviations (paper / the authors' code, also in their benchmark MarsFL / here), besides
+those of FedAvg:
 - L_reg: sum over dimensions / mean / mean.
 - t: 0.02 / 0.02 / `temperature`, 0.02 by default.
 - local prototypes: of the trained network / of the last local epoch / after training,
   over all examples.
 - a class without prototype: - / contributes 0 to the mean over the batch / the same.
+- a class of one client: - / an error if another class has several / one cluster.
 - a client that does not report: - / none / none.
 - prediction: global network / global network / that (`received`), the client's own
   (`head`), and the nearest prototype of all clusters (`global`).
