@@ -23,6 +23,8 @@ from benchmarks import measure
 from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
+    "heterofl": "diaoenmao/HeteroFL-Computation-and-Communication-Efficient-"
+    "Federated-Learning-for-Heterogeneous-Clients",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
 }

@@ -61,6 +61,7 @@ FIELDS = {  # row -> options that are not the default
     "fedprox": {},
     "fedrep": {},
     "fml": {"aux": "mlp", "target": "attached"},
+    "heterofl": {},
     "lg_fedavg": {},
     "moon": {},
     "scaffold": {},
@@ -78,6 +79,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
     "fml": {"target": "detached"},
+    "heterofl": {"rolling": True},
     "moon": {"contrastive": 1.01},
     "scaffold": {"server_rate": 0.99},
 }
