@@ -27,6 +27,8 @@ RELEASES = {  # module of this folder -> repository of GitHub
     "fednova": "JYWa/FedNova",
     "fednh": "Yutong-Dai/FedNH",
     "feduv": "sonhamin/FedUV",
+    "heterofl": "diaoenmao/HeteroFL-Computation-and-Communication-Efficient-"
+    "Federated-Learning-for-Heterogeneous-Clients",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
     "rethinkfl": "WenkeHuang/RethinkFL",

@@ -69,6 +69,7 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "feduv": {},
     "fml": {"aux": "mlp", "target": "attached"},
     "fpl": {},
+    "heterofl": {},
     "lg_fedavg": {},
     "moon": {},
     "scaffold": {},
@@ -92,6 +93,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "feduv": {"uniformity": 0.51},
     "fml": {"target": "detached"},
     "fpl": {"temperature": 0.0202},
+    "heterofl": {"rolling": True},
     "moon": {"contrastive": 1.01},
     "scaffold": {"server_rate": 0.99},
 }
