@@ -23,7 +23,7 @@ from benchmarks.parity.arrays import by_client, rows
 from jaxproto import config as config_
 from jaxproto import kernels
 from jaxproto.experiment import build
-from jaxproto.methods import fedgen, fedkd, fedl2g
+from jaxproto.methods import fedgen, fedkd, fedl2g, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
@@ -64,6 +64,7 @@ FIELDS = {  # row -> options that are not the default
     "lg_fedavg": {},
     "moon": {},
     "scaffold": {},
+    "vhl": {},
 }
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
@@ -80,6 +81,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fml": {"target": "detached"},
     "moon": {"contrastive": 1.01},
     "scaffold": {"server_rate": 0.99},
+    "vhl": {"contrast": 0.101},
 }
 
 
@@ -170,11 +172,14 @@ def same_draws(row: str) -> ExitStack:
 
     The code of FedPAC's authors weighs prototypes by examples, as jaxproto does.
     """
-    stack, uniform = ExitStack(), jax.random.uniform
+    stack, uniform, draw_images = ExitStack(), jax.random.uniform, vhl.VirtualData.draw
 
     def draw(key, shape=(), *args, **kwargs):
         fixed = shape == drawn_noise().shape
         return drawn_noise() if fixed else uniform(key, shape, *args, **kwargs)
+
+    def same_images(self, _, shape):
+        return draw_images(self, jax.random.key(0), shape)
 
     def replace(place, name, value):
         stack.enter_context(mock.patch.object(place, name, value))
@@ -184,6 +189,8 @@ def same_draws(row: str) -> ExitStack:
         replace(jax.random, "uniform", draw)
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
+    if row == "vhl":
+        replace(vhl.VirtualData, "draw", same_images)
     return stack
 
 
