@@ -21,9 +21,9 @@ from sklearn.datasets import load_digits
 from benchmarks import measure, synthetic
 from benchmarks.parity.arrays import by_client, rows
 from jaxproto import config as config_
-from jaxproto import kernels
+from jaxproto import kernels, participation
 from jaxproto.experiment import build
-from jaxproto.methods import fedgen, fedkd, fedl2g
+from jaxproto.methods import fedgen, fedkd, fedl2g, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
@@ -44,12 +44,14 @@ COMMON = {
     "optimizer.learning_rate": RATE,
     "rounds": PLANNED,
 }
+DRAWN = 0.075  # below FAST's probability of a snapshot in round 3 alone, on both sides
 # FedKD's factors are smaller than its matrices, FedGH has one batch of all uploads
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
 GH = {"server_batch": 1000, "server_epochs": 3}
 FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
+    "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
     "fedavg": {},
     "feddistill": {"distance": "raw_ce", "lam": 0.1},
     "feddyn": {},
@@ -73,9 +75,11 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "lg_fedavg": {},
     "moon": {},
     "scaffold": {},
+    "vhl": {},
 }
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
+    "fast": {"gamma": 0.5},
     "feddistill": {"lam": 0.101},
     "feddyn": {"mu": 0.0101},
     "fedgen": {"weight": 1.01},
@@ -96,6 +100,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "heterofl": {"rolling": True},
     "moon": {"contrastive": 1.01},
     "scaffold": {"server_rate": 0.99},
+    "vhl": {"contrast": 0.101},
 }
 
 
@@ -182,16 +187,34 @@ def drawn_noise() -> np.ndarray:
     return (0.618 * np.arange(1, np.prod(size) + 1) % 1).reshape(size)
 
 
+def participants(count: int, r: int, snapshot: bool) -> jax.Array:
+    """Returns flags [K] of the clients of a round of FAST."""
+    return ((jnp.arange(count) + r) % 2 == 1) != snapshot
+
+
+def mixture(first, other, probability) -> participation.Sampler:
+    """Returns FAST's sampler with those clients and one drawn number."""
+
+    def draw(key, count, r):
+        flags_K = participants(count, r, probability > DRAWN)
+        return participation.all_report(flags_K)
+
+    return participation.BoundedSampler(draw, lambda count: count)
+
+
 def same_draws(row: str) -> ExitStack:
-    """Replaces what FedGen draws, and FedPAC's mean by PFLlib's plain one.
+    """Replaces what FAST, FedGen and VHL draw, and FedPAC's mean by PFLlib's plain one.
 
     The code of FedPAC's authors weighs prototypes by examples, as jaxproto does.
     """
-    stack, uniform = ExitStack(), jax.random.uniform
+    stack, uniform, draw_images = ExitStack(), jax.random.uniform, vhl.VirtualData.draw
 
     def draw(key, shape=(), *args, **kwargs):
         fixed = shape == drawn_noise().shape
         return drawn_noise() if fixed else uniform(key, shape, *args, **kwargs)
+
+    def same_images(self, _, shape):
+        return draw_images(self, jax.random.key(0), shape)
 
     def replace(place, name, value):
         stack.enter_context(mock.patch.object(place, name, value))
@@ -201,6 +224,10 @@ def same_draws(row: str) -> ExitStack:
         replace(jax.random, "uniform", draw)
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
+    if row == "fast":
+        replace(participation, "mixture", mixture)
+    if row == "vhl":
+        replace(vhl.VirtualData, "draw", same_images)
     return stack
 
 
