@@ -23,12 +23,14 @@ from benchmarks.parity.arrays import by_client, rows
 from jaxproto import config as config_
 from jaxproto import kernels
 from jaxproto.experiment import build
+from jaxproto.experiment.method_builder import public_inputs
 from jaxproto.methods import fedgen, fedkd, fedl2g
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
 
 SIZES, EQUAL_SIZES = (40, 60, 80), (60, 60, 60)  # examples, whole batches
+EQUAL = ("feddf", "fedmrl")  # their releases have plain means over clients
 SHAPE, CLASSES, DIM, BATCH, RATE, EPOCHS, ROUNDS = (8, 8, 1), 10, 64, 10, 0.05, 2, 3
 COMMON = {
     "data.clients": len(SIZES),
@@ -42,6 +44,8 @@ COMMON = {
     "optimizer.learning_rate": RATE,
     "rounds": ROUNDS,
 }
+# at a low rate, because Adam turns the rounding of gradients below 1e-7 into steps
+DF = {"server_batch": BATCH, "server_epochs": 10, "server_rate": 3e-5}
 # FedKD's factors are smaller than its matrices, FedGH has one batch of all uploads
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
@@ -49,6 +53,7 @@ GH = {"server_batch": 1000, "server_epochs": 3}
 FIELDS = {  # row -> options that are not the default
     "ditto": {},
     "fedavg": {},
+    "feddf": DF,
     "feddistill": {"distance": "raw_ce", "lam": 0.1},
     "fedgen": GEN,
     "fedgh": GH,
@@ -67,6 +72,7 @@ FIELDS = {  # row -> options that are not the default
 }
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
+    "feddf": {"server_rate": 3.03e-5},
     "feddistill": {"lam": 0.101},
     "fedgen": {"weight": 1.01},
     "fedgh": {"server_rate": 0.0101},
@@ -90,6 +96,7 @@ class Start(NamedTuple):
     clients: list[Tree]  # parameters
     server: Tree
     options: Mapping  # of the method
+    public: np.ndarray | None  # inputs of the public examples [P, ...]
 
 
 class Trained(NamedTuple):
@@ -103,8 +110,7 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
     """Trains all rounds of a row, with other options if some are given."""
     with TemporaryDirectory() as folder, same_draws(row):
         path = Path(folder) / "digits.npz"
-        # HtFLlib's FedMRL has a plain mean over clients
-        save_data(path, EQUAL_SIZES if row == "fedmrl" else SIZES)
+        save_data(path, EQUAL_SIZES if row in EQUAL else SIZES)
         config = configuration(row, f"npz:{path}", changed or {})
         exp = build.experiment(config, jax.default_backend())
         run = synthetic.Run(exp, config.seed)
@@ -115,7 +121,8 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
         x, y = np.asarray(exp.dataset.x), np.asarray(exp.dataset.y)
         data = [(x[at], y[at]) for at in rows(exp, exp.train)]
         server = jax.device_get(run.state.server)
-        start = Start(data, of_clients(), server, config.method.to_dict())
+        options, public = config.method.to_dict(), public_inputs(exp.dataset)
+        start = Start(data, of_clients(), server, options, public)
         made = []
         for _ in range(ROUNDS):
             run.state = as_released(row, run.state, start)
@@ -144,6 +151,8 @@ def configuration(row: str, data: str, changed: Mapping):
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
     options = {f"method.{k}": v for k, v in {**FIELDS[row], **changed}.items()}
     config.update_from_flattened_dict({**COMMON, "data.name": data, **options})
+    if config.data.public_share:  # public ones beside those of the clients
+        config.data.update(public_share=0.0, public_source=data)
     config_.check(config)
     return config
 
@@ -165,8 +174,13 @@ def drawn_noise() -> np.ndarray:
     return (0.618 * np.arange(1, np.prod(size) + 1) % 1).reshape(size)
 
 
+def drawn_rows() -> np.ndarray:
+    """Returns the public rows [B] of every step of FedDF's server."""
+    return 37 * np.arange(BATCH)
+
+
 def same_draws(row: str) -> ExitStack:
-    """Replaces what FedGen draws, and FedPAC's mean by PFLlib's plain one.
+    """Replaces what methods draw, and FedPAC's mean by PFLlib's plain one.
 
     The code of FedPAC's authors weighs prototypes by examples, as jaxproto does.
     """
@@ -182,6 +196,8 @@ def same_draws(row: str) -> ExitStack:
     if row == "fedgen":
         replace(fedgen, "draw_labels", lambda *_: jnp.array(drawn_labels()))
         replace(jax.random, "uniform", draw)
+    if row == "feddf":
+        replace(jax.random, "randint", lambda *_: jnp.array(drawn_rows()))
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
     return stack
