@@ -4,7 +4,7 @@
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
 DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
-functions are run; FedL2G needs the package higher, FedPAC cvxpy.
+functions are run; FedL2G needs the package higher, FedPAC cvxpy, FedMD tensorflow-cpu.
 Three clients with a perceptron train three rounds of the digits on both sides. The
 benchmark prints the largest difference between the parameters of all clients, beside
 how far they moved. It exits with status 1 if a method differs by more than TOLERANCE,
@@ -24,6 +24,7 @@ from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
     "feddf": "epfml/federated-learning-public-code",
+    "fedmd": "diogenes0319/FedMD_clean",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
 }

@@ -30,7 +30,8 @@ from jaxproto.training.programs import State
 from jaxproto.types import Tree
 
 SIZES, EQUAL_SIZES = (40, 60, 80), (60, 60, 60)  # examples, whole batches
-EQUAL = ("feddf", "fedmrl")  # their releases have plain means over clients
+# plain means over clients in two releases, as many steps for every client in another
+EQUAL = ("feddf", "fedmd", "fedmrl")
 SHAPE, CLASSES, DIM, BATCH, RATE, EPOCHS, ROUNDS = (8, 8, 1), 10, 64, 10, 0.05, 2, 3
 COMMON = {
     "data.clients": len(SIZES),
@@ -60,6 +61,7 @@ FIELDS = {  # row -> options that are not the default
     "fedkd": KD,
     "fedl2g": {},
     "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
+    "fedmd": {},
     "fedmrl": {"aux": "mlp", "aux_dim": 16},
     "fedpac": {},
     "fedper": {},
@@ -79,6 +81,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fedkd": {"target": "detached"},
     "fedl2g": {"server_rate": 200.0},
     "fedl2g_logits": {"server_rate": 1.0},
+    "fedmd": {"digest_share": 0.4},
     "fedmrl": {"aux_dim": 15},
     "fedpac": {"lam": 1.01},
     "fedprox": {"mu": 0.0},
@@ -175,7 +178,7 @@ def drawn_noise() -> np.ndarray:
 
 
 def drawn_rows() -> np.ndarray:
-    """Returns the public rows [B] of every step of FedDF's server."""
+    """Returns the public rows [B] of every step of FedDF and of FedMD's digest."""
     return 37 * np.arange(BATCH)
 
 
@@ -196,7 +199,7 @@ def same_draws(row: str) -> ExitStack:
     if row == "fedgen":
         replace(fedgen, "draw_labels", lambda *_: jnp.array(drawn_labels()))
         replace(jax.random, "uniform", draw)
-    if row == "feddf":
+    if row in ("feddf", "fedmd"):
         replace(jax.random, "randint", lambda *_: jnp.array(drawn_rows()))
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
