@@ -4,11 +4,11 @@
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
 DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
-functions are run; FedL2G needs the package higher, FedPAC cvxpy, VHL matplotlib and
-torchvision. Three clients with a perceptron train three rounds of the digits on both
-sides. The benchmark prints the largest difference between the parameters of all
-clients, beside how far they moved. It exits with status 1 if a method differs by more
-than TOLERANCE, or a wrong option by less.
+functions are run. FedL2G needs the package higher, FedPAC cvxpy, VHL and FedNH
+matplotlib and torchvision, FedMD tensorflow-cpu. Clients with a perceptron train three
+rounds of the digits on both sides. The benchmark prints the largest difference between
+the parameters of all clients, beside how far they moved. It exits with status 1 if a
+method differs by more than TOLERANCE, or a wrong option by less.
 """
 
 import contextlib
@@ -24,7 +24,9 @@ from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
     "fast": "RogerRogerUSC/FAST",
+    "feddf": "epfml/federated-learning-public-code",
     "feddyn": "alpemreacar/FedDyn",
+    "fedmd": "diogenes0319/FedMD_clean",
     "fednh": "Yutong-Dai/FedNH",
     "fednova": "JYWa/FedNova",
     "feduv": "sonhamin/FedUV",

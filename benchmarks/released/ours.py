@@ -23,14 +23,20 @@ from benchmarks.parity.arrays import by_client, rows
 from jaxproto import config as config_
 from jaxproto import kernels, participation
 from jaxproto.experiment import build
+from jaxproto.experiment.method_builder import public_inputs
 from jaxproto.methods import fedgen, fedkd, fedl2g, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
 
 SIZES = (40, 60, 80)  # examples, whole batches
-# HtFLlib's FedMRL has a plain mean over clients; FPL's clusters are of many clients
-OTHER_SIZES = {"fedmrl": (60, 60, 60), "fpl": (20, 30) * 4}
+EQUAL_SIZES = (60, 60, 60)
+OTHER_SIZES = {
+    "feddf": EQUAL_SIZES,  # a plain mean over clients in the release
+    "fedmd": EQUAL_SIZES,  # as many steps for every client in the release
+    "fedmrl": EQUAL_SIZES,  # a plain mean over clients in HtFLlib
+    "fpl": (20, 30) * 4,  # clusters need many clients
+}
 SHAPE, CLASSES, DIM, BATCH, RATE, EPOCHS, ROUNDS = (8, 8, 1), 10, 64, 10, 0.05, 2, 3
 PLANNED = ROUNDS + 1  # FedProc has no contrast in the last round
 COMMON = {
@@ -45,6 +51,8 @@ COMMON = {
     "rounds": PLANNED,
 }
 DRAWN = 0.075  # below FAST's probability of a snapshot in round 3 alone, on both sides
+# at a low rate, because Adam amplifies the rounding of small gradients
+DF = {"server_batch": BATCH, "server_epochs": 10, "server_rate": 3e-5}
 # FedKD's factors are smaller than its matrices, FedGH has one batch of all uploads
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
@@ -53,6 +61,7 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
     "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
     "fedavg": {},
+    "feddf": DF,
     "feddistill": {"distance": "raw_ce", "lam": 0.1},
     "feddyn": {},
     "fedgen": GEN,
@@ -60,6 +69,7 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "fedkd": KD,
     "fedl2g": {},
     "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
+    "fedmd": {},
     "fedmrl": {"aux": "mlp", "aux_dim": 16},
     "fednh": {"scale": 20.0},
     "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
@@ -80,6 +90,7 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
     "fast": {"gamma": 0.5},
+    "feddf": {"server_rate": 3.03e-5},
     "feddistill": {"lam": 0.101},
     "feddyn": {"mu": 0.0101},
     "fedgen": {"weight": 1.01},
@@ -87,6 +98,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fedkd": {"target": "detached"},
     "fedl2g": {"server_rate": 200.0},
     "fedl2g_logits": {"server_rate": 1.0},
+    "fedmd": {"digest_share": 0.4},
     "fedmrl": {"aux_dim": 15},
     "fednh": {"rho": 0.91},
     "fednova": {"server_momentum": 0.505},
@@ -111,6 +123,7 @@ class Start(NamedTuple):
     clients: list[Tree]  # parameters
     server: Tree
     options: Mapping  # of the method
+    public: np.ndarray | None  # inputs of the public examples [P, ...]
 
 
 class Trained(NamedTuple):
@@ -135,7 +148,8 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
         x, y = np.asarray(exp.dataset.x), np.asarray(exp.dataset.y)
         data = [(x[at], y[at]) for at in rows(exp, exp.train)]
         server = jax.device_get(run.state.server)
-        start = Start(data, of_clients(), server, config.method.to_dict())
+        options, public = config.method.to_dict(), public_inputs(exp.dataset)
+        start = Start(data, of_clients(), server, options, public)
         made = []
         for _ in range(ROUNDS):
             run.state = as_released(row, run.state, start)
@@ -166,6 +180,8 @@ def configuration(row: str, data: str, changed: Mapping):
     options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
     clients = {"data.clients": len(OTHER_SIZES.get(row, SIZES)), "data.name": data}
     config.update_from_flattened_dict({**COMMON, **clients, **options})
+    if config.data.public_share:  # public ones beside those of the clients
+        config.data.update(public_share=0.0, public_source=data)
     config_.check(config)
     return config
 
@@ -202,8 +218,13 @@ def mixture(first, other, probability) -> participation.Sampler:
     return participation.BoundedSampler(draw, lambda count: count)
 
 
+def drawn_rows() -> np.ndarray:
+    """Returns the public rows [B] of every step of FedDF and of FedMD's digest."""
+    return 37 * np.arange(BATCH)
+
+
 def same_draws(row: str) -> ExitStack:
-    """Replaces what FAST, FedGen and VHL draw, and FedPAC's mean by PFLlib's plain one.
+    """Replaces what methods draw, and FedPAC's mean by PFLlib's plain one.
 
     The code of FedPAC's authors weighs prototypes by examples, as jaxproto does.
     """
@@ -222,6 +243,8 @@ def same_draws(row: str) -> ExitStack:
     if row == "fedgen":
         replace(fedgen, "draw_labels", lambda *_: jnp.array(drawn_labels()))
         replace(jax.random, "uniform", draw)
+    if row in ("feddf", "fedmd"):
+        replace(jax.random, "randint", lambda *_: jnp.array(drawn_rows()))
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
     if row == "fast":
