@@ -23,6 +23,7 @@ from benchmarks import measure
 from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
+    "fedpcl": "yuetan031/FedPCL",
     "fluke": "makgyver/fluke",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",

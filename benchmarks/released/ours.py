@@ -58,6 +58,7 @@ FIELDS = {  # row -> options that are not the default
     "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
     "fedmrl": {"aux": "mlp", "aux_dim": 16},
     "fedpac": {},
+    "fedpcl": {"temperature": 0.25},  # gradients below the norm where PFLlib clips
     "fedper": {},
     "fedprox": {},
     "fedrep": {},
@@ -77,6 +78,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fedl2g_logits": {"server_rate": 1.0},
     "fedmrl": {"aux_dim": 15},
     "fedpac": {"lam": 1.01},
+    "fedpcl": {"temperature": 0.252},
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
     "fml": {"target": "detached"},

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from benchmarks.released import ours, release
 from benchmarks.released.ours import Start
@@ -20,6 +21,7 @@ CLASSES = {  # row -> module, class of the client, class of the server
     "ditto": ("ditto", "clientDitto", "Ditto"),
     "fedavg": ("avg", "clientAVG", "FedAvg"),
     "fedpac": ("pac", "clientPAC", "FedPAC"),
+    "fedpcl": ("pcl", "clientPCL", "FedPCL"),
     "fedper": ("per", "clientPer", "FedPer"),
     "fedprox": ("prox", "clientProx", "FedProx"),
     "fedrep": ("rep", "clientRep", "FedRep"),
@@ -55,10 +57,14 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
 
 def serve(row: str, server):
     """Takes the server's step."""
-    if row == "fedpac":
-        module = importlib.import_module("flcore.servers.serverpac")
+    if row in ("fedpac", "fedpcl"):
+        module = importlib.import_module(type(server).__module__)
         server.receive_protos()
         server.global_protos = module.proto_aggregation(server.uploaded_protos)
+        if row == "fedpcl":
+            server.prototype_padding()
+            server.global_protos = as_rows(server.global_protos)
+            server.client_protos_set = [*map(as_rows, server.client_protos_set)]
         server.send_protos()
         server.uploaded_heads = []
     server.receive_models()
@@ -69,6 +75,15 @@ def serve(row: str, server):
         server.aggregate_and_send_heads()
 
 
+def as_rows(protos: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Returns prototypes of length 1, in the order of classes.
+
+    PFLlib has them as they are, in the order in which their classes were met, and takes
+    that for the order of classes.
+    """
+    return {c: functional.normalize(protos[c], dim=0) for c in sorted(protos)}
+
+
 def federation(row: str, start: Start):
     """Builds the server of a row with its clients, as they are before round 1."""
     name, client, server = CLASSES[row]
@@ -77,6 +92,8 @@ def federation(row: str, start: Start):
     args, clients = arguments(row, start), []
     for i, (data, params) in enumerate(zip(start.train, start.clients, strict=True)):
         args.model = release.Network(params["net"])
+        if row == "fedpcl":
+            args.model.forward = args.model.base.forward
         clients.append(make(args, i, len(data[1]), 0, **release.NOT_SLOW))
         clients[i].load_train_data = lambda data=data: release.batches(*data)
     first = first_network(row, start)
@@ -87,8 +104,12 @@ def federation(row: str, start: Start):
         selected_clients=clients,
         time_threthold=float("inf"),
         global_model=first.base if row in SHARED_BODY else first,
+        client_protos_set=[None] * len(clients),
         global_c=[torch.zeros_like(p) for p in first.parameters()],
     )
+    if row == "fedpcl":  # no networks are sent
+        for name in ("send_models", "receive_models", "aggregate_parameters"):
+            setattr(server, name, lambda: None)
     if row == "fedpac":
         for one in clients:
             one.set_head(first.head)
@@ -120,4 +141,6 @@ def first_network(row: str, start: Start):
         return release.Network({"body": server.body, "head": head})
     if row in SHARED_BODY:
         return release.Network({**start.clients[0]["net"], "body": server})
+    if row == "fedpcl":
+        return release.Network(start.clients[0]["net"])
     return release.Network(server.get("net", server))
