@@ -2,7 +2,7 @@
 
 Its training comes from a checkout and runs as a whole. It is given data, initial
 networks in place of its projections, and SGD without momentum. Its own local loss is
-not the paper's, which stands in for it (`Loss`).
+another one: that of `jaxproto/methods/fedpcl.py` stands in for it (`Loss`).
 """
 
 import importlib
@@ -99,7 +99,7 @@ class Projection(release.Network):
 
 
 class Loss:
-    """Loss of FedPCL's paper, a share of it for the prototypes of each client."""
+    """L_g + L_p, a share of it for the prototypes of each client."""
 
     def __init__(self, temperature: float, aggregate: Callable):
         self.temperature, self.mean_of = temperature, aggregate
