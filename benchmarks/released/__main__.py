@@ -29,7 +29,9 @@ RELEASES = {  # module of this folder -> repository of GitHub
     "fedmd": "diogenes0319/FedMD_clean",
     "fednh": "Yutong-Dai/FedNH",
     "fednova": "JYWa/FedNova",
+    "fedpcl": "yuetan031/FedPCL",
     "feduv": "sonhamin/FedUV",
+    "fluke": "makgyver/fluke",
     "heterofl": "diaoenmao/HeteroFL-Computation-and-Communication-Efficient-"
     "Federated-Learning-for-Heterogeneous-Clients",
     "htfllib": "TsingZ0/HtFLlib",

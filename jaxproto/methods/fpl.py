@@ -43,7 +43,7 @@ from jaxproto.hyperparameters import Positive
 from jaxproto.method import Method, own_features
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fedavg import Statistical, local_statistics, weighted_mean
-from jaxproto.methods.fedproc import contrast, fedproc
+from jaxproto.methods.fedproc import contrast, fedproc, unit_means
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -128,7 +128,8 @@ def fpl(
     def loss(net, params, norm, batch, down, client):
         out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         protos = several(down)
-        near = contrast(protos, out.feat, batch.y, batch.mask, temperature)
+        unit = unit_means(protos)
+        near = contrast(unit, out.feat, batch.y, batch.mask, temperature)
         unbiased = kernels.mean_over_clients(protos)
         pull = losses.mse_mean(unbiased, out.feat, batch.y, batch.mask)
         return ce + near + pull, LossAux({"net": out.norm})
