@@ -142,9 +142,7 @@ def test_records_and_epsilon_are_those_of_the_simulator(method, unit, lost, tmp_
     for own, other in zip(served, alone, strict=True):
         assert own["privacy"]["rehearsed"] is True  # its noise follows from the seed
         mine, loss = own.pop("loss"), other.pop("loss")
-        if (
-            unit == "example"
-        ):  # a node keeps its loss, and what exact prototypes predict
+        if unit == "example":  # a node keeps what reads training examples without noise
             assert mine is None and loss > 0
             assert {*own["rules"]} == {"head", "global"}
             for rule in ("local", "global_own"):

@@ -175,10 +175,8 @@ def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
 
     @jax.jit
     def after(there):
-        server, keys = (
-            {"w": jnp.full(4 * size, 9.0)},
-            jax.random.split(jax.random.key(2)),
-        )
+        server = {"w": jnp.full(4 * size, 9.0)}
+        keys = jax.random.split(jax.random.key(2))
         total, share = {"w": there * server["w"]}, own.deviation * there**0.5
         total = mechanism.add_gaussian_noise(total, share, keys[0])
         return method.update.finish(None, server, (total, there), keys[1])["w"]
