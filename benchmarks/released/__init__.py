@@ -1,1 +1,1 @@
-"""Comparison of methods with the code that HtFLlib and PFLlib released."""
+"""Comparison of methods with the released code."""

@@ -7,8 +7,6 @@ networks, and exchange uploads in this process.
 
 import copy
 import importlib
-import sys
-import types
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,14 +19,12 @@ from benchmarks.released import ours, release
 from benchmarks.released.ours import Start
 
 CLASSES = ("feddf",)
-LEFT_OUT = "pcode.datasets.prepare_data"  # reads files
+LEFT_OUT = ("pcode.datasets.prepare_data",)
 
 
 def begin(source: Path):
     """Makes the code importable, without what reads files."""
-    sys.path.insert(0, str(source / "codes" / "FedDF-code"))
-    sys.modules[LEFT_OUT] = types.ModuleType(LEFT_OUT)
-    sys.modules[LEFT_OUT].get_dataset = None
+    release.importable(source / "codes" / "FedDF-code", LEFT_OUT)
 
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:

@@ -6,7 +6,6 @@ order of the data. What it returns of the clients' local training is kept.
 
 import contextlib
 import importlib
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +30,7 @@ LEFT_OUT = (  # modules
 
 def begin(source: Path):
     """Makes the release's modules importable, without figures and images."""
-    sys.path.insert(0, str(source))
-    sys.modules.update({name: mock.MagicMock() for name in LEFT_OUT})
+    release.importable(source, LEFT_OUT)
 
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:

@@ -7,8 +7,6 @@ data, and plain SGD in place of Adam.
 
 import importlib
 import math
-import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -24,9 +22,7 @@ CLASSES = ("fedmd",)
 
 def begin(source: Path):
     """Makes the code importable, without what reads files and draws public examples."""
-    sys.path.insert(0, str(source))
-    sys.modules["data_utils"] = types.ModuleType("data_utils")
-    sys.modules["data_utils"].generate_alignment_data = None  # in `rounds`
+    release.importable(source, ["data_utils"])
 
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:

@@ -5,10 +5,8 @@ average at the same time, each in a thread.
 """
 
 import importlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -18,12 +16,8 @@ from torch.nn.functional import cross_entropy
 from benchmarks.released import ours, release
 from benchmarks.released.ours import Start
 
+begin = release.importable
 CLASSES = ("fednova",)
-
-
-def begin(source: Path):
-    """Makes the release's modules importable."""
-    sys.path.insert(0, str(source))
 
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:

@@ -6,7 +6,6 @@ another one: that of `jaxproto/methods/fedpcl.py` stands in for it (`Loss`).
 """
 
 import importlib
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -54,8 +53,8 @@ SETTINGS = Namespace(
 
 def begin(source: Path):
     """Makes the training importable, without the modules that it does not use."""
-    sys.path.extend([str(source / "lib"), str(source / "exps")])
-    release.leave_out(LEFT_OUT, tqdm=iter)
+    for folder in ("exps", "lib"):
+        release.importable(source / folder, LEFT_OUT, tqdm=iter)
 
 
 def rounds(row: str, start: Start) -> list[list[np.ndarray]]:

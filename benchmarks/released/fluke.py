@@ -6,7 +6,6 @@ network in place of fluke's Adam, and the same numbers are drawn for the first a
 """
 
 import importlib
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,8 +38,7 @@ LEFT_OUT = (  # modules that the method does not use
 
 def begin(source: Path):
     """Makes fluke importable, without the modules that FedHP does not use."""
-    sys.path.insert(0, str(source))
-    release.leave_out(LEFT_OUT, DictConfig=dict, ListConfig=list)
+    release.importable(source, LEFT_OUT, DictConfig=dict, ListConfig=list)
 
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:

@@ -8,7 +8,6 @@ combines a class's row of the head over the clients that have the class.
 
 import contextlib
 import importlib
-import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +47,7 @@ OPTIONS = {
 
 def begin(source: Path):
     """Makes the library importable, without its data, logs and metrics."""
-    sys.path.insert(0, str(source / "src"))
-    sys.modules.update({name: mock.MagicMock() for name in LEFT_OUT})
+    release.importable(source / "src", LEFT_OUT)
     with contextlib.chdir(source / "src"), mock.patch("sys.argv", [""]):
         side = importlib.import_module("train_classifier_fed")
     side.cfg.update(control=CONTROL, data_name="MNIST")

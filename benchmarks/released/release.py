@@ -1,8 +1,9 @@
-"""Modules, networks and batches that both released libraries are given."""
+"""Modules, networks and batches that released code is given."""
 
 import random
 import sys
 import types
+from collections.abc import Iterable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from unittest import mock
@@ -51,11 +52,18 @@ def begin(source: Path):
     random.sample = lambda population, k: [*population][:k]
 
 
-def leave_out(names: tuple[str, ...], **attributes):
-    """Puts a stub with some attributes in place of modules that a method leaves out."""
+def importable(folder: Path, left_out: Iterable[str] = (), **attributes):
+    """Makes the modules of a folder importable, with a stub in place of others.
+
+    Args:
+      folder: Folder of a checkout.
+      left_out: Modules that a method does not use.
+      **attributes: Attributes of the stub that have to be of a kind.
+    """
+    sys.path.insert(0, str(folder))
     stub = mock.MagicMock(**attributes)
     stub.__spec__ = ModuleSpec("stub", None)  # PyTorch reads it
-    sys.modules.update(dict.fromkeys(names, stub))
+    sys.modules.update(dict.fromkeys(left_out, stub))
 
 
 class Network(nn.Module):

@@ -5,10 +5,8 @@ initial networks, and one batch of virtual images that both sides see in every s
 """
 
 import importlib
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from unittest import mock
 
@@ -84,10 +82,7 @@ class Loader(list):
 
 def begin(source: Path):
     """Makes the release's modules importable, without those that it can do without."""
-    sys.path.insert(0, str(source))
-    for name in LEFT_OUT:
-        sys.modules[name] = mock.MagicMock(__spec__=ModuleSpec(name, None))
-    sys.modules["yacs.config"].CfgNode = Namespace
+    release.importable(source, LEFT_OUT, CfgNode=Namespace)
 
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Methods beside the released code of HtFLlib and PFLlib, whose results are stored."""
+"""Methods beside released code, whose results are stored."""
 
 from pathlib import Path
 
