@@ -32,6 +32,10 @@ def test_seeds_share_a_row_with_mean_and_deviation(tmp_path):
     assert table.notes[0].endswith("(ddof 0) of 2 seeds.")
     sample = made(*paths, ddof=1)
     assert cells_of(sample)["head final %"] == "55.00 ± 7.07"
+    config = paths[1] / "config.json"  # as saved by hand
+    config.write_text(config.read_text().replace('"lam": 10.0', '"lam": 10'))
+    assert '"lam": 10,' in config.read_text()
+    assert cells_of(made(*paths))["head final %"] == "55.00 ± 5.00"
     few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
     rules = {"rules": {"head": {"pooled": few, "client_mean": few}}}
     other = folder(tmp_path / "b", "fedtgp", seed=1, more=rules)
@@ -85,8 +89,14 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
         return {"round": at, "rules": rules, "by_client": each}
 
     hits = {5: [9, 3], 10: [1, 27], 15: [10, 30]}
-    rows = [by_client(*item) for item in hits.items()]
-    long = folder(tmp_path / "long", rounds=15, eval_every=5, history=rows)
+    spent = {"unit": "client", "delta": 1e-5}
+    rows = [
+        by_client(*item) | {"privacy": {**spent, "epsilon": item[0]}}
+        for item in hits.items()
+    ]
+    more = {"privacy": {**spent, "epsilon": 15}}
+    fields = {"rounds": 15, "eval_every": 5, "more": more, "history": rows}
+    long = folder(tmp_path / "long", **fields)
     short = folder(tmp_path / "short", "fedtgp", rounds=10, eval_every=5)
     cut = run_groups.until(compare.load(long), 10)
     groups = compare.group_by_seed([cut, compare.load(short)])
@@ -94,6 +104,11 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     assert got["head best pooled %"] == got["head final pooled %"] == "70.00"
     assert got["head best mean %"] == "50.00"
     assert got["head client_best pooled %"] == "90.00"  # (9 + 27) / 40
+    assert got["epsilon"] == "10.00"
+    early = folder(
+        tmp_path / "early", status="stopped early", **fields | {"rounds": 50}
+    )
+    assert run_groups.until(compare.load(early), 20).config["rounds"] == 20
     command.main("compare", [str(long), str(short), "--rounds=10"])
     assert "rounds head" not in capsys.readouterr().out
     with refused("was not evaluated after 7 rounds: give --rounds a multiple of its"):
@@ -156,6 +171,11 @@ def test_unfinished_and_diverged_runs_are_named(tmp_path):
 
 def test_references_and_collapsed_runs_are_named(tmp_path):
     """The share of one class is in the summary, else in `partition.csv`."""
+    half = {"commonest_class": ONE_CLASS | {"pooled": 0.5}}
+    drawn = [{"commonest_class": ONE_CLASS}, half]  # seeds with partitions of their own
+    paths = [folder(tmp_path / f"{k}", seed=k, more=one) for k, one in enumerate(drawn)]
+    mean = "37.50 %, mean over clients 20.00 % (mean over the partitions)."
+    assert SHARE + mean in made(*paths).notes
     a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
     table = made(a, folder(tmp_path / "local", "local"))
     assert [row[0] for row in table.rows] == ["Local (reference)", "FedProto"]
