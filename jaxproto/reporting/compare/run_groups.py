@@ -10,7 +10,6 @@ from typing import NamedTuple
 from jaxproto.config.fields import fields_where
 from jaxproto.config.registries import needs_rounds
 from jaxproto.errors import UserError
-from jaxproto.methods import METHODS
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
@@ -102,7 +101,7 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
             f"multiple of its eval_every, {run.config['eval_every']}."
         )
     method, schedule = run.config["method.name"], run.config["optimizer.schedule"]
-    if method in METHODS and needs_rounds(method, schedule):
+    if needs_rounds(method, schedule):
         raise UserError(
             f"{run.path} is no beginning of a shorter run: its rounds depend on "
             f"their number, {run.config['rounds']}. Leave it or --rounds out."

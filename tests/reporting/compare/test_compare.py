@@ -1,6 +1,7 @@
 """Comparison of runs: rows, notes, formats, the command."""
 
 import csv
+import dataclasses
 import io
 import shutil
 from pathlib import Path
@@ -117,6 +118,9 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     other = compare.load(folder(tmp_path / "cosine", history=rows, **cosine))
     with refused("its rounds depend on their number, 15"):
         run_groups.until(other, 10)
+    theirs = other.config | {"method.name": "theirs"}  # a method that is not imported
+    with refused("its rounds depend on their number, 15"):
+        run_groups.until(dataclasses.replace(other, config=theirs), 10)
 
 
 def test_a_run_on_nodes_has_a_row_beside_its_simulation(tmp_path):
