@@ -92,7 +92,9 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     hits = {5: [9, 3], 10: [1, 27], 15: [10, 30]}
     spent = {"unit": "client", "delta": 1e-5}
     rows = [
-        by_client(*item) | {"privacy": {**spent, "epsilon": item[0]}}
+        by_client(*item)
+        | {"privacy": {**spent, "epsilon": item[0]}}
+        | {"bytes_up": 100 * item[0], "bytes_down": 0}
         for item in hits.items()
     ]
     more = {"privacy": {**spent, "epsilon": 15}}
@@ -105,7 +107,7 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     assert got["head best pooled %"] == got["head final pooled %"] == "70.00"
     assert got["head best mean %"] == "50.00"
     assert got["head client_best pooled %"] == "90.00"  # (9 + 27) / 40
-    assert got["epsilon"] == "10.00"
+    assert (got["epsilon"], got["kB/round"]) == ("10.00", "0.8")
     early = folder(
         tmp_path / "early", status="stopped early", **fields | {"rounds": 50}
     )
