@@ -37,6 +37,9 @@ def test_seeds_share_a_row_with_mean_and_deviation(tmp_path):
     config.write_text(config.read_text().replace('"lam": 10.0', '"lam": 10'))
     assert '"lam": 10,' in config.read_text()
     assert cells_of(made(*paths))["head final %"] == "55.00 ± 5.00"
+    there = folder(tmp_path / "c", seed=2, data__name="tfds:cifar100")
+    seeds = "Seeds: 0, 1 in FedProto on cifar10; 2 in FedProto on cifar100."
+    assert seeds in made(*paths, there).notes
     few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
     rules = {"rules": {"head": {"pooled": few, "client_mean": few}}}
     other = folder(tmp_path / "b", "fedtgp", seed=1, more=rules)
@@ -279,6 +282,7 @@ def test_the_numbers_of_each_seed_are_a_tidy_csv(tmp_path, capsys):
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 4  # runs, averages, statistics
+    assert {row["rounds"] for row in rows} == {"300"}
     found = [r for r in rows if (r["seed"], r["average"]) == ("1", "pooled")]
     values = {r["statistic"]: r["value"] for r in found if r["label"] == "FedTGP"}
     assert values.pop("client_best") == ""  # records without clients
