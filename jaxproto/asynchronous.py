@@ -8,9 +8,10 @@ upload was aggregated gets the new broadcast, and trains again.
 
 Deviations: a client starts again after the aggregation that includes its upload, not
 between two aggregations; a stale upload has its full weight, because methods weight
-their uploads themselves. A client is trained when it gets the broadcast, and the server
-keeps its upload until it arrives, so that evaluation sees the trained client at once.
-An upload is 8 bytes longer: its seconds and the id of its client.
+their uploads themselves; a lost upload takes no time, and its client is idle at once. A
+client is trained when it gets the broadcast, and the server keeps its upload until it
+arrives, so that evaluation sees the trained client at once. An upload is 8 bytes
+longer: its seconds and the id of its client.
 """
 
 import dataclasses

@@ -265,10 +265,12 @@ def pre_upload_cohort(
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, inputs.formats.up)
         size = wire.scalars(message), wire.message_bytes(packed)
-        return mask_upload(trains, packed), *size
+        finite = all_finite(wire.unpack(packed)) | ~trains
+        return mask_upload(trains, packed), *size, finite
 
-    up, scalars_R, bytes_R = cohort.mode.each(one)(restored, shards, trains_R)
-    report = PreReport(clients.id, scalars_R * trains_R, bytes_R * trains_R)
+    up, scalars_R, bytes_R, finite_R = cohort.mode.each(one)(restored, shards, trains_R)
+    sizes = scalars_R * trains_R, bytes_R * trains_R
+    report = PreReport(clients.id, *sizes, finite_R)
     return Uploads(clients.id, up, ()), report
 
 

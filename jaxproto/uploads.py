@@ -37,6 +37,7 @@ class PreReport(NamedTuple):
     id: Array  # [R] client ids
     scalars: Array  # [R] of the message
     bytes: Array  # [R] of the message on the wire
+    finite: Array  # [R] the message has only finite numbers
 
 
 def all_finite(tree: Tree) -> Array:

@@ -4,11 +4,11 @@
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
 DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
-functions are run; FedL2G needs the package higher, FedPAC cvxpy. Three clients with a
-perceptron train three rounds of the digits on both sides. The benchmark prints the
-largest difference between the parameters of all clients, beside how far they moved. It
-exits with status 1 if a method differs by more than TOLERANCE, or a wrong option by
-less.
+functions are run. FedL2G needs the package higher, FedPAC cvxpy, VHL and FedNH
+matplotlib and torchvision, FedMD tensorflow-cpu. Clients with a perceptron train three
+rounds of the digits on both sides. The benchmark prints the largest difference between
+the parameters of all clients, beside how far they moved. It exits with status 1 if a
+method differs by more than TOLERANCE, or a wrong option by less.
 """
 
 import contextlib
@@ -23,12 +23,21 @@ from benchmarks import measure
 from benchmarks.released import ours
 
 RELEASES = {  # module of this folder -> repository of GitHub
+    "fast": "RogerRogerUSC/FAST",
+    "feddf": "epfml/federated-learning-public-code",
     "feddyn": "alpemreacar/FedDyn",
-    "fednova": "JYWa/FedNova",
+    "fedmd": "diogenes0319/FedMD_clean",
     "fednh": "Yutong-Dai/FedNH",
+    "fednova": "JYWa/FedNova",
+    "fedpcl": "yuetan031/FedPCL",
     "feduv": "sonhamin/FedUV",
+    "fluke": "makgyver/fluke",
+    "heterofl": "diaoenmao/HeteroFL-Computation-and-Communication-Efficient-"
+    "Federated-Learning-for-Heterogeneous-Clients",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
+    "rethinkfl": "WenkeHuang/RethinkFL",
+    "vhl": "wizard1203/VHL",
 }
 FLAGS = measure.flag_values(
     **{name: ("", f"checkout of {repo}") for name, repo in RELEASES.items()},

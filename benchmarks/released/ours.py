@@ -1,4 +1,4 @@
-"""jaxproto's side of the comparison with released code: a federation of three clients.
+"""jaxproto's side of the comparison with released code: a small federation.
 
 Batches are in the order of the data, so that both sides take the same steps. Where a
 release follows a rule that a method documents as its option, FIELDS choose it.
@@ -21,17 +21,25 @@ from sklearn.datasets import load_digits
 from benchmarks import measure, synthetic
 from benchmarks.parity.arrays import by_client, rows
 from jaxproto import config as config_
-from jaxproto import kernels
+from jaxproto import kernels, participation
 from jaxproto.experiment import build
-from jaxproto.methods import fedgen, fedkd, fedl2g
+from jaxproto.experiment.method_builder import public_inputs
+from jaxproto.methods import fedgen, fedkd, fedl2g, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
 
-SIZES, EQUAL_SIZES = (40, 60, 80), (60, 60, 60)  # examples, whole batches
+SIZES = (40, 60, 80)  # examples, whole batches
+EQUAL_SIZES = (60, 60, 60)
+OTHER_SIZES = {
+    "feddf": EQUAL_SIZES,  # a plain mean over clients in the release
+    "fedmd": EQUAL_SIZES,  # as many steps for every client in the release
+    "fedmrl": EQUAL_SIZES,  # a plain mean over clients in HtFLlib
+    "fpl": (20, 30) * 4,  # clusters need many clients
+}
 SHAPE, CLASSES, DIM, BATCH, RATE, EPOCHS, ROUNDS = (8, 8, 1), 10, 64, 10, 0.05, 2, 3
+PLANNED = ROUNDS + 1  # FedProc has no contrast in the last round
 COMMON = {
-    "data.clients": len(SIZES),
     "data.partition": "feature",
     "data.pool": False,
     "local.batch_size": BATCH,
@@ -40,54 +48,75 @@ COMMON = {
     "model.feat_dim": DIM,
     "model.group": "mlp",
     "optimizer.learning_rate": RATE,
-    "rounds": ROUNDS,
+    "rounds": PLANNED,
 }
+DRAWN = 0.075  # below FAST's probability of a snapshot in round 3 alone, on both sides
+# at a low rate, because Adam amplifies the rounding of small gradients
+DF = {"server_batch": BATCH, "server_epochs": 10, "server_rate": 3e-5}
 # FedKD's factors are smaller than its matrices, FedGH has one batch of all uploads
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
 GH = {"server_batch": 1000, "server_epochs": 3}
 FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
+    "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
     "fedavg": {},
+    "feddf": DF,
     "feddistill": {"distance": "raw_ce", "lam": 0.1},
     "feddyn": {},
     "fedgen": GEN,
     "fedgh": GH,
+    "fedhp": {"anchoring": 10.0},
     "fedkd": KD,
     "fedl2g": {},
     "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
+    "fedmd": {},
     "fedmrl": {"aux": "mlp", "aux_dim": 16},
-    "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
     "fednh": {"scale": 20.0},
+    "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
     "fedpac": {},
+    "fedpcl": {"temperature": 0.25},  # gradients below the norm where PFLlib clips
     "fedper": {},
+    "fedproc": {},
     "fedprox": {},
     "fedrep": {},
     "feduv": {},
     "fml": {"aux": "mlp", "target": "attached"},
+    "fpl": {},
+    "heterofl": {},
     "lg_fedavg": {},
     "moon": {},
     "scaffold": {},
+    "vhl": {},
 }
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "ditto": {"mu": 1.01},
+    "fast": {"gamma": 0.5},
+    "feddf": {"server_rate": 3.03e-5},
     "feddistill": {"lam": 0.101},
     "feddyn": {"mu": 0.0101},
     "fedgen": {"weight": 1.01},
     "fedgh": {"server_rate": 0.0101},
+    "fedhp": {"anchoring": 10.1},
     "fedkd": {"target": "detached"},
     "fedl2g": {"server_rate": 200.0},
     "fedl2g_logits": {"server_rate": 1.0},
+    "fedmd": {"digest_share": 0.4},
     "fedmrl": {"aux_dim": 15},
-    "fednova": {"server_momentum": 0.505},
     "fednh": {"rho": 0.91},
+    "fednova": {"server_momentum": 0.505},
     "fedpac": {"lam": 1.01},
+    "fedproc": {"temperature": 1.01},
+    "fedpcl": {"temperature": 0.252},
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
     "feduv": {"uniformity": 0.51},
     "fml": {"target": "detached"},
+    "fpl": {"temperature": 0.0202},
+    "heterofl": {"rolling": True},
     "moon": {"contrastive": 1.01},
     "scaffold": {"server_rate": 0.99},
+    "vhl": {"contrast": 0.101},
 }
 
 
@@ -98,6 +127,7 @@ class Start(NamedTuple):
     clients: list[Tree]  # parameters
     server: Tree
     options: Mapping  # of the method
+    public: np.ndarray | None  # inputs of the public examples [P, ...]
 
 
 class Trained(NamedTuple):
@@ -111,8 +141,7 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
     """Trains all rounds of a row, with other options if some are given."""
     with TemporaryDirectory() as folder, same_draws(row):
         path = Path(folder) / "digits.npz"
-        # HtFLlib's FedMRL has a plain mean over clients
-        save_data(path, EQUAL_SIZES if row == "fedmrl" else SIZES)
+        save_data(path, OTHER_SIZES.get(row, SIZES))
         config = configuration(row, f"npz:{path}", changed or {})
         exp = build.experiment(config, jax.default_backend())
         run = synthetic.Run(exp, config.seed)
@@ -123,7 +152,8 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
         x, y = np.asarray(exp.dataset.x), np.asarray(exp.dataset.y)
         data = [(x[at], y[at]) for at in rows(exp, exp.train)]
         server = jax.device_get(run.state.server)
-        start = Start(data, of_clients(), server, config.method.to_dict())
+        options, public = config.method.to_dict(), public_inputs(exp.dataset)
+        start = Start(data, of_clients(), server, options, public)
         made = []
         for _ in range(ROUNDS):
             run.state = as_released(row, run.state, start)
@@ -152,7 +182,10 @@ def configuration(row: str, data: str, changed: Mapping):
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
     given = {**FIELDS[row], **changed}
     options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
-    config.update_from_flattened_dict({**COMMON, "data.name": data, **options})
+    clients = {"data.clients": len(OTHER_SIZES.get(row, SIZES)), "data.name": data}
+    config.update_from_flattened_dict({**COMMON, **clients, **options})
+    if config.data.public_share:  # public ones beside those of the clients
+        config.data.update(public_share=0.0, public_source=data)
     config_.check(config)
     return config
 
@@ -174,16 +207,39 @@ def drawn_noise() -> np.ndarray:
     return (0.618 * np.arange(1, np.prod(size) + 1) % 1).reshape(size)
 
 
+def participants(count: int, r: int, snapshot: bool) -> jax.Array:
+    """Returns flags [K] of the clients of a round of FAST."""
+    return ((jnp.arange(count) + r) % 2 == 1) != snapshot
+
+
+def mixture(first, other, probability) -> participation.Sampler:
+    """Returns FAST's sampler with those clients and one drawn number."""
+
+    def draw(key, count, r):
+        flags_K = participants(count, r, probability > DRAWN)
+        return participation.all_report(flags_K)
+
+    return participation.BoundedSampler(draw, lambda count: count)
+
+
+def drawn_rows() -> np.ndarray:
+    """Returns the public rows [B] of every step of FedDF and of FedMD's digest."""
+    return 37 * np.arange(BATCH)
+
+
 def same_draws(row: str) -> ExitStack:
-    """Replaces what FedGen draws, and FedPAC's mean by PFLlib's plain one.
+    """Replaces what methods draw, and FedPAC's mean by PFLlib's plain one.
 
     The code of FedPAC's authors weighs prototypes by examples, as jaxproto does.
     """
-    stack, uniform = ExitStack(), jax.random.uniform
+    stack, uniform, draw_images = ExitStack(), jax.random.uniform, vhl.VirtualData.draw
 
     def draw(key, shape=(), *args, **kwargs):
         fixed = shape == drawn_noise().shape
         return drawn_noise() if fixed else uniform(key, shape, *args, **kwargs)
+
+    def same_images(self, _, shape):
+        return draw_images(self, jax.random.key(0), shape)
 
     def replace(place, name, value):
         stack.enter_context(mock.patch.object(place, name, value))
@@ -191,8 +247,14 @@ def same_draws(row: str) -> ExitStack:
     if row == "fedgen":
         replace(fedgen, "draw_labels", lambda *_: jnp.array(drawn_labels()))
         replace(jax.random, "uniform", draw)
+    if row in ("feddf", "fedmd"):
+        replace(jax.random, "randint", lambda *_: jnp.array(drawn_rows()))
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
+    if row == "fast":
+        replace(participation, "mixture", mixture)
+    if row == "vhl":
+        replace(vhl.VirtualData, "draw", same_images)
     return stack
 
 

@@ -20,6 +20,7 @@ CLASSES = {  # row -> module, class of the client, class of the server
     "ditto": ("ditto", "clientDitto", "Ditto"),
     "fedavg": ("avg", "clientAVG", "FedAvg"),
     "fedpac": ("pac", "clientPAC", "FedPAC"),
+    "fedpcl": ("pcl", "clientPCL", "FedPCL"),
     "fedper": ("per", "clientPer", "FedPer"),
     "fedprox": ("prox", "clientProx", "FedProx"),
     "fedrep": ("rep", "clientRep", "FedRep"),
@@ -55,10 +56,16 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
 
 def serve(row: str, server):
     """Takes the server's step."""
-    if row == "fedpac":
-        module = importlib.import_module("flcore.servers.serverpac")
+    if row in ("fedpac", "fedpcl"):
+        module = importlib.import_module(type(server).__module__)
         server.receive_protos()
         server.global_protos = module.proto_aggregation(server.uploaded_protos)
+        if row == "fedpcl":
+            server.prototype_padding()
+            # PFLlib takes the order in which classes were met for that of the labels
+            every = [server.global_protos, *server.client_protos_set]
+            ordered = [{c: protos[c] for c in sorted(protos)} for protos in every]
+            server.global_protos, *server.client_protos_set = ordered
         server.send_protos()
         server.uploaded_heads = []
     server.receive_models()
@@ -77,6 +84,8 @@ def federation(row: str, start: Start):
     args, clients = arguments(row, start), []
     for i, (data, params) in enumerate(zip(start.train, start.clients, strict=True)):
         args.model = release.Network(params["net"])
+        if row == "fedpcl":
+            args.model.forward = args.model.base.forward
         clients.append(make(args, i, len(data[1]), 0, **release.NOT_SLOW))
         clients[i].load_train_data = lambda data=data: release.batches(*data)
     first = first_network(row, start)
@@ -87,8 +96,12 @@ def federation(row: str, start: Start):
         selected_clients=clients,
         time_threthold=float("inf"),
         global_model=first.base if row in SHARED_BODY else first,
+        client_protos_set=[None] * len(clients),
         global_c=[torch.zeros_like(p) for p in first.parameters()],
     )
+    if row == "fedpcl":  # no networks are sent
+        for name in ("send_models", "receive_models", "aggregate_parameters"):
+            setattr(server, name, lambda: None)
     if row == "fedpac":
         for one in clients:
             one.set_head(first.head)
@@ -120,4 +133,6 @@ def first_network(row: str, start: Start):
         return release.Network({"body": server.body, "head": head})
     if row in SHARED_BODY:
         return release.Network({**start.clients[0]["net"], "body": server})
+    if row == "fedpcl":
+        return release.Network(start.clients[0]["net"])
     return release.Network(server.get("net", server))

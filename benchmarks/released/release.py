@@ -3,7 +3,9 @@
 import random
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
@@ -47,6 +49,13 @@ def begin(source: Path):
         sys.modules[module] = types.ModuleType(module)
         setattr(sys.modules[module], attribute, None)
     random.sample = lambda population, k: [*population][:k]
+
+
+def leave_out(names: tuple[str, ...], **attributes):
+    """Puts a stub with some attributes in place of modules that a method leaves out."""
+    stub = mock.MagicMock(**attributes)
+    stub.__spec__ = ModuleSpec("stub", None)  # PyTorch reads it
+    sys.modules.update(dict.fromkeys(names, stub))
 
 
 class Network(nn.Module):

@@ -26,18 +26,27 @@ def build_sampler(config) -> participation.Sampler:
     return factory(**{k: config[k] for k in parameters})
 
 
-def max_rows(config: ml_collections.ConfigDict) -> int:
-    """Returns the number of participant rows in the arrays of a round.
+def max_participants(config: ml_collections.ConfigDict) -> int:
+    """Returns the most clients that take part in a round.
 
-    Shapes of compiled programs depend on it. It follows from the sampler, and from the
-    `fraction` of a method that samples by itself (FAST).
+    It follows from the sampler, and from the `fraction` of a method that samples by
+    itself (FAST).
     """
     sampler, clients = build_sampler(config.participation), config.data.clients
     count = participation.max_clients(sampler, clients)
     if "fraction" in config.method:
         by_method = participation.max_of_fraction(config.method.fraction)(clients)
         count = max(count, by_method)
-    return min(clients, participation.row_count(count))
+    return count
+
+
+def max_rows(config: ml_collections.ConfigDict) -> int:
+    """Returns the number of participant rows in the arrays of a round.
+
+    Shapes of compiled programs depend on it.
+    """
+    rows = participation.row_count(max_participants(config))
+    return min(config.data.clients, rows)
 
 
 def max_rows_of(method: Method, sampler: participation.Sampler, net: Net, clients: int):

@@ -24,6 +24,7 @@ from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.cohorts import two_examples
+from jaxproto.experiment.sampler import max_participants
 from jaxproto.experiment.traced import Floats
 from jaxproto.federation import Cohort, Parts
 from jaxproto.hyperparameters import is_zero
@@ -153,11 +154,12 @@ def upload_shape(parts: Parts, spec: Spec, examples: Examples, net: Net) -> Tree
 
 def check_buffer(config: ml_collections.ConfigDict):
     """Raises UserError if other fields do not go with asynchronous rounds."""
-    buffer, clients, time = config.time.buffer, config.data.clients, config.time
-    if buffer > clients:
+    buffer, most, time = config.time.buffer, max_participants(config), config.time
+    if buffer > most:
         raise UserError(
-            f"time.buffer is {buffer}, but there are {clients} clients, each with one "
-            f"upload on its way at most; set it to a number up to {clients}."
+            f"time.buffer is {buffer}, but at most {most} clients take part in a "
+            "round, and so many uploads would never be on their way; set it to a "
+            f"number up to {most}."
         )
     if buffer and not is_zero(time.deadline):
         raise UserError(

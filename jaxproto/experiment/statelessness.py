@@ -4,7 +4,7 @@ A method whose clients begin every round with the broadcast and a fresh optimise
 not read their earlier state, so that it need not be stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
 STATE_FIELDS = ("params", "norm", "opt", "memory")  # of a client, from earlier rounds
+CLIENT_FIELDS = (*STATE_FIELDS, "count", "id", "steps")
 
 
 class ClientShapes(NamedTuple):
@@ -90,7 +91,7 @@ def upload_depends_on_state(
         first_message = method.pre_upload(net, received, data, own_down)
         return finish_local_training(task, session, client, shard)[1:], first_message
 
-    return _reads_client(train, shapes)
+    return _reads_client(train, shapes, STATE_FIELDS)
 
 
 def rule_names(method: Method, net: Net, shapes: ClientShapes) -> tuple[str, ...]:
@@ -110,19 +111,21 @@ def predict_two_examples(
 
 
 def client_independent_rules(
-    method: Method, net: Net, shapes: ClientShapes
+    method: Method,
+    net: Net,
+    shapes: ClientShapes,
+    fields: Sequence[str] = CLIENT_FIELDS,
 ) -> tuple[str, ...]:
-    """Returns the rules whose predictions are equal for all clients."""
+    """Returns the rules whose predictions do not depend on fields of a client."""
     predict = partial(predict_two_examples, method, net)
     return tuple(
         rule
         for rule in rule_names(method, net, shapes)
-        if not _reads_client(partial(predict, rule=rule), shapes, identity=True)
+        if not _reads_client(partial(predict, rule=rule), shapes, fields)
     )
 
 
-def _reads_client(f: Callable, shapes: ClientShapes, identity: bool = False) -> bool:
-    """Returns whether `f` reads the state of a client, or also its identity."""
+def _reads_client(f: Callable, shapes: ClientShapes, fields: Sequence[str]) -> bool:
+    """Returns whether `f` reads one of the fields of the client."""
     used = jax.tree.unflatten(jax.tree.structure(shapes), inputs_used(f, *shapes))
-    fields = STATE_FIELDS + (("count", "id", "steps") if identity else ())
     return any(jax.tree.leaves([getattr(used.client, field) for field in fields]))

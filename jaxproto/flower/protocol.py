@@ -5,6 +5,7 @@ a method has two exchanges, the first one carries the fields of the broadcast th
 `pre_upload` reads and the second one the others, so that each field is sent once.
 """
 
+import dataclasses
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -19,10 +20,10 @@ from jaxproto.errors import UserError
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
-from jaxproto.experiment.cohorts import two_examples
+from jaxproto.experiment.cohorts import CohortPlan, two_examples
 from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
-from jaxproto.privacy import OFF
+from jaxproto.privacy import EXAMPLE, OFF
 from jaxproto.storage import records, workdir
 from jaxproto.types import Data, Tree
 from jaxproto.wire import codec
@@ -44,8 +45,26 @@ def experiment(
             f"own, whose seconds are measured; set it to {OFF}."
         )
     exp = build.experiment(config, jax.default_backend(), tokens, data=data)
+    if config.privacy.unit == EXAMPLE:
+        cohorts = (_with_private_rules(exp, cohort) for cohort in exp.cohorts)
+        exp = exp._replace(cohorts=tuple(cohorts))
     check_experiment(exp)
     return exp
+
+
+def _with_private_rules(exp: Experiment, cohort: CohortPlan) -> CohortPlan:
+    """Returns a cohort without rules that read its training examples without noise."""
+    shapes = statelessness.client_shapes(
+        exp.method,
+        cohort.net,
+        exp.local,
+        exp.spec.num_classes,
+        two_examples(exp.dataset),
+    )
+    rules = cohort.scoring.rules or statelessness.client_independent_rules(
+        exp.method, cohort.net, shapes, fields=("memory", "count")
+    )
+    return dataclasses.replace(cohort, scoring=cohort.scoring._replace(rules=rules))
 
 
 SERVER = -1  # sender of broadcasts

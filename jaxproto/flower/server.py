@@ -100,7 +100,8 @@ class Server(Engine):
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
             server = aggregate(context, server, lanes)
-            pre_reports = [PreReport(report.id, report.scalars, report.bytes)]
+            sizes = report.scalars, report.bytes
+            pre_reports = [PreReport(report.id, *sizes, report.finite)]
             bytes_down = HEADER  # the broadcast is sent in two messages
         down = self._training_message(server, early)
         uploads, report = self._exchange("train", r, participants, down)

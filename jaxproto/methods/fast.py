@@ -21,8 +21,8 @@ Deviations (paper / released code / here), besides those of FedAvg:
   nearest whole number, at least 1. Of the samplers: `participation.py`.
 - q: swept / 1 by default, where FAST is uniform sampling, 0.5 in the README's commands,
   from 0 with gamma 0.7 where it adapts / 0.5, `pace=adaptive`.
-- accuracy: training / of the participants' training batches, mean over clients / the
-  same over examples; clients send two counts for it.
+- accuracy: training / of the batches since a client's pass over its data began, maybe
+  rounds ago, mean over clients / of a round's, over examples; clients send two counts.
 - optimiser: SGD / by data set, its state kept over rounds / as configured; variant
   `code` of its configuration keeps it.
 - BatchNorm statistics: not stated / local / local, or their mean (`statistics`).

@@ -11,9 +11,13 @@ on batches d of public examples without labels (Algorithm 1):
 Deviations (paper / released code,
 https://github.com/epfml/federated-learning-public-code / here), besides FedAvg's:
 - architectures: one student for each / the same / one, as in FedAvg.
-- steps: until the validation loss settles, 10,000 at most / the same / `server_epochs`.
+- mean of networks: weighted by examples / plain / weighted by examples.
+- steps: until validation settles, 10,000 at most / the same, and the network of the
+  best validation accuracy / `server_epochs`, and the last network.
+- gradients on the server: not stated / clipped to norm 5 / not clipped.
 - optimiser: Adam, 0.001, with a cosine schedule / the same / the same, `server_rate`.
-- BatchNorm on the server: not stated / statistics of the networks / of the batch.
+- BatchNorm on the server: not stated / statistics of the teachers, the student's of the
+  batch / all of the batch.
 """
 
 import dataclasses

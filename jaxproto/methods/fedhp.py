@@ -18,6 +18,7 @@ Deviations (that library / here):
 - w_ij: known to the server / of the counts n_ij, which clients send.
 - p_ij of classes that client i does not hold: sent, weight 0 / not sent.
 - class that no client reports: not a number / keeps p_j.
+- after the last round: clients train once more / not.
 - prediction: nearest p_ij after training / that (`head`), nearest p_j (`received`).
 """
 

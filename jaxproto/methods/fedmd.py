@@ -15,7 +15,8 @@ Deviations (paper / released code, https://github.com/diogenes0319/FedMD_clean /
 - distance in digest: not stated / mean absolute difference / the same.
 - lengths of digest and revisit: few epochs / two numbers of epochs / the first
   `digest_share` of the local steps digest, each a random batch of public examples.
-- optimiser: not stated / Adam / `optimizer`, one for both.
+- optimiser: not stated / Adam, one for each phase, kept over rounds / `optimizer`, one
+  for both.
 - prediction: own network (`head`).
 """
 

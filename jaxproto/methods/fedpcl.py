@@ -11,11 +11,16 @@ features f of length 1, the prototypes c_kj of client k and their mean c_j over 
 
 Classes that client k does not hold have c_j in place of c_kj.
 
+The authors' code, https://github.com/yuetan031/FedPCL, has another loss: c_ky against
+the features of the batch, -log(exp(c_ky f / t) / sum_f' exp(c_ky f' / t)) averaged over
+the other features f of class y, summed over k, without L_g. What it sends, averages and
+fills in is the same as here.
+
 Deviations (paper / PFLlib / here):
 - features: of several frozen pre-trained networks, after a trained projection / of the
   network / of the network, which is trained.
-- products f c: - / as they are / cosines, c of length 1 as well.
 - classes in the sums: - / all / all that have a prototype.
+- c_y: - / in the order in which a client met the classes, not that of y / of class y.
 - t: 0.07 / an option / `temperature`, 0.07 by default.
 - first round: - / prototypes alone, no training / the same.
 - clients of L_p that did not report in the last round: - / their last prototypes / not

@@ -10,14 +10,13 @@ https://arxiv.org/abs/2109.12273. With global prototypes c_j, in round t of T:
 
 The networks are averaged as in FedAvg.
 
-Deviations (MarsFL, https://github.com/WenkeHuang/MarsFL / here; no code of the authors
-is known), besides those of FedAvg:
+Deviations (RethinkFL and MarsFL, https://github.com/WenkeHuang, by authors of FPL /
+here; no code of FedProc's authors is known), besides those of FedAvg:
 - f: features / features; the paper has a projection network of its own.
-- t: from 0 to T - 1 of T - 1 / from 1 to T of T.
+- t: from 0 to T - 1 of T - 1, round 1 has no gradient / from 1 to T of T.
 - temperature: none / `temperature`, 1 by default.
 - local prototypes: of the last local epoch / after training, over all examples.
 - a class without prototype: contributes 0 to the mean over the batch / the same.
-- a client that does not report: its last prototypes / none.
 """
 
 import dataclasses
@@ -61,6 +60,11 @@ class FedProcUpload(NamedTuple):
     protos: Protos
 
 
+def unit_means(protos: Protos) -> Protos:
+    """Scales prototypes to length 1."""
+    return protos.replace(mean=normalise_rows(protos.mean))
+
+
 @kernels.float32_matmuls
 def contrast(
     protos: Protos,
@@ -71,7 +75,8 @@ def contrast(
 ) -> Array:
     """Returns the mean contrastive loss of features and prototypes of their class.
 
-    An example whose class has no prototype contributes 0.
+    Features are divided by their length, prototypes are not. An example whose class has
+    no prototype contributes 0.
 
     Args:
       protos: Prototypes [C, D], or several of each class [J, C, D].
@@ -79,8 +84,8 @@ def contrast(
     classes, dim = protos.mean.shape[-2:]
     here_P = protos.count.reshape(-1) > 0
     own_BP = here_P & (jnp.arange(len(here_P)) % classes == y_B[:, None])
-    unit_PD = normalise_rows(protos.mean.reshape(-1, dim))
-    score_BP = normalise_rows(feat_BD) @ unit_PD.T / temperature
+    mean_PD = protos.mean.reshape(-1, dim)
+    score_BP = normalise_rows(feat_BD) @ mean_PD.T / temperature
     every_B = jax.nn.logsumexp(jnp.where(here_P, score_BP, NEVER), 1)
     own_B = jax.nn.logsumexp(jnp.where(own_BP, score_BP, NEVER), 1)
     known_B = jnp.any(own_BP, 1)
@@ -109,7 +114,8 @@ def fedproc(
 
     def loss(net, params, norm, batch, down, client):
         out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
-        near = contrast(down.protos, out.feat, batch.y, batch.mask, temperature)
+        unit = unit_means(down.protos)
+        near = contrast(unit, out.feat, batch.y, batch.mask, temperature)
         done = jnp.minimum((down.round + 1) / rounds, 1.0) if rounds else 1.0
         return (1 - done) * near + done * ce, LossAux({"net": out.norm})
 

@@ -14,12 +14,14 @@ of all other classes, and u_y the mean of P,
 
 The networks are averaged as in FedAvg.
 
-Deviations (paper / MarsFL, the authors' benchmark / here), besides those of FedAvg:
+Deviations (paper / the authors' code, also in their benchmark MarsFL / here), besides
+those of FedAvg:
 - L_reg: sum over dimensions / mean / mean.
 - t: 0.02 / 0.02 / `temperature`, 0.02 by default.
 - local prototypes: of the trained network / of the last local epoch / after training,
   over all examples.
 - a class without prototype: - / contributes 0 to the mean over the batch / the same.
+- a class of one client: - / an error if another class has several / one cluster.
 - a client that does not report: - / none / none.
 - prediction: global network / global network / that (`received`), the client's own
   (`head`), and the nearest prototype of all clusters (`global`).
@@ -41,7 +43,7 @@ from jaxproto.hyperparameters import Positive
 from jaxproto.method import Method, own_features
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fedavg import Statistical, local_statistics, weighted_mean
-from jaxproto.methods.fedproc import contrast, fedproc
+from jaxproto.methods.fedproc import contrast, fedproc, unit_means
 from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
@@ -126,7 +128,8 @@ def fpl(
     def loss(net, params, norm, batch, down, client):
         out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
         protos = several(down)
-        near = contrast(protos, out.feat, batch.y, batch.mask, temperature)
+        unit = unit_means(protos)
+        near = contrast(unit, out.feat, batch.y, batch.mask, temperature)
         unbiased = kernels.mean_over_clients(protos)
         pull = losses.mse_mean(unbiased, out.feat, batch.y, batch.mask)
         return ce + near + pull, LossAux({"net": out.norm})

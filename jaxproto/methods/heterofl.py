@@ -12,16 +12,17 @@ each hidden layer of n units the units
 and of the network the entries between its units. It receives, trains and sends these.
 An entry of the server's network is the mean over the clients that sent it, or stays.
 
-Written from public descriptions; neither the papers' text nor their code was read.
+Written from public descriptions; the papers' text was not read.
 
-Deviations (papers / here):
+Deviations (papers and HeteroFL's code / here):
 - shares: 1, 1/2, 1/4 and so on, fixed or drawn anew / 1/2^l for level l, which is the
   client's id modulo `levels`.
 - network of a client: the part / the whole, whose other entries are 0 and get no
   gradient. Layers are in the order of their names.
 - activations in training: divided by the share (HeteroFL) / as they are.
 - BatchNorm: statistics of all data after training (HeteroFL) / each client's own.
-- loss: over the client's classes (HeteroFL) / over all classes.
+- loss: 0 as logits of classes that a client lacks (HeteroFL) / all logits.
+- head: rows of classes from the clients that have them (HeteroFL's code) / from all.
 - message: the part / the part and one bit per entry of the whole.
 - prediction: the server's network / own part after training (`head`), part of the
   server's network (`received`).
@@ -38,6 +39,7 @@ from jax.flatten_util import ravel_pytree
 from jaxproto.hyperparameters import Range
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import fedavg, received_as
+from jaxproto.models.ops import channel_pool
 from jaxproto.types import Array, PerClient, Spec, Top, Tree
 
 
@@ -65,7 +67,8 @@ def part_of(params: Tree, share: float, first: Array | int) -> Tree:
 
     The inputs of a layer are cut as the units of a layer of equal width, or else of the
     last layer before it whose width divides the number of inputs, as behind a flattened
-    image. Inputs of the first layer and outputs of the head are never cut.
+    image. The head has the features in which a unit of the last layer is pooled. Inputs
+    of the first layer and outputs of the head are never cut.
     """
     kernels = [a.shape for a in jax.tree.leaves(params["body"]) if a.ndim > 1]
     widths = [shape[-1] for shape in kernels]
@@ -78,20 +81,24 @@ def part_of(params: Tree, share: float, first: Array | int) -> Tree:
             return jnp.ones(size, bool)
         return jnp.tile(has_unit(width, share, first), size // width)
 
-    def entries(a, columns):
-        if a.ndim > 1:
-            columns &= rows(a.shape[-2])[:, None]
-        return jnp.broadcast_to(columns, a.shape)
-
     def of_body(a):
-        mask = entries(a, has_unit(a.shape[-1], share, first))
-        earlier.extend(a.shape[-1:] if a.ndim > 1 else ())
-        return mask
+        kept = has_unit(a.shape[-1], share, first)
+        if a.ndim > 1:
+            kept &= rows(a.shape[-2])[:, None]
+            earlier.append(a.shape[-1])
+        return jnp.broadcast_to(kept, a.shape)
 
     body = jax.tree.map(of_body, params["body"])
-    head = jax.tree.map(
-        lambda a: entries(a, jnp.ones(a.shape[-1], bool)), params["head"]
-    )
+    last = earlier[-1:]
+
+    def of_head(a):
+        if a.ndim == 1 or not last:  # a bias, or a later layer of the head
+            return jnp.ones(a.shape, bool)
+        unit = has_unit(last.pop(), share, first).astype(jnp.float32)
+        kept = channel_pool(unit[None], a.shape[-2])[0] > 0
+        return jnp.broadcast_to(kept[:, None], a.shape)
+
+    head = jax.tree.map(of_head, params["head"])
     return {"body": body, "head": head}
 
 

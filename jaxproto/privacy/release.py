@@ -154,8 +154,10 @@ def private_update(method: Method, privacy: Privacy) -> Method:
     """Returns a method that uploads `params` and their `size`, under privacy.
 
     Unit `client`: the change since the broadcast is clipped and noisy, and all clients
-    have equal weights. Unit `example`: the method stays as it is, as DP-SGD has trained
-    the parameters and sizes are public.
+    have equal weights. A lost upload counts as no change: the server divides by the
+    participants of a round, as a client may be lost because of its data (a node that
+    diverges). Unit `example`: the method stays as it is, as DP-SGD has trained the
+    parameters and sizes are public.
     """
     if privacy.unit != CLIENT:
         return method
@@ -171,8 +173,11 @@ def private_update(method: Method, privacy: Privacy) -> Method:
 
     def finish(net, server, total, key):
         params, clients = total
+        lost = privacy.among - clients
+        params = jax.tree.map(lambda a, old: a + lost * old, params, server)
         params = add_missing_noise(params, privacy, clients, key)
-        return plain.finish(net, server, (params, clients), key)
+        divisor = jnp.where(clients > 0, privacy.among, 0.0)
+        return plain.finish(net, server, (params, divisor), key)
 
     update = Aggregation(finish, plain.summand)
     return dataclasses.replace(method, release=release, update=update)

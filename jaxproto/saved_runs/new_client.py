@@ -15,6 +15,7 @@ import numpy as np
 from jaxproto import batches, models, wire
 from jaxproto.client import (
     LocalTask,
+    all_steps,
     begin_local_training,
     finish_local_training,
     init_client,
@@ -127,7 +128,9 @@ def simulate_join(
     exp, seed = run.exp, run.config.seed
     r = min(run.round, run.config.rounds - 1)
     local = exp.local.at_round(jnp.int32(r))
-    local = dataclasses.replace(local, epochs=epochs or local.epochs)
+    # a new client has no device, whose speed could limit its steps
+    limit = local.limit_steps if id < run.config.data.clients else all_steps
+    local = dataclasses.replace(local, epochs=epochs or local.epochs, limit_steps=limit)
     context = programs.round_context(seed, r)
     keys = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
     count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)

@@ -147,6 +147,7 @@ def run_summary(
     last: Mapping = records[-1] if records else {}
     rounds, privacy = last.get("round", 0), status.get("privacy") or last.get("privacy")
     seconds = [r["seconds"] for r in records[1:] or records]  # first may compile
+    sent = last.get("bytes_total", {"up": None, "down": None})
     elapsed: dict[str, float] = {}  # simulated seconds
     if history := last.get("every_round", {}).get(ELAPSED):
         elapsed = {"total": history[-1], "per_round": history[-1] / rounds}
@@ -167,10 +168,8 @@ def run_summary(
             "up": _mean(records, "scalars_up"),
             "down": _mean(records, "scalars_down"),
         },
-        "bytes_per_round": {
-            "up": _mean(records, "bytes_up"),
-            "down": _mean(records, "bytes_down"),
-        },
+        # of all rounds; a record has the bytes of the evaluated one
+        "bytes_per_round": {way: n and n / rounds for way, n in sent.items()},
         "bytes_total": last.get("bytes_total"),
         **({ELAPSED: elapsed} if elapsed else {}),
         "smallest_angle": last.get("smallest_angle"),

@@ -143,7 +143,7 @@ def finish_round(
     Raises:
       Diverged: A client has numbers that are not finite.
     """
-    check_finite(exp, r, outputs.reports)
+    check_finite(exp, r, [*outputs.pre_reports, *outputs.reports])
     summary = summarize_round(exp, outputs)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
     seconds = elapsed(r, outputs.reports, counts.watched)
@@ -214,11 +214,12 @@ def check_finite(exp: Experiment, r: int, reports):
         hint = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
     for report in reports:
         for k in np.flatnonzero(~report.finite):
-            id, loss = report.id[k], report.loss[k]
+            id = report.id[k]
+            loss = f"loss {report.loss[k]:g} or " if isinstance(report, Report) else ""
             name = next(c.name for c in exp.cohorts if id in c.ids)
             raise Diverged(
-                f"round {r + 1}: client {id} of cohort {name!r} has loss {loss:g} or "
-                f"an upload or weight that is not finite.{hint}"
+                f"round {r + 1}: client {id} of cohort {name!r} has {loss}an upload "
+                f"or weight that is not finite.{hint}"
             )
 
 

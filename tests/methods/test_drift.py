@@ -27,7 +27,7 @@ def test_fedproc_contrasts_with_prototypes_that_are_there_as_a_loop():
     count, y = np.float32([[1, 0, 1, 1], [1, 0, 0, 1]]), [0, 1, 2, 3, 3, 0]
     protos, mask = Protos(jnp.asarray(mean), jnp.asarray(count)), [1, 1, 1, 1, 1, 0]
     given = map(jnp.asarray, (feat, y, mask))
-    got = fedproc.contrast(protos, *given, 2)
+    got = fedproc.contrast(fedproc.unit_means(protos), *given, 2)
     total = 0.0
     for f, c in zip(feat[:5], y[:5], strict=True):
         score = {k: np.exp(cosines(f, mean[k]) / 2) for k in np.ndindex(2, 4)}

@@ -33,6 +33,17 @@ def test_a_part_has_the_entries_between_its_units():
     assert seen.tolist() == [True, False, False, True]
 
 
+def test_the_head_has_the_features_in_which_a_unit_is_pooled():
+    """Features of two units each, and features of which two share a unit."""
+    for features, fixed in ((3, "110"), (12, "111111000000")):
+        hidden = {"first": jnp.zeros((features, 6)), "second": jnp.zeros((6, 5))}
+        net = {"body": {"layer": jnp.zeros((2, 6))}, "head": hidden}
+        for first, want in ((0, fixed), (3, fixed[::-1])):
+            head = part_of(net, 0.5, first)["head"]
+            assert [*map(int, head["first"][:, 0])] == [*map(int, want)]
+            assert head["second"].all()
+
+
 def test_a_part_trains_as_the_narrow_network():
     """Loss and gradient; entries outside get none."""
     mask = part_of(PARAMS["net"], 0.5, 0)

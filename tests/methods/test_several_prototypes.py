@@ -100,7 +100,7 @@ def test_fedpcls_loss_is_that_of_a_loop_with_global_prototypes_in_the_gaps():
     here = [c for c in range(5) if mean.count[c] > 0]
 
     def near(f, y, proto):
-        score = {c: np.exp(unit(f) @ unit(proto[c]) / 0.5) for c in here}
+        score = {c: np.exp(unit(f) @ proto[c] / 0.5) for c in here}
         return np.log(sum(score.values()) / score[y]) if y in here else 0.0
 
     filled = np.where(COUNT[..., None] > 0, MEAN, mean.mean)

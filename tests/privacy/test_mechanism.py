@@ -174,13 +174,17 @@ def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
     method = METHODS["fedavg"](SPEC, privacy=own)
 
     @jax.jit
-    def after(number):
-        total = {"w": jnp.zeros(4 * size)}, number
-        return method.update.finish(None, total[0], total, jax.random.key(2))["w"]
+    def after(there):
+        server = {"w": jnp.full(4 * size, 9.0)}
+        keys = jax.random.split(jax.random.key(2))
+        total, share = {"w": there * server["w"]}, own.deviation * there**0.5
+        total = mechanism.add_gaussian_noise(total, share, keys[0])
+        return method.update.finish(None, server, (total, there), keys[1])["w"]
 
-    lost = 2 * C * (3 / 4) ** 0.5
-    assert float(after(1.0).std()) == pytest.approx(lost, rel=0.01)
-    assert not after(0.0).any()
+    for there in (1.0, 3.0, 4.0):  # a lost upload changes neither noise nor divisor
+        assert float(after(there).std()) == pytest.approx(2 * C / 4, rel=0.01)
+        assert float(after(there).mean()) == pytest.approx(9, abs=0.01)
+    assert np.all(after(0.0) == 9)
     silent = METHODS["fedavg"](SPEC, privacy=Privacy(CLIENT, C, 0.0))
     up = FedAvgUpload({"w": jnp.full(4, 10.0)}, jnp.int32(123))
     sent = silent.release(None, None, None, up, {"w": jnp.ones(4)}, jax.random.key(0))

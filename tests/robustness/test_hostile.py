@@ -194,6 +194,9 @@ def test_the_server_takes_the_centre_whatever_weights_clients_claim():
 def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
     c = small("fedavg", 3, attack__kind="nan", attack__clients="1")
     assert simulated(c, tmp_path / "mean")["status"] == "diverged"
+    fields = {"attack__kind": "nan", "attack__clients": "2", "data__public_share": 0.05}
+    first = simulated(small("fedmd", 1, **fields), tmp_path / "first")
+    assert "client 2" in first["reason"]  # all others train on what it sent before
     c.robust.aggregate = "median"
     console = Console(file=io.StringIO(), width=200)
     assert jaxproto.run(c, tmp_path / "median", console)["status"] == "finished"

@@ -123,6 +123,20 @@ def test_a_new_client_trains_as_every_client_does(tmp_path):
     assert run.prototypes is None
 
 
+@pytest.mark.long
+def test_a_new_client_has_no_device_that_limits_its_steps(tmp_path):
+    slow = runs.devices(tmp_path / "d.csv", "0,1e-9,1", "1,1e-9,1")
+    more = {"rounds": 1, "time__devices": slow, "time__training": 1.0}
+    c = attacked.small("local", attacked.data(tmp_path / "toy.npz"), **more)
+    attacked.run(c, tmp_path / "run")
+    run = jaxproto.load(tmp_path / "run")
+    data, steps = run.clients[1].data, [client.state.steps for client in run.clients]
+    assert steps == [1, 1]
+    made = run.new_client(*data.train, *data.test)
+    assert made.state.steps == len(data.train.y) // c.local.batch_size > 1
+    assert run.new_client(*data.train, *data.test, id=1).state.steps == 1
+
+
 def test_a_new_client_gets_what_is_broadcast_and_trains_or_is_refused(run):
     (x, y), test = run.clients[0].data
     made = run.new_client(x, y, *test, architecture="cnn4_d", epochs=5)

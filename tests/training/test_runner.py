@@ -64,6 +64,8 @@ def test_the_summary_has_every_field_and_digests_the_records(finished):
     assert summary["versions"]["jax"] == jax.__version__
     rows = metrics.read(finished.path / "metrics.jsonl")
     assert summary["rules"] == metrics.rule_summary(rows)
+    sent = {way: n / ROUNDS for way, n in rows[-1]["bytes_total"].items()}
+    assert summary["bytes_per_round"] == sent  # of rounds without a record too
 
 
 def test_a_record_has_the_correct_predictions_of_every_client(finished):

@@ -61,9 +61,9 @@ KNOWN = {  # what a field reveals -> what is known of it
 NOISY = " with noise"
 EVERY, ONE = "every class", "the number 1"
 PRIVATE = {  # kind of field with noise under `privacy.unit` -> what is known of it
-    MEANS: "sums over a class's examples of clipped rows, with noise",
+    MEANS: "clipped class means, or sums of clipped rows of a class, with noise",
     VALUES: "weights trained on the data, with noise",
-    PRESENCE: "the classes whose noisy sums are surely above 0",
+    PRESENCE: "the classes whose noisy weights are surely above 0; of TinyProto all",
 }
 PLAIN = {  # kind of field that reveals no data under `privacy.unit` -> its meaning
     EVERY: "bits that are set for every class, whatever the client holds.",
@@ -130,8 +130,9 @@ BESIDE_BY_UNIT = {  # `privacy.unit` -> loss and spent of BESIDE
     CLIENT: (LOSS, " Epsilon counts none of this, as the server is trusted."),
     EXAMPLE: (
         "no training loss",
-        " Epsilon counts none of this: steps follow from public sizes, and test "
-        "examples are not protected.",
+        " Epsilon counts none of this: steps follow from public sizes, test examples "
+        "are not protected, and rules that read training examples without noise "
+        "(local, global_own) are not evaluated.",
     ),
 }
 

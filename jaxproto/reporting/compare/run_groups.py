@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -110,10 +109,8 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     of_all = ("metrics", "collapsed", "privacy")
     rest = {k: v for k, v in run.results.items() if k not in of_all}
     rest |= {k: v for k, v in kept[-1].items() if k == "privacy"}
-    sent = {way: [r.get(f"bytes_{way}") for r in kept] for way in ("up", "down")}
-    if not any(None in numbers for numbers in sent.values()):
-        means = {way: statistics.fmean(numbers) for way, numbers in sent.items()}
-        rest["bytes_per_round"] = means
+    if sent := kept[-1].get("bytes_total"):
+        rest["bytes_per_round"] = {way: n and n / reached for way, n in sent.items()}
     short = dataclasses.replace(
         run,
         config=run.config | {"rounds": rounds},

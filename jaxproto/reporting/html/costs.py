@@ -25,8 +25,7 @@ def table(lines: Sequence[SeedGroupView]) -> Table:
 def figures(lines: Sequence[SeedGroupView]) -> tuple[str, str]:
     """Returns the figures of bytes and of seconds of a round."""
     up, down = (
-        [_mean(_per_round(line.runs, key)) for line in lines]
-        for key in ("bytes_up", "bytes_down")
+        [_mean(_per_round(line.runs, way)) for line in lines] for way in ("up", "down")
     )
     seconds = [_mean(map(_round_seconds, line.runs)) for line in lines]
     return (
@@ -66,8 +65,8 @@ def _bars(unit: str, lines: Sequence[SeedGroupView], bars: Mapping[str, list]) -
 
 def _cells(runs: Sequence[RunFolder]) -> Iterator[str]:
     """Yields the cells of a row after the label."""
-    for key in ("bytes_up", "bytes_down"):
-        yield amount(_mean(_per_round(runs, key)))
+    for way in ("up", "down"):
+        yield amount(_mean(_per_round(runs, way)))
     yield amount(_mean(bytes_until(run.last) for run in runs if run.last))
     training = (max(seconds_until(run).values(), default=None) for run in runs)
     for value, form in (
@@ -81,9 +80,11 @@ def _cells(runs: Sequence[RunFolder]) -> Iterator[str]:
         yield amount(_mean_entry(runs, "peak_memory_bytes", device))
 
 
-def _per_round(runs: Iterable[RunFolder], key: str) -> list[float | None]:
-    """Returns the mean of a field over the evaluations of each run."""
-    return [_mean(r.get(key) for r in run.records) for run in runs]
+def _per_round(runs: Iterable[RunFolder], way: str) -> Iterator[float | None]:
+    """Yields the bytes of each run in a direction, mean over all its rounds."""
+    for run in runs:
+        total = value_at(run.last, "bytes_total", way)
+        yield None if total is None else total / max(run.round, 1)
 
 
 def _round_seconds(run: RunFolder) -> float | None:

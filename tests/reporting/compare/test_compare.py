@@ -97,7 +97,7 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     rows = [
         by_client(*item)
         | {"privacy": {**spent, "epsilon": item[0]}}
-        | {"bytes_up": 100 * item[0], "bytes_down": 0}
+        | {"bytes_total": {"up": 80 * item[0] ** 2, "down": 0}}
         for item in hits.items()
     ]
     more = {"privacy": {**spent, "epsilon": 15}}
