@@ -6,7 +6,7 @@
 import functools
 import statistics as stats
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxproto import config
@@ -260,20 +260,48 @@ def of_records(claim: Claim, groups: Sequence[SeedGroup], statistic: str) -> Tes
     if claim.order[0] == "equal":
         verdict = {LEVEL: SHOWN}.get(verdict, CONTRADICTED)
     effect = f"{stats.fmean(by_unit.values()):+.2f} ± {spread(by_unit):.2f}"
-    return Tested(verdict, effect, count(by_unit) + note)
+    where = [count(by_unit) + note, *values_without(claim, by_unit)]
+    where += diverged(claim, groups, by_unit)
+    return Tested(verdict, effect, ", ".join(where))
+
+
+def values_without(claim: Claim, by_unit: Iterable[Unit]) -> Iterator[str]:
+    """Yields the numbers that a claim names and no pair has."""
+    for key, texts in Side.of(f"any {claim.parameters}").fields.items():
+        found = {dict(unit.setting)[key] for unit in by_unit}
+        numbers = [x for x in texts.split("|") if x[0].isdigit()]
+        absent = [x for x in numbers if not any(float(x) == float(y) for y in found)]
+        if absent:
+            yield f"no pair with {key} {' and '.join(absent)}"
+
+
+def diverged(
+    claim: Claim, groups: Sequence[SeedGroup], by_unit: Iterable[Unit]
+) -> Iterator[str]:
+    """Yields how many runs of each side diverged on the data of the pairs."""
+    on = {unit.data for unit in by_unit}
+    for text, side in zip(claim.texts, claim.sides, strict=True):
+        of_side = [g for g in runs_of(claim, side, groups) if dataset(g) in on]
+        if number := sum(len(g.runs) - len(g.finished) for g in of_side):
+            yield f"{number} diverged of `{text}`"
+
+
+def runs_of(claim: Claim, side: Side, groups: Sequence[SeedGroup]) -> list[SeedGroup]:
+    """Returns the runs of a side that a claim allows, ended or diverged."""
+    return [
+        group
+        for group in groups
+        if any(side.has(group, reading) for reading in BY_READING)
+        and claim.allows(group)
+        and (claim.elsewhere != "no" or claim.printed_on(group))
+    ]
 
 
 def missing(claim: Claim, groups: Sequence[SeedGroup]) -> str:
     """Returns which runs a claim lacks, or which of its runs diverged."""
     absent, diverged = list[str](), list[str]()
     for text, side in zip(claim.texts, claim.sides, strict=True):
-        of_side = [
-            group
-            for group in groups
-            if any(side.has(group, reading) for reading in BY_READING)
-            and claim.allows(group)
-            and (claim.elsewhere != "no" or claim.printed_on(group))
-        ]
+        of_side = runs_of(claim, side, groups)
         if not any(group.finished for group in of_side):
             (diverged if of_side else absent).append(f"`{text}`")
     where = f" with `{claim.parameters}`" * bool(claim.parameters)

@@ -80,6 +80,9 @@ def options_changed() -> bool:
 
 
 def needs_rounds(method: str, schedule: str) -> bool:
-    """Returns whether a round depends on the total number of rounds."""
-    parameters = inspect.signature(METHODS[method]).parameters
-    return "rounds" in parameters or schedule == "cosine"
+    """Returns whether a round depends on the total number of rounds.
+
+    Of a method that is not imported the schedule alone is known.
+    """
+    known = inspect.signature(METHODS[method]).parameters if method in METHODS else ()
+    return "rounds" in known or schedule == "cosine"

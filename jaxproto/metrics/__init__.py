@@ -4,7 +4,7 @@
 """
 
 from jaxproto.metrics.classification import correct
-from jaxproto.metrics.metric import Metric, by_client, pooled, values
+from jaxproto.metrics.metric import Metric, by_client, is_least, pooled, values
 from jaxproto.metrics.registry import (
     ACCURACY,
     METRICS,

@@ -48,6 +48,20 @@ def values(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:
     }
 
 
+def is_least(name: str, metrics: Mapping[str, Metric]) -> bool | None:
+    """Returns whether the smallest value of an entry of records is the best.
+
+    Args:
+      name: name of a metric, or its name and a part, as in `values`.
+      metrics: metrics by name.
+
+    Returns:
+      None if `name` is of none of the metrics.
+    """
+    known = [key for key in metrics if name == key or name.startswith(f"{key}_")]
+    return metrics[max(known, key=len)].least if known else None
+
+
 def by_client(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:
     """Returns the values of every client, [K] or [K, C], from sums [K, ...]."""
     num_clients = len(jax.tree.leaves(sums)[0])

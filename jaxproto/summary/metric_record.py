@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxproto.metrics import ACCURACY, Metric, by_client, pooled
+from jaxproto.metrics import ACCURACY, Metric, by_client, is_least, pooled
 from jaxproto.storage.records import summarize_series, validation_accuracies
 from jaxproto.types import Tree
 
@@ -80,7 +80,7 @@ def metric_summary(
     Returns:
       {rule: {metric: {"pooled": ..., "mean": ...}}}; {} for records without metrics.
     """
-    least = {metric.name for metric in metrics if metric.least}
+    by_name = {metric.name: metric for metric in metrics}
     last = records[-1].get("metrics", {}) if records else {}
 
     def summarize(rule, name, average):
@@ -89,7 +89,7 @@ def metric_summary(
         if isinstance(rows[-1][1], Mapping):
             return {"final": rows[-1][1]}
         chosen_by = validation_accuracies(records, rule, AVERAGES[average])
-        return summarize_series(rows, name in least, chosen_by)
+        return summarize_series(rows, bool(is_least(name, by_name)), chosen_by)
 
     return {
         rule: {name: {k: summarize(rule, name, k) for k in AVERAGES} for name in names}

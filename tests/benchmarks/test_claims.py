@@ -64,6 +64,20 @@ def test_a_verdict_is_sign_and_size_of_pairs_of_equal_settings(tmp_path):
     check_every([(number, *row) for number, row in enumerate(VERDICTS)], check)
 
 
+def test_what_no_pair_shows_is_named(tmp_path):
+    """With alpha 0.5 FedTGP diverged."""
+    for alpha, status in (("0.1", "finished"), ("0.5", "diverged")):
+        for i, (method, seed, accuracy, fields) in enumerate(two(0.1, 0.1)):
+            given = {"rules": ("global",), **workdirs.AS_PRINTED, **fields}
+            ended = status if method == "fedtgp" else "finished"
+            given |= {"data__alpha": float(alpha), "status": ended}
+            workdirs.folder(tmp_path / alpha / str(i), method, seed, accuracy, **given)
+    about = claim(parameters="data.alpha=0.1|0.5|1.0")
+    runs = claims.read_runs(sorted(tmp_path.iterdir()))
+    where = "cifar10 2, no pair with data.alpha 0.5 and 1.0, 2 diverged of `fedtgp`"
+    assert claims.test(about, runs)[BEST].where == where
+
+
 def test_printed_costs_that_are_not_those_of_the_formulas_are_contradicted():
     """Those that are, and alignments: in the committed page."""
     cost = claim("fedproto", "", "cost", data="cifar10|cifar100", printed="0.15|2.00")

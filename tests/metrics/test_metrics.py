@@ -232,6 +232,19 @@ def test_the_summary_has_best_final_and_mean_of_the_last(measured):
     assert f"{loss[-1]:.4f}" in row and max(map(len, table)) <= 80
 
 
+def test_each_part_of_a_metric_is_best_where_the_metric_says():
+    def best(least):
+        gap = Metric(len, lambda sums: {"low": sums, "high": sums}, least, "gap")
+        rows = [
+            {"round": r, "metrics": {"head": {"gap_low": {"pooled": x, "mean": x}}}}
+            for r, x in ((1, 3.0), (2, 1.0), (3, 2.0))
+        ]
+        told = metric_record.metric_summary(rows, [gap])
+        return told["head"]["gap_low"]["pooled"]["best"]
+
+    assert (best(least=True), best(least=False)) == (1.0, 3.0)
+
+
 @pytest.mark.long
 def test_a_network_that_serves_all_is_measured_as_those_of_clients(tmp_path):
     """Clients that keep nothing: by shards of their examples, not by hits."""

@@ -1,5 +1,6 @@
 """Notes on two baselines, local training and the commonest class; collapsed runs."""
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from jaxproto.data import partition_stats
@@ -11,15 +12,16 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
-Shares = Mapping[tuple, MajorityShare | None]  # by fields `data` of a configuration
+# of the finished runs, by fields `data` of a configuration
+Shares = Mapping[tuple, Sequence[MajorityShare | None]]
 
 
 def footnotes(rows: Sequence[SeedGroup]) -> list[str]:
     """Returns sentences on the baselines of each data set and on collapsed rows."""
-    shares: dict[tuple, MajorityShare | None] = {}
+    shares: dict[tuple, list[MajorityShare | None]] = {}
     for key, run in [(_data_fields(g), run) for g in rows for run in g.finished]:
-        shares[key] = shares.get(key) or majority_share(run)
-    return [*_local(rows), *_shares(rows, shares), *_collapses(rows, shares)]
+        shares.setdefault(key, []).append(majority_share(run))
+    return [*_local(rows), *_shares(rows, shares), *_collapses(rows)]
 
 
 def _data_fields(group: SeedGroup) -> tuple:
@@ -70,7 +72,7 @@ def _shares(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
         by_text: dict[str, list[str]] = {}
         for g in rows:
             if g.dataset == dataset:
-                text = _share_text(shares.get(_data_fields(g)))
+                text = _share_text(shares[_data_fields(g)])
                 by_text.setdefault(text, []).append(g.label)
         texts = [
             text + f" in {', '.join(names)}" * (len(by_text) > 1)
@@ -79,21 +81,25 @@ def _shares(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
         yield f"{dataset}: share of {reference_accuracy.CLASS}: {'; '.join(texts)}."
 
 
-def _share_text(majority: MajorityShare | None) -> str:
-    if majority is None:
+def _share_text(majorities: Sequence[MajorityShare | None]) -> str:
+    known = [majority for majority in majorities if majority is not None]
+    if not known:
         reasons = "older runs, or nodes with their own data"
         return f"unknown (no usable partition.csv: {reasons})"
-    mean = f"mean over clients {100 * majority.client_mean:.2f} %"
-    return f"{100 * majority.pooled:.2f} %, {mean}"
+    pooled, client_mean, _ = (
+        100 * statistics.fmean(x) for x in zip(*known, strict=True)
+    )
+    several = " (mean over the partitions)" * (len({*known}) > 1)
+    return f"{pooled:.2f} %, mean over clients {client_mean:.2f} %{several}"
 
 
-def _collapses(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
+def _collapses(rows: Sequence[SeedGroup]) -> Iterable[str]:
     for g in rows:
         texts = [
             f"{rule} {run.results['rules'][rule]['pooled']['final']:.4f} since round "
             f"{since} (seed {run.config['seed']})"
             for run in sorted(g.finished, key=lambda run: run.config["seed"])
-            for rule, since in collapsed_rules(run, shares.get(_data_fields(g))).items()
+            for rule, since in collapsed_rules(run, majority_share(run)).items()
         ]
         if texts:
             collapses = ", ".join(texts)

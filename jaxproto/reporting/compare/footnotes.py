@@ -1,6 +1,7 @@
 """Notes below a table: seeds, missing runs, differing settings, the papers' rules."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from jaxproto.config.fields import FOLLOW
@@ -61,17 +62,15 @@ def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
 
 def _best(rows: Rows) -> str:
     """Returns the examples that chose the best round, by row if they differ."""
-    chosen = [
-        (f"best {measures.best_chosen_on(g.finished)} round", g.label) for g in rows
-    ]
+    chosen = [(f"best {measures.best_chosen_on(g.finished)} round", g) for g in rows]
     several = len({text for text, _ in chosen}) > 1
-    return _shared(chosen) if several else chosen[0][0]
+    return _by_row(chosen) if several else chosen[0][0]
 
 
 def _seeds(rows: Rows) -> Iterable[str]:
     """Yields the seeds of each row, unless all rows have the same."""
     if len({g.seeds for g in rows}) > 1:
-        seeds = _shared((", ".join(map(str, g.seeds)), g.label) for g in rows)
+        seeds = _by_row((", ".join(map(str, g.seeds)), g) for g in rows)
         yield f"Seeds: {seeds}."
 
 
@@ -79,7 +78,7 @@ def _partitions(rows: Rows) -> Iterable[str]:
     """Yields a warning where seeds share a partition."""
     several = [g for g in rows if len(g.seeds) > 1]
     shared = [g for g in several if g.config["data.seed"] != FOLLOW]
-    drawn = _shared((g.config["data.seed"], g.label) for g in shared)
+    drawn = _by_row((g.config["data.seed"], g) for g in shared)
     only = "" if len(shared) == len(several) else f" ({drawn})"
     if shared:
         yield (
@@ -101,9 +100,9 @@ def _nodes(rows: Rows) -> Iterable[str]:
 
 def _last(rows: Rows) -> Iterable[str]:
     """Yields the number of last evaluations, unless it is 10 everywhere."""
-    numbers = [(number, g.label) for g in rows for number in _last_numbers(g)]
+    numbers = [(number, g) for g in rows for number in _last_numbers(g)]
     if not {number for number, _ in numbers} <= {records.LAST}:
-        yield f"Last evaluations: {_shared(numbers)}."
+        yield f"Last evaluations: {_by_row(numbers)}."
 
 
 def _last_numbers(group: SeedGroup) -> set:
@@ -128,6 +127,14 @@ def _shared(pairs: Iterable[tuple[object, str]]) -> str:
     return "; ".join(
         f"{value} in {', '.join(names)}" for value, names in by_value.items()
     )
+
+
+def _by_row(pairs: Iterable[tuple[object, SeedGroup]]) -> str:
+    """Returns values with their rows; those of a name with several name the block."""
+    known = [(str(value), g.label, g.block) for value, g in pairs]
+    numbers = Counter(label for _, label in {row[:2] for row in known})
+    names = (label + f" on {block}" * (numbers[label] > 1) for _, label, block in known)
+    return _shared(zip((value for value, *_ in known), names, strict=True))
 
 
 def _published(rows: Rows) -> list[str]:
@@ -235,11 +242,9 @@ def _between(rows: Rows) -> list[str]:
 def _sources(rows: Rows) -> Iterable[str]:
     """Yields reading and commit of summaries, where rows differ in them."""
     for key in ("reading", "commit"):
-        values = [
-            (r.results.get(key, "unknown"), g.label) for g in rows for r in g.finished
-        ]
+        values = [(r.results.get(key, "unknown"), g) for g in rows for r in g.finished]
         if len({value for value, _ in values}) > 1:
-            yield f"{key} differs: {_shared(values)}."
+            yield f"{key} differs: {_by_row(values)}."
 
 
 def _differing(configs: Iterable[dict]) -> list[str]:

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from jaxproto.errors import UserError
+from jaxproto.metrics import ACCURACY, METRICS, is_least
 from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
-ACCURACY = "accuracy"  # the metric in `rules` of records and summaries
-SMALLER_IS_BETTER = ("loss", "ece")  # of the built-in metrics
 SHARES = (ACCURACY, "balanced_accuracy", "macro_f1", "auc", "ece")  # shown in %
 STATISTICS = {  # option -> its number in a digest of a summary
     "best": lambda digest: digest["best"],
@@ -85,7 +84,9 @@ def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | 
     if summary is not None:
         return summary[OF_METRICS[measure.average]]
     rows = [(record["round"], x) for x, record in history(run, rule, measure)]
-    return records.summarize_series(rows, measure.least)
+    key = AVERAGES[measure.average]
+    validation = records.validation_accuracies(run.evaluations(), rule, key)
+    return records.summarize_series(rows, measure.least, validation)
 
 
 def history(
@@ -113,16 +114,27 @@ def rules(run: RunFolder, metric: str) -> set[str]:
 def is_smaller_better(runs: Iterable[RunFolder], metric: str) -> bool:
     """Returns whether smaller is better.
 
-    For a metric that is not built in, it is if a best value is not the largest one.
+    Best values tell it of a metric whose file is not imported, unless validation
+    accuracies chose them.
+
+    Raises:
+      UserError: neither the metrics here nor the best values tell it.
     """
-    for run in runs if metric not in (ACCURACY, *SMALLER_IS_BETTER) else ():
-        for rule in run.results.get("metrics", {}):
-            best = (summarize_history(run, rule, Measure(metric)) or {}).get("best")
+    for run in runs if metric not in METRICS else ():
+        for rule, digests in run.results.get("metrics", {}).items():
+            digest = digests.get(metric, {}).get("pooled", {})
             numbers = [x for x, _ in history(run, rule, Measure(metric))]
-            known = [x for x in numbers if x is not None]
-            if known and best is not None and best < max(known):
-                return True
-    return metric in SMALLER_IS_BETTER
+            known = {x for x in numbers if x is not None}
+            by_value = "best" in digest and "best_validation" not in digest
+            if by_value and len(known) > 1:
+                return digest["best"] < max(known)
+    least = is_least(metric, METRICS)
+    if least is None:
+        raise UserError(
+            f"these runs do not tell whether a larger or a smaller {metric} is better: "
+            "name the file that defines it with --import=FILE."
+        )
+    return least
 
 
 def check_metric(runs: Iterable[RunFolder], metric: str):

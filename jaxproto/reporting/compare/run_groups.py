@@ -10,7 +10,6 @@ from typing import NamedTuple
 from jaxproto.config.fields import fields_where
 from jaxproto.config.registries import needs_rounds
 from jaxproto.errors import UserError
-from jaxproto.methods import METHODS
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
@@ -60,7 +59,9 @@ def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
     """
     by_setting: dict[str, list[RunFolder]] = {}
     for run in runs:
-        key = json.dumps(_setting(run), sort_keys=True)
+        setting = _setting(run).items()  # a float may be saved as 1
+        numbers = {k: float(v) if type(v) is int else v for k, v in setting}
+        key = json.dumps(numbers, sort_keys=True)
         for other in by_setting.setdefault(key, []):
             if other.config["seed"] == run.config["seed"]:
                 raise UserError(
@@ -93,22 +94,27 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     if not run.finished or run.config["rounds"] <= rounds:
         return run
     kept = [record for record in run.evaluations() if record["round"] <= rounds]
-    if not kept or kept[-1]["round"] != rounds:
+    reached = min(rounds, run.round)  # of a run that stopped early
+    if not kept or kept[-1]["round"] != reached:
         raise UserError(
             f"{run.path} was not evaluated after {rounds} rounds: give --rounds a "
             f"multiple of its eval_every, {run.config['eval_every']}."
         )
     method, schedule = run.config["method.name"], run.config["optimizer.schedule"]
-    if method in METHODS and needs_rounds(method, schedule):
+    if needs_rounds(method, schedule):
         raise UserError(
             f"{run.path} is no beginning of a shorter run: its rounds depend on "
             f"their number, {run.config['rounds']}. Leave it or --rounds out."
         )
-    rest = {k: v for k, v in run.results.items() if k not in ("metrics", "collapsed")}
+    of_all = ("metrics", "collapsed", "privacy")
+    rest = {k: v for k, v in run.results.items() if k not in of_all}
+    rest |= {k: v for k, v in kept[-1].items() if k == "privacy"}
+    if sent := kept[-1].get("bytes_total"):
+        rest["bytes_per_round"] = {way: n and n / reached for way, n in sent.items()}
     short = dataclasses.replace(
         run,
         config=run.config | {"rounds": rounds},
-        summary=rest | {"rounds": rounds, "rules": records.rule_summary(kept)},
+        summary=rest | {"rounds": reached, "rules": records.rule_summary(kept)},
     )
     vars(short)["records"] = kept  # the cached property
     return short

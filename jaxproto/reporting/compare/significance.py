@@ -1,9 +1,10 @@
 """Paired tests of rows against one row over seeds, corrected by Holm.
 
 A run of one method and a run of another with the same seed are a pair: they begin with
-the same draws. With n pairs the signed-rank test reaches no p below 2 / 2^n, which is
-0.25 for 3 seeds and 0.0625 for 5, whatever the accuracies are; so the t-test is the
-default. It assumes normal differences, which few seeds cannot show.
+the same draws, and have the same partition unless the rows differ in fields of the
+data. With n pairs the signed-rank test reaches no p below 2 / 2^n, which is 0.25 for 3
+seeds and 0.0625 for 5, whatever the accuracies are; so the t-test is the default. It
+assumes normal differences, which few seeds cannot show.
 """
 
 import itertools
@@ -140,7 +141,9 @@ def _text(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
-def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
+def caption(
+    against: str, test: str, pairs: Sequence[int], *, shared: bool, apart: bool
+) -> str:
     """Returns a note that explains p and its lower bound.
 
     Args:
@@ -148,6 +151,7 @@ def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
       test: key of `TESTS`.
       pairs: numbers of pairs of the tests, sorted.
       shared: whether all seeds share a partition.
+      apart: whether rows differ in fields of the data.
     """
     num_pairs = " or ".join(map(str, pairs))
     best = "the best (chosen by these same numbers, which lowers p)"
@@ -163,4 +167,6 @@ def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
         if test == "t"
         else "."
     )
-    return note + " The seeds share a partition: p says nothing of others." * shared
+    note += " The seeds share a partition: p says nothing of others." * shared
+    unequal = " Rows that differ in data.* may have other partitions: their pairs share"
+    return note + f"{unequal} the seed alone." * apart

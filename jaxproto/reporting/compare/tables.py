@@ -1,5 +1,6 @@
 """The table of a comparison: a row per method, columns per data set."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -183,7 +184,10 @@ def _against(
     tested, pairs = significance.with_p_values(columns, reference, test)
     several = [g for g in request.groups if len(g.seeds) > 1]
     shared = any(g.config["data.seed"] != FOLLOW for g in several)
-    return tested, significance.caption(label, test, pairs, shared)
+    blocks, configs = zip(*((g.block, g.config) for g in request.groups), strict=True)
+    fields = itertools.chain(*fields_apart(blocks, configs))
+    apart = any(field.startswith("data.") for field in fields)
+    return tested, significance.caption(label, test, pairs, shared=shared, apart=apart)
 
 
 def row_labels(groups: Sequence[SeedGroup]) -> list[str]:

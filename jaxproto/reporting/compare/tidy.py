@@ -13,6 +13,7 @@ HEAD = (
     "method",  # as in configurations
     "label",  # as in the table
     "dataset",
+    "rounds",
     "seed",
     "rule",
     "metric",
@@ -32,7 +33,8 @@ def to_csv(request: TableRequest) -> str:
 def _lines(group: SeedGroup, request: TableRequest) -> Iterator[tuple[Value, ...]]:
     measure, metric = request.measures[0], request.measures[0].metric
     for run in sorted(group.finished, key=lambda run: run.config["seed"]):
-        row = (group.method, group.label, group.dataset, run.config["seed"])
+        length, seed = run.config["rounds"], run.config["seed"]
+        row = (group.method, group.label, group.dataset, length, seed)
         known = measures.rules(run, metric)
         for rule in (rule for rule in request.rules if rule in known):
             for average in AVERAGES:

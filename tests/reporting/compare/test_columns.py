@@ -10,9 +10,12 @@ from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 
 from jaxproto.experiment.display_names import display_name, method_of_title
 from jaxproto.methods import METHODS
+from jaxproto.metrics import metrics_by_name
 from jaxproto.reporting import compare
-from jaxproto.reporting.compare import latex, significance
+from jaxproto.reporting.compare import latex, run_groups, significance
 from jaxproto.reporting.compare import paper_cells as cells
+from jaxproto.storage import records
+from jaxproto.summary import metric_record
 
 FINAL = {"statistics": ["final"], "columns": ["metric"]}
 
@@ -83,6 +86,8 @@ def test_p_is_that_of_a_paired_t_test_with_holm_correction(three, tmp_path):
     table = made(*a, *b, *c, against="fedproto", **FINAL)
     assert p_of(table, "FedTGP", "FedGH") == ["-", "1.000"]
     assert "share" not in table.notes[1]
+    mixed = made(*a, *series(tmp_path, "fml", (0.5, 0.7)), against="fml", **FINAL)
+    assert "their pairs share the seed alone." in mixed.notes[1]
 
 
 def test_the_signed_rank_test_is_exact(three):
@@ -194,6 +199,27 @@ def test_the_best_of_a_users_metric_is_the_one_in_the_summary(tmp_path):
     assert cells_of(table)["head regret last10"] == "9.0000"
     text = compare.render(table, "markdown")
     assert "**1.5000**" in text and "<u>2.5000</u>" in text
+    once = folder(tmp_path / "once", history=[record(1, 0.5, regret=(1.0, 1.0))])
+    with refused("whether a larger or a smaller regret is better: name the file"):
+        made(once, metric="regret")
+
+
+def test_validation_chooses_the_best_of_a_metric_and_says_nothing_of_its_sign(tmp_path):
+    runs = []
+    for method, best in (("fedproto", 0.6), ("fedtgp", 0.5)):
+        rows = [
+            record(at, f1, macro_f1=(f1, f1)) | {"validation": {"head": {"pooled": by}}}
+            for at, f1, by in ((1, 0.9, 0.2), (2, best, 0.4), (3, 0.1, 0.3))
+        ]
+        digests = metric_record.metric_summary(rows, metrics_by_name("macro_f1"))
+        more = {"rules": records.rule_summary(rows), "metrics": digests}
+        path = folder(tmp_path / method, method, rounds=3, more=more, history=rows)
+        runs.append(compare.load(path))
+    cut = [run_groups.until(run, 2) for run in runs]
+    for group in map(compare.group_by_seed, (runs, cut)):
+        how = {"averages": ["pooled"], "statistics": ["best"], "metric": "macro_f1"}
+        text = compare.render(compare.table(group, **how), "markdown")
+        assert "**60.00**" in text and "<u>50.00</u>" in text
 
 
 def checked(text):

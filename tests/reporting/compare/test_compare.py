@@ -1,6 +1,7 @@
 """Comparison of runs: rows, notes, formats, the command."""
 
 import csv
+import dataclasses
 import io
 import shutil
 from pathlib import Path
@@ -32,6 +33,13 @@ def test_seeds_share_a_row_with_mean_and_deviation(tmp_path):
     assert table.notes[0].endswith("(ddof 0) of 2 seeds.")
     sample = made(*paths, ddof=1)
     assert cells_of(sample)["head final %"] == "55.00 ± 7.07"
+    config = paths[1] / "config.json"  # as saved by hand
+    config.write_text(config.read_text().replace('"lam": 10.0', '"lam": 10'))
+    assert '"lam": 10,' in config.read_text()
+    assert cells_of(made(*paths))["head final %"] == "55.00 ± 5.00"
+    there = folder(tmp_path / "c", seed=2, data__name="tfds:cifar100")
+    seeds = "Seeds: 0, 1 in FedProto on cifar10; 2 in FedProto on cifar100."
+    assert seeds in made(*paths, there).notes
     few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
     rules = {"rules": {"head": {"pooled": few, "client_mean": few}}}
     other = folder(tmp_path / "b", "fedtgp", seed=1, more=rules)
@@ -85,8 +93,16 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
         return {"round": at, "rules": rules, "by_client": each}
 
     hits = {5: [9, 3], 10: [1, 27], 15: [10, 30]}
-    rows = [by_client(*item) for item in hits.items()]
-    long = folder(tmp_path / "long", rounds=15, eval_every=5, history=rows)
+    spent = {"unit": "client", "delta": 1e-5}
+    rows = [
+        by_client(*item)
+        | {"privacy": {**spent, "epsilon": item[0]}}
+        | {"bytes_total": {"up": 80 * item[0] ** 2, "down": 0}}
+        for item in hits.items()
+    ]
+    more = {"privacy": {**spent, "epsilon": 15}}
+    fields = {"rounds": 15, "eval_every": 5, "more": more, "history": rows}
+    long = folder(tmp_path / "long", **fields)
     short = folder(tmp_path / "short", "fedtgp", rounds=10, eval_every=5)
     cut = run_groups.until(compare.load(long), 10)
     groups = compare.group_by_seed([cut, compare.load(short)])
@@ -94,6 +110,11 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     assert got["head best pooled %"] == got["head final pooled %"] == "70.00"
     assert got["head best mean %"] == "50.00"
     assert got["head client_best pooled %"] == "90.00"  # (9 + 27) / 40
+    assert (got["epsilon"], got["kB/round"]) == ("10.00", "0.8")
+    early = folder(
+        tmp_path / "early", status="stopped early", **fields | {"rounds": 50}
+    )
+    assert run_groups.until(compare.load(early), 20).config["rounds"] == 20
     command.main("compare", [str(long), str(short), "--rounds=10"])
     assert "rounds head" not in capsys.readouterr().out
     with refused("was not evaluated after 7 rounds: give --rounds a multiple of its"):
@@ -102,6 +123,9 @@ def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):
     other = compare.load(folder(tmp_path / "cosine", history=rows, **cosine))
     with refused("its rounds depend on their number, 15"):
         run_groups.until(other, 10)
+    theirs = other.config | {"method.name": "theirs"}  # a method that is not imported
+    with refused("its rounds depend on their number, 15"):
+        run_groups.until(dataclasses.replace(other, config=theirs), 10)
 
 
 def test_a_run_on_nodes_has_a_row_beside_its_simulation(tmp_path):
@@ -156,6 +180,11 @@ def test_unfinished_and_diverged_runs_are_named(tmp_path):
 
 def test_references_and_collapsed_runs_are_named(tmp_path):
     """The share of one class is in the summary, else in `partition.csv`."""
+    half = {"commonest_class": ONE_CLASS | {"pooled": 0.5}}
+    drawn = [{"commonest_class": ONE_CLASS}, half]  # seeds with partitions of their own
+    paths = [folder(tmp_path / f"{k}", seed=k, more=one) for k, one in enumerate(drawn)]
+    mean = "37.50 %, mean over clients 20.00 % (mean over the partitions)."
+    assert SHARE + mean in made(*paths).notes
     a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
     table = made(a, folder(tmp_path / "local", "local"))
     assert [row[0] for row in table.rows] == ["Local (reference)", "FedProto"]
@@ -253,6 +282,7 @@ def test_the_numbers_of_each_seed_are_a_tidy_csv(tmp_path, capsys):
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 4  # runs, averages, statistics
+    assert {row["rounds"] for row in rows} == {"300"}
     found = [r for r in rows if (r["seed"], r["average"]) == ("1", "pooled")]
     values = {r["statistic"]: r["value"] for r in found if r["label"] == "FedTGP"}
     assert values.pop("client_best") == ""  # records without clients
