@@ -23,7 +23,7 @@ from benchmarks.parity.arrays import by_client, rows
 from jaxproto import config as config_
 from jaxproto import kernels, participation
 from jaxproto.experiment import build
-from jaxproto.methods import fedgen, fedkd, fedl2g, vhl
+from jaxproto.methods import fedgen, fedkd, fedl2g, fedtgp, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
@@ -49,6 +49,8 @@ DRAWN = 0.075  # below FAST's probability of a snapshot in round 3 alone, on bot
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
 GH = {"server_batch": 1000, "server_epochs": 3}
+# FedTGP's margin is the gap in round 1, tau in round 2
+TGP = {"server_batch": BATCH, "server_rate": RATE, "tau": 0.4}
 FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
     "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
@@ -66,13 +68,16 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "fedpac": {},
     "fedper": {},
     "fedproc": {},
+    "fedproto": {"collect": "train_pass"},
     "fedprox": {},
     "fedrep": {},
+    "fedtgp": {"collect": "before_training", **TGP},
     "feduv": {},
     "fml": {"aux": "mlp", "target": "attached"},
     "fpl": {},
     "heterofl": {},
     "lg_fedavg": {},
+    "local": {},
     "moon": {},
     "scaffold": {},
     "vhl": {},
@@ -92,8 +97,10 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fednova": {"server_momentum": 0.505},
     "fedpac": {"lam": 1.01},
     "fedproc": {"temperature": 1.01},
+    "fedproto": {"collect": "after_training"},
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
+    "fedtgp": {"tau": 0.404},
     "feduv": {"uniformity": 0.51},
     "fml": {"target": "detached"},
     "fpl": {"temperature": 0.0202},
@@ -160,7 +167,7 @@ def save_data(path: Path, sizes: tuple[int, ...]):
 
 def configuration(row: str, data: str, changed: Mapping):
     """Returns the configuration of a row."""
-    method = row.removesuffix("_logits")
+    method = row.removesuffix("_aps").removesuffix("_logits")
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
     given = {**FIELDS[row], **changed}
     options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
@@ -187,6 +194,13 @@ def drawn_noise() -> np.ndarray:
     return (0.618 * np.arange(1, np.prod(size) + 1) % 1).reshape(size)
 
 
+def uploads_by_class(here_N: jax.Array, epochs: int, key: jax.Array) -> jax.Array:
+    """Returns orders [E, N] of uploads by class and then client, absent ones last."""
+    row_N = jnp.arange(len(here_N)).reshape(-1, CLASSES).T.ravel()
+    order_N = row_N[jnp.argsort(~here_N[row_N], stable=True)]
+    return jnp.tile(order_N, (epochs, 1))
+
+
 def participants(count: int, r: int, snapshot: bool) -> jax.Array:
     """Returns flags [K] of the clients of a round of FAST."""
     return ((jnp.arange(count) + r) % 2 == 1) != snapshot
@@ -203,7 +217,7 @@ def mixture(first, other, probability) -> participation.Sampler:
 
 
 def same_draws(row: str) -> ExitStack:
-    """Replaces what FAST, FedGen and VHL draw, and FedPAC's mean by PFLlib's plain one.
+    """Replaces what methods draw, and FedPAC's mean by PFLlib's plain one.
 
     The code of FedPAC's authors weighs prototypes by examples, as jaxproto does.
     """
@@ -222,6 +236,8 @@ def same_draws(row: str) -> ExitStack:
     if row == "fedgen":
         replace(fedgen, "draw_labels", lambda *_: jnp.array(drawn_labels()))
         replace(jax.random, "uniform", draw)
+    if row == "fedtgp":
+        replace(fedtgp, "batch_orders", uploads_by_class)
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
     if row == "fast":
