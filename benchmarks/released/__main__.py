@@ -4,11 +4,11 @@
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
 DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
-functions are run; FedL2G needs the package higher, FedPAC cvxpy, VHL matplotlib and
-torchvision. Three clients with a perceptron train three rounds of the digits on both
-sides. The benchmark prints the largest difference between the parameters of all
-clients, beside how far they moved. It exits with status 1 if a method differs by more
-than TOLERANCE, or a wrong option by less.
+functions are run; FedL2G needs the package higher, FedPAC cvxpy, ProtoNorm
+matplotlib, VHL also torchvision. Three clients with a perceptron train three
+rounds of the digits on both sides. The benchmark prints the largest difference between
+the parameters of all clients, beside how far they moved. It exits with status 1 if a
+method differs by more than TOLERANCE, or a wrong option by less.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ RELEASES = {  # module of this folder -> repository of GitHub
     "Federated-Learning-for-Heterogeneous-Clients",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
+    "protonorm": "regulationLee/ProtoNorm",
     "rethinkfl": "WenkeHuang/RethinkFL",
     "vhl": "wizard1203/VHL",
 }

@@ -79,6 +79,7 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "lg_fedavg": {},
     "local": {},
     "moon": {},
+    "protonorm": {"collect": "before_training"},
     "scaffold": {},
     "vhl": {},
 }
@@ -106,6 +107,7 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fpl": {"temperature": 0.0202},
     "heterofl": {"rolling": True},
     "moon": {"contrastive": 1.01},
+    "protonorm": {"upscale": 50.5},
     "scaffold": {"server_rate": 0.99},
     "vhl": {"contrast": 0.101},
 }
