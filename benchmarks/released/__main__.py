@@ -4,8 +4,8 @@
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
 DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
-functions are run; FedL2G needs the package higher, FedPAC cvxpy, ProtoNorm
-matplotlib, VHL also torchvision. Three clients with a perceptron train three
+functions are run; FedL2G needs the package higher, FedPAC cvxpy, ProtoNorm and
+TinyProto matplotlib, VHL also torchvision. Three clients with a perceptron train three
 rounds of the digits on both sides. The benchmark prints the largest difference between
 the parameters of all clients, beside how far they moved. It exits with status 1 if a
 method differs by more than TOLERANCE, or a wrong option by less.
@@ -34,6 +34,7 @@ RELEASES = {  # module of this folder -> repository of GitHub
     "pfllib": "TsingZ0/PFLlib",
     "protonorm": "regulationLee/ProtoNorm",
     "rethinkfl": "WenkeHuang/RethinkFL",
+    "tinyproto": "regulationLee/TinyProto",
     "vhl": "wizard1203/VHL",
 }
 FLAGS = measure.flag_values(

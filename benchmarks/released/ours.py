@@ -51,6 +51,7 @@ GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
 GH = {"server_batch": 1000, "server_epochs": 3}
 # FedTGP's margin is the gap in round 1, tau in round 2
 TGP = {"server_batch": BATCH, "server_rate": RATE, "tau": 0.4}
+TINY = {"collect": "train_pass", "mu": 0.05}
 FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
     "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
@@ -81,6 +82,8 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "moon": {},
     "protonorm": {"collect": "before_training"},
     "scaffold": {},
+    "tinyproto": {**TINY, "masks": "block", "s": 20},
+    "tinyproto_aps": {**TINY, "masks": "none"},
     "vhl": {},
 }
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
@@ -109,6 +112,8 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "moon": {"contrastive": 1.01},
     "protonorm": {"upscale": 50.5},
     "scaffold": {"server_rate": 0.99},
+    "tinyproto": {"mask_seed": 1},
+    "tinyproto_aps": {"mu": 0.0505},
     "vhl": {"contrast": 0.101},
 }
 
