@@ -4,11 +4,12 @@
     python -m benchmarks.released --pfllib=DIR --method=moon,ditto
 
 DIR is a checkout of the repository of GitHub that `--help` names, whose classes or
-functions are run. FedL2G needs the package higher, FedPAC cvxpy, VHL and FedNH
-matplotlib and torchvision, FedMD tensorflow-cpu. Clients with a perceptron train three
-rounds of the digits on both sides. The benchmark prints the largest difference between
-the parameters of all clients, beside how far they moved. It exits with status 1 if a
-method differs by more than TOLERANCE, or a wrong option by less.
+functions are run. FedL2G needs the package higher, FedPAC cvxpy, ProtoNorm and
+TinyProto matplotlib, FedNH and VHL also torchvision, FedMD tensorflow-cpu. Clients with
+a perceptron train three rounds of the digits on both sides. The benchmark prints the
+largest difference between the parameters of all clients, beside how far they moved. It
+exits with status 1 if a method differs by more than TOLERANCE, or a wrong option by
+less.
 """
 
 import contextlib
@@ -36,7 +37,9 @@ RELEASES = {  # module of this folder -> repository of GitHub
     "Federated-Learning-for-Heterogeneous-Clients",
     "htfllib": "TsingZ0/HtFLlib",
     "pfllib": "TsingZ0/PFLlib",
+    "protonorm": "regulationLee/ProtoNorm",
     "rethinkfl": "WenkeHuang/RethinkFL",
+    "tinyproto": "regulationLee/TinyProto",
     "vhl": "wizard1203/VHL",
 }
 FLAGS = measure.flag_values(

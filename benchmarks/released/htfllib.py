@@ -2,33 +2,41 @@
 
 Its classes come from a checkout. They are given data and initial networks, keep in
 memory what they write to disk, and take their steps in the order of the released
-`train`.
+`train`. `protonorm.py` and `tinyproto.py` run libraries that are made from it.
 """
 
 import copy
 import importlib
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from unittest import mock
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from benchmarks.released import ours, release
 from benchmarks.released.ours import Start
 from benchmarks.released.release import begin as begin
 
-CLASSES = {  # row -> module, class of the client, class of the server
-    "feddistill": ("fd", "clientFD", "FD"),
-    "fedgen": ("gen", "clientGen", "FedGen"),
-    "fedgh": ("gh", "clientGH", "FedGH"),
-    "fedkd": ("kd", "clientKD", "FedKD"),
-    "fedl2g": ("l2g_feat", "clientL2G", "FedL2G"),
-    "fedl2g_logits": ("l2g_logit", "clientL2G", "FedL2G"),
-    "fedmrl": ("mrl", "clientMRL", "FedMRL"),
-    "fml": ("fml", "clientFML", "FML"),
-    "lg_fedavg": ("lg", "clientLG", "LG_FedAvg"),
+MEAN = "receive_ids", "aggregate_parameters"
+GEN = "receive_ids", "train_generator", "aggregate_parameters"
+L2G = "clientL2G", "FedL2G", "receive_grads", "aggregate_grads"
+CLASSES = {  # row -> module, classes of client and server, steps of the server
+    "feddistill": ("fd", "clientFD", "FD", "receive_logits"),
+    "fedgen": ("gen", "clientGen", "FedGen", *GEN),
+    "fedgh": ("gh", "clientGH", "FedGH", "receive_protos", "train_head"),
+    "fedkd": ("kd", "clientKD", "FedKD", *MEAN),
+    "fedl2g": ("l2g_feat", *L2G),
+    "fedl2g_logits": ("l2g_logit", *L2G),
+    "fedmrl": ("mrl", "clientMRL", "FedMRL", *MEAN),
+    "fedproto": ("proto", "clientProto", "FedProto", "receive_protos"),
+    "fedtgp": ("tgp", "clientTGP", "FedTGP", "receive_protos", "update_TGP"),
+    "fml": ("fml", "clientFML", "FML", *MEAN),
+    "lg_fedavg": ("lg", "clientLG", "LG_FedAvg", *MEAN),
+    "local": ("local", "clientLocal", "Local"),
 }
 OPTIONS = {  # option of jaxproto -> of HtFLlib
     "alpha": "alpha",
@@ -37,6 +45,7 @@ OPTIONS = {  # option of jaxproto -> of HtFLlib
     "energy_start": "T_start",
     "lam": "lamda",
     "server_epochs": "server_epochs",
+    "tau": "margin_threthold",
 }
 
 
@@ -56,16 +65,31 @@ class Memory:
         return self.loaded[name]
 
 
-def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
-    """Yields the clients' networks [P] after every round."""
+def rounds(
+    row: str,
+    start: Start,
+    classes: Mapping[str, tuple] = CLASSES,
+    load: Callable = importlib.import_module,
+    **settings,
+) -> Iterator[list[np.ndarray]]:
+    """Yields the clients' networks [P] after every round.
+
+    Args:
+      row: method to compare.
+      start: state of both sides before round 1.
+      classes: of this library, or of one that is made from it.
+      load: name of a module -> module.
+      settings: further ones of the command line.
+    """
     memory, base = Memory(), importlib.import_module("flcore.clients.clientbase")
     base.save_item, base.load_item = memory.save, memory.load
     pairs = [[*zip(*release.tensors(*d), strict=True)] for d in start.train]
     base.read_client_data = lambda _, i, **__: pairs[i]
-    name, client, server = CLASSES[row]
-    clients = importlib.import_module(f"flcore.clients.client{name}")
-    servers = importlib.import_module(f"flcore.servers.server{name}")
-    server = federation(start, getattr(clients, client), getattr(servers, server))
+    name, client, server, *steps = classes[row]
+    clients = load(f"flcore.clients.client{name}")
+    servers = load(f"flcore.servers.server{name}")
+    kinds = getattr(clients, client), getattr(servers, server)
+    server = federation(start, *kinds, settings)
     for role, items in first_items(row, start, servers).items():
         for name, item in items.items():
             memory.save(item, role, name)
@@ -73,6 +97,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
         server.guiding_vec = memory.load("Server", "guiding_vec")
         rate = start.options["server_rate"]
         server.optimizer = torch.optim.SGD(server.guiding_vec.parameters(), rate)
+    servers.DataLoader = uploads_by_class  # of FedTGP and FedGH
     noise = torch.tensor(ours.drawn_noise()).float()
     for r in range(ours.ROUNDS):
         if row.startswith("fedl2g"):
@@ -81,14 +106,19 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
             mock.patch("numpy.random.choice", lambda *_: ours.drawn_labels()),
             mock.patch("torch.rand", lambda *_, **__: noise),
         ):
-            one_round(row, server, memory, r)
+            one_round(row, server, steps, memory, r)
         nets = [memory.load(c.role, "model") for c in server.clients]
         yield [release.flat(net) for net in nets]
 
 
-def federation(start: Start, make, kind):
+def uploads_by_class(pairs: list[tuple[torch.Tensor, int]], size: int, **_):
+    """Returns batches of uploads in the order of `ours.uploads_by_class`."""
+    return DataLoader(sorted(pairs, key=itemgetter(1)), size)
+
+
+def federation(start: Start, make, kind, settings: Mapping):
     """Builds a server with its clients."""
-    args = arguments(start)
+    args = arguments(start, settings)
     nets = [release.Network(params["net"]) for params in start.clients]
     place = "flcore.clients.clientbase.BaseHeadSplit"
     with mock.patch(place, lambda args, i: nets[i]):
@@ -97,9 +127,11 @@ def federation(start: Start, make, kind):
     for client, data in zip(clients, start.train, strict=True):
         client.load_train_data = lambda data=data: release.batches(*data)
         client.qualified_labels = [0]  # replaced by `drawn_labels`
+        client.mask_idx_dict = args.mask_idx_dict  # of TinyProto
     server = object.__new__(kind)
     server.__dict__.update(
         vars(args),
+        args=args,
         clients=clients,
         selected_clients=clients,
         energy=args.T_start,
@@ -112,14 +144,15 @@ def federation(start: Start, make, kind):
     return server
 
 
-def arguments(start: Start) -> Namespace:
+def arguments(start: Start, settings: Mapping) -> Namespace:
     """Returns the command line of HtFLlib with the options of jaxproto."""
     given = {OPTIONS[k]: v for k, v in start.options.items() if k in OPTIONS}
     rate = start.options.get("server_rate")
     return Namespace(
         **release.COMMON,
-        **{"T_start": None, **given},
+        **{"T_start": None, "mask_idx_dict": None, **given, **settings},
         batch_size=start.options.get("server_batch", ours.BATCH),
+        data_dist=[np.bincount(y, minlength=ours.CLASSES) for _, y in start.train],
         feature_dim=ours.DIM,
         generator_learning_rate=rate,
         mentee_learning_rate=ours.RATE,
@@ -148,6 +181,8 @@ def first_items(row: str, start: Start, servers) -> dict[str, dict]:
         items["guiding_vec"] = nn.Embedding.from_pretrained(vectors, freeze=False)
     if row == "fedkd":
         items["global_model"] = release.Network(ours.first_mentee(start))
+    if row == "fedtgp":
+        items["TGP"] = trainable_prototypes(servers, server.network)
     roles = {"Server": items}
     for i, params in enumerate(start.clients):
         own = roles[f"Client_{i}"] = {}
@@ -168,6 +203,15 @@ def generator(servers, weights) -> nn.Module:
     scales = {"weight": weights["scale"], "bias": weights["shift"]}
     tensors = {k: torch.tensor(v) for k, v in scales.items()}
     made.fc1[1].load_state_dict(tensors, strict=False)
+    made.fc = release.linear(**weights["out"])
+    return made
+
+
+def trainable_prototypes(servers, weights) -> nn.Module:
+    """Returns FedTGP's network with jaxproto's weights."""
+    made = servers.Trainable_Global_Prototypes(ours.CLASSES, ours.DIM, ours.DIM, "cpu")
+    made.embedings.weight.data = torch.tensor(weights["embedding"])
+    made.middle[0][0] = release.linear(**weights["hidden"])
     made.fc = release.linear(**weights["out"])
     return made
 
@@ -193,7 +237,7 @@ def deal(server, clients, start: Start, r: int):
         client.load_train_data = lambda seen=seen: seen
 
 
-def one_round(row: str, server, memory: Memory, r: int):
+def one_round(row: str, server, steps: list[str], memory: Memory, r: int):
     """Runs a round in the order of the released `train`."""
     if row in ("fedgen", "fedgh", "lg_fedavg") or (row == "fedkd" and r):
         server.send_parameters()
@@ -203,18 +247,8 @@ def one_round(row: str, server, memory: Memory, r: int):
             client.collect_protos()
         if row.startswith("fedl2g"):
             client.meta_study()
-    if row == "feddistill":
-        server.receive_logits()
-    elif row == "fedgh":
-        server.receive_protos()
-        server.train_head()
-    elif row.startswith("fedl2g"):
-        server.receive_grads()
-        server.aggregate_grads()
-    else:
-        server.receive_ids()
-        if row == "fedgen":
-            server.train_generator()  # HtFLlib does not save what it trains
-            trained = memory.loaded["generative_model"]
-            memory.save(trained, "Server", "generative_model")
-        server.aggregate_parameters()
+    for step in steps:
+        getattr(server, step)(*[r] * (row == "protonorm"))
+    if row == "fedgen":  # HtFLlib does not save the generator that it trains
+        trained = memory.loaded["generative_model"]
+        memory.save(trained, "Server", "generative_model")

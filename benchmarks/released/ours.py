@@ -24,7 +24,7 @@ from jaxproto import config as config_
 from jaxproto import kernels, participation
 from jaxproto.experiment import build
 from jaxproto.experiment.method_builder import public_inputs
-from jaxproto.methods import fedgen, fedkd, fedl2g, vhl
+from jaxproto.methods import fedgen, fedkd, fedl2g, fedtgp, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
@@ -57,6 +57,9 @@ DF = {"server_batch": BATCH, "server_epochs": 10, "server_rate": 3e-5}
 KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
 GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
 GH = {"server_batch": 1000, "server_epochs": 3}
+# FedTGP's margin is the gap in round 1, tau in round 2
+TGP = {"server_batch": BATCH, "server_rate": RATE, "tau": 0.4}
+TINY = {"collect": "train_pass", "mu": 0.05}
 FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "ditto": {},
     "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
@@ -78,15 +81,21 @@ FIELDS = {  # row -> options that are not the default; with a dot, other fields
     "fedpcl": {"temperature": 0.25},  # gradients below the norm where PFLlib clips
     "fedper": {},
     "fedproc": {},
+    "fedproto": {"collect": "train_pass"},
     "fedprox": {},
     "fedrep": {},
+    "fedtgp": {"collect": "before_training", **TGP},
     "feduv": {},
     "fml": {"aux": "mlp", "target": "attached"},
     "fpl": {},
     "heterofl": {},
     "lg_fedavg": {},
+    "local": {},
     "moon": {},
+    "protonorm": {"collect": "before_training"},
     "scaffold": {},
+    "tinyproto": {**TINY, "masks": "block", "s": 20},
+    "tinyproto_aps": {**TINY, "masks": "none"},
     "vhl": {},
 }
 MISTAKES = {  # row -> a wrong option, which the comparison has to find
@@ -108,14 +117,19 @@ MISTAKES = {  # row -> a wrong option, which the comparison has to find
     "fedpac": {"lam": 1.01},
     "fedproc": {"temperature": 1.01},
     "fedpcl": {"temperature": 0.252},
+    "fedproto": {"collect": "after_training"},
     "fedprox": {"mu": 0.0},
     "fedrep": {"head_share": 0.4},
+    "fedtgp": {"tau": 0.404},
     "feduv": {"uniformity": 0.51},
     "fml": {"target": "detached"},
     "fpl": {"temperature": 0.0202},
     "heterofl": {"rolling": True},
     "moon": {"contrastive": 1.01},
+    "protonorm": {"upscale": 50.5},
     "scaffold": {"server_rate": 0.99},
+    "tinyproto": {"mask_seed": 1},
+    "tinyproto_aps": {"mu": 0.0505},
     "vhl": {"contrast": 0.101},
 }
 
@@ -178,7 +192,7 @@ def save_data(path: Path, sizes: tuple[int, ...]):
 
 def configuration(row: str, data: str, changed: Mapping):
     """Returns the configuration of a row."""
-    method = row.removesuffix("_logits")
+    method = row.removesuffix("_aps").removesuffix("_logits")
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
     given = {**FIELDS[row], **changed}
     options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
@@ -205,6 +219,13 @@ def drawn_noise() -> np.ndarray:
     """Returns the noise [B, N] of FedGen's generator."""
     size = BATCH, GEN["noise"]
     return (0.618 * np.arange(1, np.prod(size) + 1) % 1).reshape(size)
+
+
+def uploads_by_class(here_N: jax.Array, epochs: int, key: jax.Array) -> jax.Array:
+    """Returns orders [E, N] of uploads by class and then client, absent ones last."""
+    row_N = jnp.arange(len(here_N)).reshape(-1, CLASSES).T.ravel()
+    order_N = row_N[jnp.argsort(~here_N[row_N], stable=True)]
+    return jnp.tile(order_N, (epochs, 1))
 
 
 def participants(count: int, r: int, snapshot: bool) -> jax.Array:
@@ -249,6 +270,8 @@ def same_draws(row: str) -> ExitStack:
         replace(jax.random, "uniform", draw)
     if row in ("feddf", "fedmd"):
         replace(jax.random, "randint", lambda *_: jnp.array(drawn_rows()))
+    if row == "fedtgp":
+        replace(fedtgp, "batch_orders", uploads_by_class)
     if row == "fedpac":
         replace(kernels, "mean_over_examples", kernels.mean_over_clients)
     if row == "fast":

@@ -34,6 +34,7 @@ COMMON = {  # settings that both libraries read
 LEFT_OUT = {  # module -> its attribute that others import
     "flcore.trainmodel.models": "BaseHeadSplit",
     "h5py": "File",
+    "utils.data_utils": "read_client_data",
     "utils.dlg": "DLG",
 }
 NOT_SLOW = {"train_slow": False, "send_slow": False}
