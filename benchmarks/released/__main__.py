@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.released import ours
+from benchmarks.released import ours, workload
 
 RELEASES = {  # module of this folder -> repository of GitHub
     "fast": "RogerRogerUSC/FAST",
@@ -44,7 +44,7 @@ RELEASES = {  # module of this folder -> repository of GitHub
 }
 FLAGS = measure.flag_values(
     **{name: ("", f"checkout of {repo}") for name, repo in RELEASES.items()},
-    method=([*ours.FIELDS], "methods to compare"),
+    method=([*workload.ROWS], "methods to compare"),
     fixture=("", "npz file for every 997th parameter of the released networks"),
 )
 TOLERANCE, STRIDE = 2e-6, 997
@@ -60,15 +60,16 @@ def compare(library: str, source: str, methods: list[str], fixture: str) -> list
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             released = [*side.rounds(row, trained.start)]
         first = [ours.flat(params) for params in trained.start.clients]
-        wrong = ours.MISTAKES.get(row)
+        wrong = workload.ROWS[row].mistake
+        missed = largest(ours.train(row, wrong).rounds, released) if wrong else None
         found.append(
             {
                 "method": row,
                 "library": library,
                 "moved": largest([trained.rounds[-1]], [first]),
                 "difference": largest(trained.rounds, released),
-                "mistake": " ".join(f"{k}={v}" for k, v in (wrong or {}).items()),
-                "found": wrong and largest(ours.train(row, wrong).rounds, released),
+                "mistake": " ".join(f"{k}={v}" for k, v in wrong.items()),
+                "found": missed,
             }
         )
         stored[row] = np.array(released, np.float32)[..., ::STRIDE]
@@ -86,7 +87,7 @@ def largest(some, others) -> float:
 def main(argv):
     """Compares the methods of every library that is given."""
     settings = measure.parse(FLAGS, argv, __doc__)
-    measure.check_choices(settings, "method", ours.FIELDS)
+    measure.check_choices(settings, "method", workload.ROWS)
     sources = {name: settings[name] for name in RELEASES if settings[name]}
     if not sources or not measure.has_torch():
         flags = ", ".join(f"--{name}" for name in RELEASES)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.released import ours, release
+from benchmarks.released import ours, release, workload
 from benchmarks.released.ours import Start
 
 begin = release.importable
@@ -37,20 +37,20 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     )
     names = {"client_sampling": participants, "tqdm": progress}
     names |= {"clients": clients, "server": server}
-    with mock.patch("random.random", lambda: ours.DRAWN):
+    with mock.patch("random.random", lambda: workload.DRAWN):
         exec(script(), vars(utils) | names)
     yield from made
 
 
 def command_line(start: Start) -> list[str]:
     """Returns the command of the release with the options of jaxproto."""
-    steps = ours.EPOCHS * max(len(y) for _, y in start.train) // ours.BATCH
+    steps = workload.EPOCHS * max(len(y) for _, y in start.train) // workload.BATCH
     given = {
         "adaptive": 1,
-        "eval-iterations": ours.ROUNDS + 1,
+        "eval-iterations": workload.ROUNDS + 1,
         "gamma": start.options["gamma"],
         "local-update": steps + 1,  # the pass over the data ends, with its accuracy
-        "round": ours.ROUNDS,
+        "round": workload.ROUNDS,
         "sampling-type": "uniform_beta",
     }
     return ["fast", *(f"--{name}={value}" for name, value in given.items())]
@@ -59,8 +59,8 @@ def command_line(start: Start) -> list[str]:
 def client(utils, params, data, same):
     """Builds a client, whose pass over the data is all local epochs."""
     net = release.Network(params["net"])
-    sgd = torch.optim.SGD(net.parameters(), ours.RATE)
-    batches = release.batches(*data) * ours.EPOCHS
+    sgd = torch.optim.SGD(net.parameters(), workload.RATE)
+    batches = release.batches(*data) * workload.EPOCHS
     return utils.Agent(
         model=net, optimizer=sgd, scheduler=None, train_loader=batches, **same
     )

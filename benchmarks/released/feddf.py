@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 from torch import nn
 
-from benchmarks.released import ours, release
+from benchmarks.released import ours, release, workload
 from benchmarks.released.ours import Start
 
 CLASSES = ("feddf",)
@@ -31,7 +31,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     """Yields the clients' networks [P] after the local training of every round."""
     conf, net = arguments(start), release.Network(start.server["net"])
     net.activations = None  # the code passes them on, its loss has none
-    for r in range(ours.ROUNDS):
+    for r in range(workload.ROUNDS):
         conf.graph.comm_round = r
         nets = [trained(conf, net, *data) for data in start.train]
         yield [release.flat(own) for own in nets]
@@ -50,12 +50,12 @@ def arguments(start: Start) -> Namespace:
         "update_student_scheme": "avg_logits",
     }
     conf.__dict__.update(
-        batch_size=ours.BATCH,
+        batch_size=workload.BATCH,
         clientid2arch=dict.fromkeys(range(len(start.clients)), "mlp"),
         graph=Namespace(client_id=1, on_cuda=False, worker_id=1),
-        local_n_epochs=ours.EPOCHS,
+        local_n_epochs=workload.EPOCHS,
         logger=mock.MagicMock(),
-        lr=ours.RATE,
+        lr=workload.RATE,
         lr_warmup_epochs=0,
         momentum_factor=0.0,
         weight_decay=0.0,

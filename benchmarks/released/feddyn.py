@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 CLASSES = ("feddyn",)
@@ -72,14 +72,14 @@ def arguments(start: Start) -> dict:
         "data_obj": Namespace(clnt_x=x, clnt_y=y, **tested, **sizes),
         "act_prob": 1.0,
         "alpha_coef": start.options["mu"],
-        "batch_size": ours.BATCH,
-        "com_amount": ours.ROUNDS,
-        "epoch": ours.EPOCHS,
+        "batch_size": workload.BATCH,
+        "com_amount": workload.ROUNDS,
+        "epoch": workload.EPOCHS,
         "init_model": network(),
-        "learning_rate": ours.RATE,
+        "learning_rate": workload.RATE,
         "lr_decay_per_round": 1.0,
         "model_func": network,
-        "print_per": ours.EPOCHS + 1,
-        "save_period": ours.ROUNDS + 1,
+        "print_per": workload.EPOCHS + 1,
+        "save_period": workload.ROUNDS + 1,
         "weight_decay": 0.0,
     }

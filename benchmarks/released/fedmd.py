@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks.released import ours, release
+from benchmarks.released import ours, release, workload
 from benchmarks.released.ours import Start
 from jaxproto.types import Tree
 
@@ -41,7 +41,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
         mock.patch.object(module, "generate_alignment_data", lambda *_: known),
         mock.patch.object(keras.Model, "fit", in_order),
     ):
-        for _ in range(ours.ROUNDS):
+        for _ in range(workload.ROUNDS):
             released.collaborative_training()
             yield [flat(own["model_weights"]) for own in parties]
 
@@ -50,17 +50,17 @@ def arguments(start: Start) -> dict:
     """Returns the data of the class, and its settings for one round."""
     own = [{"X": inputs(x), "y": y} for x, y in start.train]
     share = start.options["digest_share"]
-    steps = ours.EPOCHS * len(own[0]["y"]) // ours.BATCH
+    steps = workload.EPOCHS * len(own[0]["y"]) // workload.BATCH
     return {
-        "N_alignment": ours.BATCH,
+        "N_alignment": workload.BATCH,
         "N_logits_matching_round": round(share * steps),
         "N_parties": len(own),
-        "N_private_training_round": round((1 - share) * ours.EPOCHS),
+        "N_private_training_round": round((1 - share) * workload.EPOCHS),
         "N_rounds": 1,
-        "logits_matching_batchsize": ours.BATCH,
+        "logits_matching_batchsize": workload.BATCH,
         "private_data": own,
         "private_test_data": own[0],
-        "private_training_batchsize": ours.BATCH,
+        "private_training_batchsize": workload.BATCH,
         "public_dataset": {"X": None, "y": None},
     }
 
@@ -72,18 +72,18 @@ def party(keras, net: Tree) -> dict:
     widths = [len(layer["bias"]) for layer in each]
     model = keras.Sequential(
         [
-            layers.Input((math.prod(ours.SHAPE),)),
+            layers.Input((math.prod(workload.SHAPE),)),
             layers.Dense(widths[0], "relu"),
             layers.Dense(widths[1], "relu"),
-            layers.Reshape((ours.DIM, -1)),
+            layers.Reshape((workload.DIM, -1)),
             layers.GlobalAveragePooling1D("channels_first"),
             layers.Dense(widths[2]),
             layers.Activation("softmax"),
         ]
     )
     model.set_weights([layer[name] for layer in each for name in ("kernel", "bias")])
-    model.compile(sgd(ours.RATE), "sparse_categorical_crossentropy")
-    with mock.patch.object(keras.optimizers, "Adam", lambda **_: sgd(ours.RATE)):
+    model.compile(sgd(workload.RATE), "sparse_categorical_crossentropy")
+    with mock.patch.object(keras.optimizers, "Adam", lambda **_: sgd(workload.RATE)):
         cut = importlib.import_module("Neural_Networks").remove_last_layer(model)
     names = "model_logits", "model_classifier", "model_weights"
     return dict(zip(names, (cut, model, model.get_weights()), strict=True))

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 begin = release.importable
@@ -28,14 +28,14 @@ CONFIG = {  # of clients and server
     "FedNH_head_init": "orthogonal",
     "FedNH_return_embedding": False,
     "FedNH_server_adv_prototype_agg": False,
-    "batch_size": ours.BATCH,
-    "client_lr": ours.RATE,
+    "batch_size": workload.BATCH,
+    "client_lr": workload.RATE,
     "client_lr_scheduler": "diminishing",
     "global_seed": 0,
     "lr_decay_per_round": 1.0,
     "model": "ResNetMod",
     "no_norm": False,
-    "num_classes": ours.CLASSES,
+    "num_classes": workload.CLASSES,
     "optimizer": "SGD",
     "sgd_momentum": 0.0,
     "sgd_weight_decay": 0.0,
@@ -62,10 +62,10 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
         },
         server_model_state_dict=state,
     )
-    for r in range(1, ours.ROUNDS + 1):
+    for r in range(1, workload.ROUNDS + 1):
         for one in clients:
             one.set_params(server.server_model_state_dict, set())
-            one.training(r, ours.EPOCHS)
+            one.training(r, workload.EPOCHS)
         yield [release.flat(net) for net in nets]
         server.aggregate([one.upload() for one in clients], r)
 
@@ -73,10 +73,10 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
 def client(make, net: release.Network, data: tuple[np.ndarray, np.ndarray]):
     """Builds a client that trains the body of `net` on batches in their order."""
     body = net.base
-    body.linear, body.activation = SimpleNamespace(in_features=ours.DIM), None
+    body.linear, body.activation = SimpleNamespace(in_features=workload.DIM), None
     train = TensorDataset(*release.tensors(*data))
     train.targets = train.tensors[1]
     with mock.patch("src.flbase.models.CNN.ResNet18", lambda num_classes: body):
         made = make(nn.CrossEntropyLoss(), train, None, CONFIG, 0, "cpu")
-    made.trainloader = DataLoader(train, ours.BATCH)
+    made.trainloader = DataLoader(train, workload.BATCH)
     return made

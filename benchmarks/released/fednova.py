@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 begin = release.importable
@@ -31,12 +31,12 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
             ratio=size / sum(sizes),
             gmf=start.options["server_momentum"],
             mu=start.options["mu"],
-            lr=ours.RATE,
-            momentum=ours.FIELDS[row]["optimizer.momentum"],
+            lr=workload.RATE,
+            momentum=workload.ROWS[row].options["optimizer.momentum"],
         )
         for net, size in zip(nets, sizes, strict=True)
     ]
-    for _ in range(ours.ROUNDS):
+    for _ in range(workload.ROUNDS):
         for net, client, data in zip(nets, clients, start.train, strict=True):
             train(net, client, release.batches(*data))
         yield [release.flat(net) for net in nets]
@@ -45,7 +45,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
 
 def train(net: release.Network, client: torch.optim.Optimizer, batches: list):
     """Takes the local steps of a client."""
-    for x, y in batches * ours.EPOCHS:
+    for x, y in batches * workload.EPOCHS:
         client.zero_grad()
         cross_entropy(net(x), y).backward()
         client.step()

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 CLASSES = ("fedpcl",)
@@ -41,12 +41,12 @@ SETTINGS = Namespace(
     add_noise_proto=0,
     alg="fedpcl",
     device="cpu",
-    local_bs=ours.BATCH,
-    lr=ours.RATE,
-    num_users=len(ours.SIZES),
+    local_bs=workload.BATCH,
+    lr=workload.RATE,
+    num_users=len(workload.SIZES),
     optimizer="sgd",
-    rounds=ours.ROUNDS,
-    train_ep=ours.EPOCHS,
+    rounds=workload.ROUNDS,
+    train_ep=workload.EPOCHS,
     verbose=0,
 )
 
@@ -111,9 +111,9 @@ class Loss:
     def __call__(self, feat_BVD, y_B, protos):
         """Returns (L_g + the summand of L_p) / clients; the release adds these up."""
         near = [self.near(feat_BVD[:, 0], y_B, own) for own in (self.mean, protos)]
-        return sum(near) / len(ours.SIZES)
+        return sum(near) / len(workload.SIZES)
 
     def near(self, feat_BD, y_B, protos):
         """Returns the cross-entropy of products with prototypes."""
-        mean_CD = torch.stack([protos[c] for c in range(ours.CLASSES)])
+        mean_CD = torch.stack([protos[c] for c in range(workload.CLASSES)])
         return functional.cross_entropy(feat_BD @ mean_CD.T / self.temperature, y_B)

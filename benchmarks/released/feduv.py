@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 begin = release.importable
@@ -37,7 +37,7 @@ class Network(release.Network):
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     """Yields the clients' networks [P] after every round."""
     names, body, sgd = federation(start), one_round(), torch.optim.SGD
-    for names["round"] in range(ours.ROUNDS):
+    for names["round"] in range(workload.ROUNDS):
         # without the momentum of 0.9
         with mock.patch("torch.optim.SGD", lambda params, lr, **_: sgd(params, lr)):
             exec(body, names)
@@ -73,12 +73,12 @@ def federation(start: Start) -> dict:
         "device": "cpu",
         "global_model": Network(start.server["net"]),
         "logger": logging.getLogger("feduv"),
-        "n_classes": ours.CLASSES,
-        "n_epoch": ours.EPOCHS,
+        "n_classes": workload.CLASSES,
+        "n_epoch": workload.EPOCHS,
         "net_dataidx_map": [range(size) for size in sizes],
         "nets": dict(enumerate(nets)),
-        "party_list_rounds": [range(len(sizes))] * ours.ROUNDS,
-        "scheduler": mock.Mock(get_last_lr=lambda: [ours.RATE]),  # no cosine
+        "party_list_rounds": [range(len(sizes))] * workload.ROUNDS,
+        "scheduler": mock.Mock(get_last_lr=lambda: [workload.RATE]),  # no cosine
         "test_dl_local_list": batches,
         "time": time,
         "train_dl_local_list": batches,

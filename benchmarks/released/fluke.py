@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 CLASSES = ("fedhp",)
@@ -44,12 +44,14 @@ def begin(source: Path):
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     """Yields the clients' networks [P] after the local training of every round."""
     fedhp = importlib.import_module("fluke.algorithms.fedhp")
-    fedhp.optim = Namespace(Adam=lambda params, lr: torch.optim.SGD(params, ours.RATE))
+    fedhp.optim = Namespace(
+        Adam=lambda params, lr: torch.optim.SGD(params, workload.RATE)
+    )
     nets = [release.Network(params["net"]) for params in start.clients]
     clients = [client(fedhp, start, i, net.base) for i, net in enumerate(nets)]
-    sizes = {"n_protos": ours.CLASSES, "embedding_size": ours.DIM}
+    sizes = {"n_protos": workload.CLASSES, "embedding_size": workload.DIM}
     server = fedhp.FedHPServer(nets[0].base, None, clients, **sizes)
-    draw = np.random.default_rng(0).uniform(size=(ours.CLASSES, ours.DIM))
+    draw = np.random.default_rng(0).uniform(size=(workload.CLASSES, workload.DIM))
     drawn = torch.tensor(draw, requires_grad=True)
     with mock.patch("torch.rand", lambda *_, **__: drawn):
         anchors = server._hyperspherical_embedding().float()
@@ -57,7 +59,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     server._broadcast_anchors()
     for one in clients:
         one.set_channel(server.channel)
-    for r in range(ours.ROUNDS):
+    for r in range(workload.ROUNDS):
         server.broadcast_model(clients)
         for one in clients:
             one.local_update(r + 1)
@@ -69,17 +71,17 @@ def client(fedhp, start: Start, i: int, body: nn.Module):
     """Builds client `i`, whose network has no head."""
     data = fedhp.FastDataLoader(
         *release.tensors(*start.train[i]),
-        num_labels=ours.CLASSES,
-        batch_size=ours.BATCH,
+        num_labels=workload.CLASSES,
+        batch_size=workload.BATCH,
     )
     return fedhp.FedHPClient(
         index=i,
         model=body,
         train_set=data,
         test_set=None,
-        optimizer_cfg=fedhp.OptimizerConfigurator({"name": "SGD", "lr": ours.RATE}),
+        optimizer_cfg=fedhp.OptimizerConfigurator({"name": "SGD", "lr": workload.RATE}),
         loss_fn=nn.CrossEntropyLoss(),
-        local_epochs=ours.EPOCHS,
-        n_protos=ours.CLASSES,
+        local_epochs=workload.EPOCHS,
+        n_protos=workload.CLASSES,
         lam=start.options["anchoring"],
     )

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 from jaxproto.models import to_torch
 
@@ -26,7 +26,7 @@ CLASSES = ("heterofl",)
 LEFT_OUT = ("data", "logger", "metrics", "torchvision", "torchvision.utils")
 CONTROL = {  # widths of 1, 1/2 and 1/4
     "fed": 1,
-    "num_users": len(ours.SIZES),
+    "num_users": len(workload.SIZES),
     "frac": 1,
     "data_split_mode": "iid",
     "model_split_mode": "fix",
@@ -36,11 +36,11 @@ CONTROL = {  # widths of 1, 1/2 and 1/4
     "mask": 0,
 }
 OPTIONS = {
-    "classes_size": ours.CLASSES,
+    "classes_size": workload.CLASSES,
     "device": "cpu",
     "model_name": "conv",
     "momentum": 0.0,
-    "num_epochs": {"local": ours.EPOCHS},
+    "num_epochs": {"local": workload.EPOCHS},
     "weight_decay": 0.0,
 }
 
@@ -65,13 +65,14 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     net = network()
     given = {f"blocks.{name}": torch.tensor(a) for name, a in weights.items()}
     net.load_state_dict(given, strict=False)
-    labels = [[*range(ours.CLASSES)]] * len(ours.SIZES)  # rows of the head to combine
+    classes, clients = workload.CLASSES, len(workload.SIZES)
+    labels = [[*range(classes)]] * clients  # rows of the head to combine
     server = side.Federation(net.state_dict(), side.cfg["model_rate"], labels)
     data = [
         [{"img": x, "label": y} for x, y in release.batches(*one)]
         for one in start.train
     ]
-    for _ in range(ours.ROUNDS):
+    for _ in range(workload.ROUNDS):
         with (
             mock.patch("torch.randperm", torch.arange),
             mock.patch("torch.nn.utils.clip_grad_norm_"),  # an option of jaxproto
@@ -79,7 +80,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
             made = side.make_local(data, range(len(data)), labels, server)
             clients, parts, ids, entries = made
             each = zip(clients, parts, strict=True)
-            parts = [c.train(part, ours.RATE, mock.MagicMock()) for c, part in each]
+            parts = [c.train(part, workload.RATE, mock.MagicMock()) for c, part in each]
         yield [np.concatenate([*whole(weights, part)]) for part in parts]
         server.combine(parts, entries, ids)
 
@@ -90,16 +91,16 @@ def network(model_rate: float = 1.0) -> nn.Module:
     The pooling of features is a fixed layer, which the library divides as any other.
     """
     conv = importlib.import_module("models.conv")
-    net = conv.Conv((1,), [1], ours.CLASSES)
-    width, dim = (int(np.ceil(model_rate * n)) for n in (256, ours.DIM))
+    net = conv.Conv((1,), [1], workload.CLASSES)
+    width, dim = (int(np.ceil(model_rate * n)) for n in (256, workload.DIM))
     scale = conv.Scaler(model_rate) if conv.cfg["scale"] else nn.Identity()
-    layers = {"flat": nn.Flatten(), "fc1": nn.Linear(np.prod(ours.SHAPE), width)}
+    layers = {"flat": nn.Flatten(), "fc1": nn.Linear(np.prod(workload.SHAPE), width)}
     layers |= {"scale1": scale, "relu1": nn.ReLU(), "fc2": nn.Linear(width, width)}
     base = nn.Sequential(OrderedDict(layers, scale2=scale, relu2=nn.ReLU()))
     pool = nn.AdaptiveAvgPool1d(dim)(torch.eye(width))
     blocks = {"base": base, "pool": release.linear(pool.numpy())}
     blocks["pool"].requires_grad_(False)
-    blocks["head"] = nn.Linear(dim, ours.CLASSES)
+    blocks["head"] = nn.Linear(dim, workload.CLASSES)
     net.blocks = nn.Sequential(OrderedDict(blocks))
     return net
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from benchmarks.released import ours, release
+from benchmarks.released import ours, release, workload
 from benchmarks.released.ours import Start
 from benchmarks.released.release import begin as begin
 
@@ -99,7 +99,7 @@ def rounds(
         server.optimizer = torch.optim.SGD(server.guiding_vec.parameters(), rate)
     servers.DataLoader = uploads_by_class  # of FedTGP and FedGH
     noise = torch.tensor(ours.drawn_noise()).float()
-    for r in range(ours.ROUNDS):
+    for r in range(workload.ROUNDS):
         if row.startswith("fedl2g"):
             deal(server, clients, start, r)
         with (
@@ -151,11 +151,11 @@ def arguments(start: Start, settings: Mapping) -> Namespace:
     return Namespace(
         **release.COMMON,
         **{"T_start": None, "mask_idx_dict": None, **given, **settings},
-        batch_size=start.options.get("server_batch", ours.BATCH),
-        data_dist=[np.bincount(y, minlength=ours.CLASSES) for _, y in start.train],
-        feature_dim=ours.DIM,
+        batch_size=start.options.get("server_batch", workload.BATCH),
+        data_dist=[np.bincount(y, minlength=workload.CLASSES) for _, y in start.train],
+        feature_dim=workload.DIM,
         generator_learning_rate=rate,
-        mentee_learning_rate=ours.RATE,
+        mentee_learning_rate=workload.RATE,
         meta_quiz_batches=1,
         meta_study_batches=1,
         models_folder_name="",
@@ -174,7 +174,7 @@ def first_items(row: str, start: Start, servers) -> dict[str, dict]:
         items["head"] = release.linear(**server.sent.head)
         items["generative_model"] = generator(servers, server.sent.generator)
     if row in ("fml", "fedmrl"):
-        dim = start.options.get("aux_dim", ours.DIM)
+        dim = start.options.get("aux_dim", workload.DIM)
         items["global_model"] = release.Network(server, dim)
     if row.startswith("fedl2g"):
         vectors = torch.tensor(server.vectors)
@@ -197,8 +197,8 @@ def first_items(row: str, start: Start, servers) -> dict[str, dict]:
 def generator(servers, weights) -> nn.Module:
     """Returns FedGen's generator with jaxproto's weights."""
     rows, hidden = weights["in"].shape
-    noise = rows - ours.CLASSES
-    made = servers.Generator(noise, ours.CLASSES, hidden, ours.DIM, "cpu")
+    noise = rows - workload.CLASSES
+    made = servers.Generator(noise, workload.CLASSES, hidden, workload.DIM, "cpu")
     made.fc1[0] = release.linear(weights["in"], np.zeros(hidden, np.float32))
     scales = {"weight": weights["scale"], "bias": weights["shift"]}
     tensors = {k: torch.tensor(v) for k, v in scales.items()}
@@ -209,7 +209,9 @@ def generator(servers, weights) -> nn.Module:
 
 def trainable_prototypes(servers, weights) -> nn.Module:
     """Returns FedTGP's network with jaxproto's weights."""
-    made = servers.Trainable_Global_Prototypes(ours.CLASSES, ours.DIM, ours.DIM, "cpu")
+    made = servers.Trainable_Global_Prototypes(
+        workload.CLASSES, workload.DIM, workload.DIM, "cpu"
+    )
     made.embedings.weight.data = torch.tensor(weights["embedding"])
     made.middle[0][0] = release.linear(**weights["hidden"])
     made.fc = release.linear(**weights["out"])
@@ -231,7 +233,7 @@ def deal(server, clients, start: Start, r: int):
     every = zip(server.clients, start.train, parts, strict=True)
     for client, (x, y), (quiz, _) in every:
         client.num_quiz = len(quiz)
-        steps = np.arange(len(y)).reshape(-1, ours.BATCH)
+        steps = np.arange(len(y)).reshape(-1, workload.BATCH)
         kept = [rows[~np.isin(rows, quiz)] for rows in steps]
         seen = [release.tensors(x[rows], y[rows]) for rows in kept]
         client.load_train_data = lambda seen=seen: seen

@@ -1,7 +1,7 @@
 """jaxproto's side of the comparison with released code: a small federation.
 
 Batches are in the order of the data, so that both sides take the same steps. Where a
-release follows a rule that a method documents as its option, FIELDS choose it.
+release follows a rule that a method documents as its option, `workload` chooses it.
 Rules of a release that no option chooses are in `as_released`.
 """
 
@@ -20,6 +20,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks import measure, synthetic
 from benchmarks.parity.arrays import by_client, rows
+from benchmarks.released import workload
 from jaxproto import config as config_
 from jaxproto import kernels, participation
 from jaxproto.experiment import build
@@ -28,110 +29,6 @@ from jaxproto.methods import fedgen, fedkd, fedl2g, fedtgp, vhl
 from jaxproto.models import to_torch
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
-
-SIZES = (40, 60, 80)  # examples, whole batches
-EQUAL_SIZES = (60, 60, 60)
-OTHER_SIZES = {
-    "feddf": EQUAL_SIZES,  # a plain mean over clients in the release
-    "fedmd": EQUAL_SIZES,  # as many steps for every client in the release
-    "fedmrl": EQUAL_SIZES,  # a plain mean over clients in HtFLlib
-    "fpl": (20, 30) * 4,  # clusters need many clients
-}
-SHAPE, CLASSES, DIM, BATCH, RATE, EPOCHS, ROUNDS = (8, 8, 1), 10, 64, 10, 0.05, 2, 3
-PLANNED = ROUNDS + 1  # FedProc has no contrast in the last round
-COMMON = {
-    "data.partition": "feature",
-    "data.pool": False,
-    "local.batch_size": BATCH,
-    "local.epochs": EPOCHS,
-    "local.order": "fixed",
-    "model.feat_dim": DIM,
-    "model.group": "mlp",
-    "optimizer.learning_rate": RATE,
-    "rounds": PLANNED,
-}
-DRAWN = 0.075  # below FAST's probability of a snapshot in round 3 alone, on both sides
-# at a low rate, because Adam amplifies the rounding of small gradients
-DF = {"server_batch": BATCH, "server_epochs": 10, "server_rate": 3e-5}
-# FedKD's factors are smaller than its matrices, FedGH has one batch of all uploads
-KD = {"aux": "mlp", "energy_start": 0.5, "energy_end": 0.5, "target": "attached"}
-GEN = {"hidden": 32, "noise": 8, "server_batch": BATCH, "server_epochs": 5}
-GH = {"server_batch": 1000, "server_epochs": 3}
-# FedTGP's margin is the gap in round 1, tau in round 2
-TGP = {"server_batch": BATCH, "server_rate": RATE, "tau": 0.4}
-TINY = {"collect": "train_pass", "mu": 0.05}
-FIELDS = {  # row -> options that are not the default; with a dot, other fields
-    "ditto": {},
-    "fast": {"fraction": 0.5, "pace": "adaptive", "q": 0.0},
-    "fedavg": {},
-    "feddf": DF,
-    "feddistill": {"distance": "raw_ce", "lam": 0.1},
-    "feddyn": {},
-    "fedgen": GEN,
-    "fedgh": GH,
-    "fedhp": {"anchoring": 10.0},
-    "fedkd": KD,
-    "fedl2g": {},
-    "fedl2g_logits": {"guide": "logits", "server_rate": 0.1},
-    "fedmd": {},
-    "fedmrl": {"aux": "mlp", "aux_dim": 16},
-    "fednh": {"scale": 20.0},
-    "fednova": {"server_momentum": 0.5, "optimizer.momentum": 0.5},
-    "fedpac": {},
-    "fedpcl": {"temperature": 0.25},  # gradients below the norm where PFLlib clips
-    "fedper": {},
-    "fedproc": {},
-    "fedproto": {"collect": "train_pass"},
-    "fedprox": {},
-    "fedrep": {},
-    "fedtgp": {"collect": "before_training", **TGP},
-    "feduv": {},
-    "fml": {"aux": "mlp", "target": "attached"},
-    "fpl": {},
-    "heterofl": {},
-    "lg_fedavg": {},
-    "local": {},
-    "moon": {},
-    "protonorm": {"collect": "before_training"},
-    "scaffold": {},
-    "tinyproto": {**TINY, "masks": "block", "s": 20},
-    "tinyproto_aps": {**TINY, "masks": "none"},
-    "vhl": {},
-}
-MISTAKES = {  # row -> a wrong option, which the comparison has to find
-    "ditto": {"mu": 1.01},
-    "fast": {"gamma": 0.5},
-    "feddf": {"server_rate": 3.03e-5},
-    "feddistill": {"lam": 0.101},
-    "feddyn": {"mu": 0.0101},
-    "fedgen": {"weight": 1.01},
-    "fedgh": {"server_rate": 0.0101},
-    "fedhp": {"anchoring": 10.1},
-    "fedkd": {"target": "detached"},
-    "fedl2g": {"server_rate": 200.0},
-    "fedl2g_logits": {"server_rate": 1.0},
-    "fedmd": {"digest_share": 0.4},
-    "fedmrl": {"aux_dim": 15},
-    "fednh": {"rho": 0.91},
-    "fednova": {"server_momentum": 0.505},
-    "fedpac": {"lam": 1.01},
-    "fedproc": {"temperature": 1.01},
-    "fedpcl": {"temperature": 0.252},
-    "fedproto": {"collect": "after_training"},
-    "fedprox": {"mu": 0.0},
-    "fedrep": {"head_share": 0.4},
-    "fedtgp": {"tau": 0.404},
-    "feduv": {"uniformity": 0.51},
-    "fml": {"target": "detached"},
-    "fpl": {"temperature": 0.0202},
-    "heterofl": {"rolling": True},
-    "moon": {"contrastive": 1.01},
-    "protonorm": {"upscale": 50.5},
-    "scaffold": {"server_rate": 0.99},
-    "tinyproto": {"mask_seed": 1},
-    "tinyproto_aps": {"mu": 0.0505},
-    "vhl": {"contrast": 0.101},
-}
 
 
 class Start(NamedTuple):
@@ -155,7 +52,7 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
     """Trains all rounds of a row, with other options if some are given."""
     with TemporaryDirectory() as folder, same_draws(row):
         path = Path(folder) / "digits.npz"
-        save_data(path, OTHER_SIZES.get(row, SIZES))
+        save_data(path, workload.OTHER_SIZES.get(row, workload.SIZES))
         config = configuration(row, f"npz:{path}", changed or {})
         exp = build.experiment(config, jax.default_backend())
         run = synthetic.Run(exp, config.seed)
@@ -169,7 +66,7 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
         options, public = config.method.to_dict(), public_inputs(exp.dataset)
         start = Start(data, of_clients(), server, options, public)
         made = []
-        for _ in range(ROUNDS):
+        for _ in range(workload.ROUNDS):
             run.state = as_released(row, run.state, start)
             run.next_round()
             made.append([flat(params) for params in of_clients()])
@@ -181,10 +78,10 @@ def save_data(path: Path, sizes: tuple[int, ...]):
     x, y = load_digits(return_X_y=True)
     rng, picked = np.random.default_rng(0), []
     for i, size in enumerate(sizes):
-        mine = np.flatnonzero((y + 3 * i) % CLASSES < 6)
+        mine = np.flatnonzero((y + 3 * i) % workload.CLASSES < 6)
         picked.append(rng.choice(mine, size, replace=False))
     at, domain = np.concatenate(picked), np.repeat(np.arange(len(sizes)), sizes)
-    pixels = (15 * x[at]).astype(np.uint8).reshape(-1, *SHAPE)
+    pixels = (15 * x[at]).astype(np.uint8).reshape(-1, *workload.SHAPE)
     every = {"x": pixels, "y": y[at].astype(np.int32), "domain": domain}
     arrays = {f"{k}_{part}": v for k, v in every.items() for part in ("train", "test")}
     np.savez(path, **arrays)
@@ -194,10 +91,13 @@ def configuration(row: str, data: str, changed: Mapping):
     """Returns the configuration of a row."""
     method = row.removesuffix("_aps").removesuffix("_logits")
     config = config_.load(f"{measure.ROOT}/configs/{method}.py:digits")
-    given = {**FIELDS[row], **changed}
+    given = {**workload.ROWS[row].options, **changed}
     options = {k if "." in k else f"method.{k}": v for k, v in given.items()}
-    clients = {"data.clients": len(OTHER_SIZES.get(row, SIZES)), "data.name": data}
-    config.update_from_flattened_dict({**COMMON, **clients, **options})
+    clients = {
+        "data.clients": len(workload.OTHER_SIZES.get(row, workload.SIZES)),
+        "data.name": data,
+    }
+    config.update_from_flattened_dict({**workload.COMMON, **clients, **options})
     if config.data.public_share:  # public ones beside those of the clients
         config.data.update(public_share=0.0, public_source=data)
     config_.check(config)
@@ -212,18 +112,18 @@ def flat(params: Tree) -> np.ndarray:
 
 def drawn_labels() -> np.ndarray:
     """Returns the labels [B] of features that FedGen generates."""
-    return 7 * np.arange(BATCH) % CLASSES
+    return 7 * np.arange(workload.BATCH) % workload.CLASSES
 
 
 def drawn_noise() -> np.ndarray:
     """Returns the noise [B, N] of FedGen's generator."""
-    size = BATCH, GEN["noise"]
+    size = workload.BATCH, workload.GEN["noise"]
     return (0.618 * np.arange(1, np.prod(size) + 1) % 1).reshape(size)
 
 
 def uploads_by_class(here_N: jax.Array, epochs: int, key: jax.Array) -> jax.Array:
     """Returns orders [E, N] of uploads by class and then client, absent ones last."""
-    row_N = jnp.arange(len(here_N)).reshape(-1, CLASSES).T.ravel()
+    row_N = jnp.arange(len(here_N)).reshape(-1, workload.CLASSES).T.ravel()
     order_N = row_N[jnp.argsort(~here_N[row_N], stable=True)]
     return jnp.tile(order_N, (epochs, 1))
 
@@ -237,7 +137,7 @@ def mixture(first, other, probability) -> participation.Sampler:
     """Returns FAST's sampler with those clients and one drawn number."""
 
     def draw(key, count, r):
-        flags_K = participants(count, r, probability > DRAWN)
+        flags_K = participants(count, r, probability > workload.DRAWN)
         return participation.all_report(flags_K)
 
     return participation.BoundedSampler(draw, lambda count: count)
@@ -245,7 +145,7 @@ def mixture(first, other, probability) -> participation.Sampler:
 
 def drawn_rows() -> np.ndarray:
     """Returns the public rows [B] of every step of FedDF and of FedMD's digest."""
-    return 37 * np.arange(BATCH)
+    return 37 * np.arange(workload.BATCH)
 
 
 def same_draws(row: str) -> ExitStack:

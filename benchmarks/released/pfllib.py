@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 from benchmarks.released.release import begin as begin
 
@@ -41,7 +41,7 @@ TWO_PHASES = ("fedpac", "fedrep")  # of the local epochs, half for the head
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     """Yields the clients' networks [P] after the local training of every round."""
     server = federation(row, start)
-    for _ in range(ours.ROUNDS):
+    for _ in range(workload.ROUNDS):
         server.send_models()
         server.Vars = [getattr(c, "V", None) for c in server.clients]
         server.Hs = [getattr(c, "h", None) for c in server.clients]
@@ -114,14 +114,14 @@ def arguments(row: str, start: Start) -> Namespace:
     args = Namespace(
         **release.COMMON,
         **given,
-        batch_size=ours.BATCH,
+        batch_size=workload.BATCH,
         learning_rate_decay=False,
         learning_rate_decay_gamma=1.0,
-        plocal_epochs=ours.EPOCHS // 2 if row in TWO_PHASES else ours.EPOCHS,
+        plocal_epochs=workload.EPOCHS // 2 if row in TWO_PHASES else workload.EPOCHS,
         save_folder_name="",
     )
     if row in TWO_PHASES:
-        args.local_epochs = ours.EPOCHS // 2
+        args.local_epochs = workload.EPOCHS // 2
     return args
 
 

@@ -14,22 +14,22 @@ from torch import nn
 
 from benchmarks import torch_nets
 from benchmarks.parity.networks import load, named, names_of
-from benchmarks.released import ours
+from benchmarks.released import workload
 from jaxproto.models import to_torch
 from jaxproto.types import Tree
 
 COMMON = {  # settings that both libraries read
     "algorithm": "",
     "client_drop_rate": 0.0,
-    "current_num_join_clients": len(ours.SIZES),
+    "current_num_join_clients": len(workload.SIZES),
     "dataset": "",
     "device": "cpu",
     "few_shot": 0,
-    "local_epochs": ours.EPOCHS,
-    "local_learning_rate": ours.RATE,
-    "num_classes": ours.CLASSES,
-    "num_clients": len(ours.SIZES),
-    "num_join_clients": len(ours.SIZES),
+    "local_epochs": workload.EPOCHS,
+    "local_learning_rate": workload.RATE,
+    "num_classes": workload.CLASSES,
+    "num_clients": len(workload.SIZES),
+    "num_join_clients": len(workload.SIZES),
 }
 LEFT_OUT = {  # module -> its attribute that others import
     "flcore.trainmodel.models": "BaseHeadSplit",
@@ -70,10 +70,10 @@ def importable(folder: Path, left_out: Iterable[str] = (), **attributes):
 class Network(nn.Module):
     """Network `mlp` as a body and a head, as both libraries split theirs."""
 
-    def __init__(self, params: Tree, dim: int = ours.DIM):
+    def __init__(self, params: Tree, dim: int = workload.DIM):
         super().__init__()
         weights = to_torch(params, {})
-        split = torch_nets.Split(torch_nets.mlp(ours.SHAPE), dim, ours.CLASSES)
+        split = torch_nets.Split(torch_nets.mlp(workload.SHAPE), dim, workload.CLASSES)
         split.names = names_of(weights)
         load(split, weights)
         self.base, self.head, self.names = split.base, split.head, split.names
@@ -97,7 +97,7 @@ def tensors(x: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
 
 def batches(x: np.ndarray, y: np.ndarray) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Splits examples into batches, in their order."""
-    return [*zip(*(t.split(ours.BATCH) for t in tensors(x, y)), strict=True)]
+    return [*zip(*(t.split(workload.BATCH) for t in tensors(x, y)), strict=True)]
 
 
 def linear(kernel: np.ndarray, bias: np.ndarray | None = None) -> nn.Linear:

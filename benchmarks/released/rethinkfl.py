@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 
 CLASSES = {"fedproc": "FedProc", "fpl": "FPL"}  # row -> class of the module `row`
@@ -62,9 +62,9 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
         mock.patch("numpy.array", array_of),
     ):
         model = federation(row, start)
-        for r in range(ours.ROUNDS):
+        for r in range(workload.ROUNDS):
             model.epoch_index = r + 1  # FedProc's t, from 0 in the release
-            train(model, ours.RATE, ours.EPOCHS)
+            train(model, workload.RATE, workload.EPOCHS)
             yield [release.flat(net) for net in model.nets_list]
             # prototypes of the trained networks; the release has the last epoch's
             train(model, 0.0, 1)
@@ -86,12 +86,12 @@ def federation(row: str, start: Start):
     nets = [Network(start.server.params["net"]) for _ in start.clients]
     args = Namespace(
         averaing="weight",
-        communication_epoch=ours.PLANNED + 1,  # t goes to this number - 1
+        communication_epoch=workload.PLANNED + 1,  # t goes to this number - 1
         dataset="",
         device_id=0,
         infoNCET=start.options["temperature"],
-        local_epoch=ours.EPOCHS,
-        local_lr=ours.RATE,
+        local_epoch=workload.EPOCHS,
+        local_lr=workload.RATE,
         online_ratio=1.0,
         parti_num=len(nets),
         structure="",

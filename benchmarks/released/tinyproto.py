@@ -13,7 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
-from benchmarks.released import htfllib, ours, release
+from benchmarks.released import htfllib, release, workload
 from benchmarks.released.ours import Start
 from jaxproto.masks import MASKS, mask_indices
 from jaxproto.types import Spec
@@ -37,7 +37,7 @@ def begin(source: Path):
 
 def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     """Yields the clients' networks [P] after every round."""
-    options, spec = start.options, Spec(ours.CLASSES, ours.DIM)
+    options, spec = start.options, Spec(workload.CLASSES, workload.DIM)
     masks = MASKS[options["masks"]]
     index_CS = mask_indices(masks, spec, options["s"], options["mask_seed"])
     return htfllib.rounds(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.released import ours, release
+from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
 from jaxproto.methods import vhl
 from jaxproto.types import Tree
@@ -41,15 +41,15 @@ SETTINGS = {  # of VHL_alignNoiseContrast.sh, and of our data
     "VHL": True,
     "VHL_data": "dataset",
     "VHL_data_re_norm": False,
-    "VHL_dataset_batch_size": ours.BATCH,
+    "VHL_dataset_batch_size": workload.BATCH,
     "VHL_feat_align": True,
     "VHL_feat_detach": True,
     "VHL_label_from": "dataset",
     "VHL_noise_contrastive": True,
     "dataset": "mnist",  # one channel
-    "global_epochs_per_round": ours.EPOCHS,
+    "global_epochs_per_round": workload.EPOCHS,
     "model_out_feature": True,
-    "num_classes": ours.CLASSES,
+    "num_classes": workload.CLASSES,
     "sched": "no",
 }
 
@@ -89,7 +89,7 @@ def rounds(row: str, start: Start) -> Iterator[list[np.ndarray]]:
     """Yields the clients' networks [P] after the local training of every round."""
     server, clients = federation(start)
     params = server.get_global_model_params()
-    for r in range(ours.ROUNDS):
+    for r in range(workload.ROUNDS):
         for i in server.client_sampling(r, len(clients), len(clients)):
             noise = vars(server.trainer)
             trained = clients[i].algorithm_on_train({}, i, params, "model", noise)
@@ -120,7 +120,7 @@ def made(start: Start, role: str, params: Tree) -> tuple:
     trainers.VHL_load_dataset = lambda _: virtual_data(start)
     args, net = arguments(start), Network(params)
     groups = [{"name": "all", "params": [*net.parameters()]}]
-    optimizer, loss = torch.optim.SGD(groups, ours.RATE), nn.CrossEntropyLoss()
+    optimizer, loss = torch.optim.SGD(groups, workload.RATE), nn.CrossEntropyLoss()
     trainer = trainers.NormalTrainer(
         net, "cpu", loss, optimizer, None, args, role=role, server_index=0
     )
@@ -136,8 +136,10 @@ def arguments(start: Start) -> Namespace:
 
 def virtual_data(start: Start) -> tuple[dict, dict, dict, dict]:
     """Returns what the release loads: loaders of training and test, their data."""
-    fields = start.options["virtual_seed"], ours.CLASSES, start.options["images"]
-    x, v = vhl.VirtualData(*fields).draw(jax.random.key(0), (ours.BATCH, *ours.SHAPE))
+    fields = start.options["virtual_seed"], workload.CLASSES, start.options["images"]
+    x, v = vhl.VirtualData(*fields).draw(
+        jax.random.key(0), (workload.BATCH, *workload.SHAPE)
+    )
     x = torch.tensor(np.asarray(x)).reshape(-1, 1, 8, 8).expand(-1, 3, -1, -1)
     loader = Loader([(x, torch.tensor(np.asarray(v)).long())])
-    return {"noise": loader}, {}, {"noise": Namespace(class_num=ours.CLASSES)}, {}
+    return {"noise": loader}, {}, {"noise": Namespace(class_num=workload.CLASSES)}, {}

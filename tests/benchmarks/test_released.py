@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.released import ours
+from benchmarks.released import ours, workload
 from benchmarks.released.__main__ import STRIDE
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -34,11 +34,11 @@ def share(ours_KP, golden_KP, first_KP):
     return medians[0] / medians[1] if medians else 0.0
 
 
-@pytest.mark.parametrize("row", ours.FIELDS)
+@pytest.mark.parametrize("row", workload.ROWS)
 def test_every_round_ends_where_the_released_code_ends(row):
     assert agreement(row) < CLOSE
 
 
 def test_a_wrong_option_ends_elsewhere():
     for row in ("fedmrl", "moon", "fedrep"):
-        assert agreement(row, ours.MISTAKES[row]) > CLOSE, row
+        assert agreement(row, workload.ROWS[row].mistake) > CLOSE, row
