@@ -22,8 +22,7 @@ CIFAR-10 and 40.39 % on CIFAR-100, -FT 89.06 % and 47.85 %.
 - Eq. 10 as printed: --config.method.scaling=mean, with a larger mu.
 - Blocks of coordinates, as in the released code: --config.method.masks=block.
 - mu: data sets of the paper use its values. Others have 0, which computes 0.9 divided
-  by the training examples of a class in all clients, about the ratio of the paper's
-  values.
+  by the mean training examples of a class in all clients (docs/decisions.md#mu).
 """
 
 from jaxproto import config

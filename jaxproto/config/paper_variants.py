@@ -3,8 +3,8 @@
 They are flat fields of a configuration, applied after all other presets. A value may be
 a function of the configuration so far.
 
-- `paper`: as the paper is written. The pull is a distance between class means, with
-  which FedProto and TinyProto-FP are equal.
+- `paper`: as the paper is written. The pull is a distance between class means, under
+  which features of different classes fall together (docs/decisions.md#pull).
 - `code`: as the authors' released program, with its artefacts: fixed batches without
   the short last one, prototypes of the model before training, its place of dropout.
 

@@ -1,9 +1,9 @@
 """Formulas of the papers for the cost of a round, for `Method.nominal`.
 
 Scalars of all clients, both directions (docs/decisions.md#cost; N Table 7 and others).
-Each is a function of K_i, the classes in training and test data of every client, and of
-the sizes of a client's networks by name, among them `body` and `head` of `net`. There
-are M clients, K classes and d features.
+Each is a function of K_i, the classes that every client holds for training or test, and
+of the sizes of a client's networks by name, among them `body` and `head` of `net`.
+There are M clients, K classes and d features.
 """
 
 from jaxproto.method import Nominal

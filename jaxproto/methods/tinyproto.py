@@ -148,7 +148,7 @@ SPARSE = PullFeatures(  # those in the mask of the class (S Section 4.3)
 
 
 def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
-    """Returns `mu`, or the formula of the published values if it is 0."""
+    """Returns `mu`, or 0.9 over the mean examples of a class if it is 0."""
     if not is_zero(mu):
         return mu
     if not num_examples:
@@ -191,8 +191,8 @@ def tinyproto(
       scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu;
         `SUM_OF_PARTICIPANTS` divides by the participants' share of the examples.
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
-        CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
-        ones come to on balanced classes.
+        CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, a third larger than
+        those of CIFAR, tuned with test data in n_ij (docs/decisions.md#mu).
       num_examples: training examples of all clients, for `mu` 0. From a configuration
         it is filled in.
       pull: as in `fedproto` (lam: T 5.1 has 1, the code 10).

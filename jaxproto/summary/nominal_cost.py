@@ -4,9 +4,23 @@ from collections.abc import Sequence
 from functools import partial
 
 import jax
+import numpy as np
 
+from jaxproto.evaluation import same_rows
+from jaxproto.experiment.build import Experiment
 from jaxproto.method import Method
 from jaxproto.types import Net
+
+
+def classes_held(exp: Experiment) -> np.ndarray:
+    """Returns whether each client holds a class, in any of its splits [K, C].
+
+    A test part that all clients share is not theirs (docs/decisions.md#official-test).
+    """
+    splits, rows = exp.counts.splits(), exp.partition.test
+    if len(rows) > 1 and same_rows(rows):
+        del splits["test"]
+    return sum(splits.values()) > 0
 
 
 def parameters(method: Method, net: Net) -> dict[str, int]:
@@ -25,7 +39,7 @@ def nominal(method: Method, net: Net, classes_K: Sequence[int]) -> int | None:
 
     Args:
       net: Network of any cohort.
-      classes_K: Number of classes in training and test data of each client.
+      classes_K: Number of classes that each client holds.
     """
     if method.nominal is None:
         return None

@@ -141,7 +141,7 @@ def run_summary(
     status: Mapping,
 ) -> dict:
     """Returns the contents of `summary.json`, from the records of `metrics.jsonl`."""
-    classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
+    classes_K = nominal_cost.classes_held(exp).sum(1)
     net = exp.cohorts[0].net
     metrics = metric_record.metric_summary(records, exp.metrics)
     last: Mapping = records[-1] if records else {}

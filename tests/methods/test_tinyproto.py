@@ -99,8 +99,8 @@ def test_masks_and_an_s_that_fit_any_number_of_classes_or_are_refused():
         method_builder.build_method(fields, Spec(102, 64), 60)
 
 
-def test_mu_zero_is_what_the_published_ones_come_to_on_balanced_classes():
-    """Mu times the examples of a class is 0.9, for CIFAR-10's and CIFAR-100's."""
+def test_mu_zero_makes_0_9_times_the_mean_on_balanced_classes():
+    """As CIFAR's published ones, with the examples that the release counts."""
     a, b = (
         m.update(None, m.init_server(None, KEY), exchange(FP).up, KEY)
         for m in (tiny(mu=0.0, num_examples=50), tiny(mu=0.9 * 5 / 50))

@@ -134,3 +134,13 @@ def test_methods_side_by_side_say_why_one_does_not_fit(monkeypatch):
     view = cost.table(cost.side_by_side(c, exp), exp)
     assert view.rows == (("local", *[0] * 6), ("tinyproto", *[None] * 6))
     assert any("block masks of s = 1" in note for note in view.notes)
+
+
+def test_an_official_test_part_is_held_by_no_client(tmp_path):
+    x, y = np.ones((100, 4), np.float32), np.arange(100) % 5
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    c = config.experiment("fedproto", "digits")
+    c.model.group, c.data.name = "mlp", f"npz:{tmp_path / 'a.npz'}"
+    c.data.clients, c.data.partition, c.data.pool = 5, "pathological", False
+    exp = build.experiment(c, "cpu")
+    assert cost.cost_of(exp).nominal == (5 * 2 + 5 * 5) * c.model.feat_dim

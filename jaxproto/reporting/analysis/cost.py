@@ -32,7 +32,7 @@ from jaxproto.federation import Cohort, RoundInputs
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
-from jaxproto.summary.nominal_cost import nominal
+from jaxproto.summary.nominal_cost import classes_held, nominal
 from jaxproto.summary.table_formats import TableView
 from jaxproto.types import Examples, Net, NetOutput, Shard, Spec, Tree
 from jaxproto.wire import EXACT, HEADER, Wire
@@ -154,8 +154,7 @@ def message_sizes(
 
 def cost_of(exp: Experiment) -> Cost:
     """Returns the cost of a configured method."""
-    train_KC, test_KC = exp.counts[:2]
-    classes_K = (train_KC + test_KC > 0).sum(1)
+    train_KC, classes_K = exp.counts.train, classes_held(exp).sum(1)
     clients = len(train_KC)
     net = exp.cohorts[0].net
     inputs = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
@@ -230,10 +229,9 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
 
 def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
     """Returns one row per method; a note says why a method does not fit."""
-    train_KC, test_KC = exp.counts[:2]
-    held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
+    held, trained = classes_held(exp).sum(), (exp.counts.train > 0).sum()
     about = (
-        f"{len(train_KC)} clients hold {held} client-class pairs ({trained} in "
+        f"{len(exp.counts.train)} clients hold {held} client-class pairs ({trained} in "
         f"training data) of {exp.spec.num_classes} classes; feat_dim "
         f"{exp.spec.feat_dim}; {exp.formats.up} up, {exp.formats.down} down; every "
         "client takes part; nominal scalars are the papers' formula."

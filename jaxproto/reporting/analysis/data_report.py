@@ -88,14 +88,14 @@ def over_clients(exp: Experiment) -> rich.table.Table:
     train_KC, test_KC, validation_KC = exp.counts
     trained_KC = train_KC[train_KC.any(1)]  # if centralised, most have no examples
     work, distances = run_summary.padding(exp), partition_stats.skew(trained_KC)
-    held_out = {}
+    held_KC, held_out = nominal_cost.classes_held(exp), {}
     if validation_KC is not None:
         held_out["validation examples"] = validation_KC.sum(1)
     rows = {
         "training examples": train_KC.sum(1),
         "test examples": test_KC.sum(1),
         **held_out,
-        "K_i, classes in training and test data": (train_KC + test_KC > 0).sum(1),
+        "K_i, classes in training and test data": held_KC.sum(1),
         "classes in training data": (train_KC > 0).sum(1),
         "steps per round": work.steps,
         "total variation of labels": distances.variation,
@@ -126,7 +126,7 @@ def over_clients(exp: Experiment) -> rich.table.Table:
 def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
     """Returns sentences about the data set, its partition and a round."""
     work, (train_KC, test_KC) = run_summary.padding(exp), exp.counts[:2]
-    pairs_KC, steps = train_KC + test_KC > 0, work.steps
+    pairs_KC, steps = nominal_cost.classes_held(exp), work.steps
     share = run_summary.padding_share(exp)
     facts = {
         **about_source(exp),
@@ -187,7 +187,7 @@ def costs(
     config: ml_collections.ConfigDict, exp: Experiment, every: bool
 ) -> dict[str, str]:
     """Returns scalars of a round by the papers' formula, for one method or all."""
-    classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
+    classes_K, net = nominal_cost.classes_held(exp).sum(1), exp.cohorts[0].net
     names = sorted(METHODS) if every else [config.method.name]
     texts: dict[str, str] = {}
     for name, method in cost.build_methods(config, exp, names).items():

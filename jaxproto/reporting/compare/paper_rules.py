@@ -1,7 +1,7 @@
 """The prediction rule by which each printed accuracy was measured.
 
-All papers print the best round. T, S and N print the same numbers for baselines, but
-their texts differ. They share the released code of their family (HtFLlib), which pools
+All papers print the best round. S and N print the same numbers for baselines, but their
+texts differ. T, S and N share the released code of their family (HtFLlib), which pools
 over test examples (docs/decisions.md#judged):
 
 - prototype methods: the nearest global prototype of all classes. The texts of T and N
