@@ -45,6 +45,7 @@ def test_another_set_must_be_of_the_same_form():
     for extra, words in (
         (made(classes=3, name="other"), "have number of classes 3, but data set 'mad"),
         (named._replace(name="other", classes=tuple("abdc")), "call class 2 'd', but"),
+        (named._replace(name="other", tokens=("<pad>", "a")), "have another vocabular"),
     ):
         with refused(f"public data 'other' {words}"):
             public_examples.append_public(named, extra)

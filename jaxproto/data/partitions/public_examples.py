@@ -107,6 +107,11 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
                 f"{dataset.name!r} has {expected}. Bring the public examples to the "
                 "same form (an npz file may declare num_classes)."
             )
+    if dataset.tokens != extra.tokens:
+        raise errors.UserError(
+            f"public data {extra.name!r} have another vocabulary than data set "
+            f"{dataset.name!r}. Save both with the same tokens."
+        )
     _check_names(dataset, extra)
     size, domain_N = len(dataset.y), dataset.domain
     if domain_N is not None:
