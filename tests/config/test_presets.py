@@ -59,6 +59,8 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     code = config.load("configs/tinyproto.py:cifar10,code,ft")
     assert code.method.mu == pytest.approx(plain.method.mu * 4 / 3)
     assert code.method.collect == "before_training"  # its clients are FedTGP's
+    code = config.load("configs/fednh.py:cifar10,code")  # `pfllib` has no min_size
+    assert (code.data.partition, code.data.min_size) == ("dirichlet", 10)
 
 
 def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():
