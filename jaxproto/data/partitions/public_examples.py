@@ -31,6 +31,11 @@ def load(config) -> Dataset:
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
+    if other == config.name:
+        raise errors.UserError(
+            f"data.public_source is {other!r}, the data set of the clients, whose test "
+            "examples would be public. Set data.public_share for a part of it."
+        )
     read = partial(
         registry.load,
         data_dir=config.data_dir or None,
