@@ -25,6 +25,7 @@ SETTING = {
     "model.group": "cnn4_d",
     "rounds": 50,
     "eval_every": 5,
+    "local.epochs": 1,  # of FedMD, FedPAC and FedRep half for each phase
 }
 SERVER = {"method.server_batch": 32}
 CPS = {"method.s": 50, **SERVER}

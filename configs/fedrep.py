@@ -14,7 +14,7 @@ from jaxproto import config
 from jaxproto.config import presets
 
 DIGITS = {**presets.FIRST_AVERAGED, "local.epochs": 2, "method.head_share": 0.5}
-VARIANTS = {**presets.averaging(), "digits": DIGITS}
+VARIANTS = {**presets.averaging({"local.epochs": 2}), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):

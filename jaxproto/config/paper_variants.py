@@ -125,6 +125,7 @@ READINGS: dict[str, dict[str, dict]] = {
     "fednh": {  # https://github.com/Yutong-Dai/FedNH, its CIFAR scripts
         "code": {
             "data.clients": 100,
+            "data.partition": "dirichlet",
             "data.min_size": 10,
             "participation.law": "uniform",
             "participation.fraction": 0.1,

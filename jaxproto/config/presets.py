@@ -18,7 +18,7 @@ from jaxproto.methods import METHODS
 DEFAULT_DATASET = "digits"  # if --config names none
 WIDE = {  # for every method, so that all runs have the same clients
     "data.partition": "pfllib",  # as in all released code
-    "data.min_size": 40,  # N Section 5.1, for --config.data.partition=dirichlet
+    "data.min_size": 40,  # newer PFLlib's; for --config.data.partition=dirichlet
     "model.feat_dim": 500,  # T 5.1, S 5.1; N 5.1 has 512, as in `PROTONORM`
 }
 PAPERS = {  # T, S and N Section 5.1, images; hours on a CPU

@@ -25,15 +25,18 @@ def format_fields(config, arguments: Sequence[str]) -> str:
         elif path != "method.name" and from_file[path] == field.default:
             origin = "default"
         else:
-            origin = preset_origin(file, method, path)
+            origin = preset_origin(file, method, path, from_file[path])
         shown = "follow" if (path, value) in flags.FOLLOWS.items() else value
         out.append(f"{path} = {shown or repr(shown)}  ({origin})")
         out.append(f"    {field.help}; {field.words}")
     return "\n".join(out) + "\n"
 
 
-def preset_origin(file: str, method: str, path: str) -> str:
-    """Returns which preset or variant of "FILE.py:PRESETS" sets a field."""
+def preset_origin(file: str, method: str, path: str, value: object) -> str:
+    """Returns which preset or reading of "FILE.py:PRESETS" gives a field its value.
+
+    It is the file itself for the file's own variants and values.
+    """
     path_of_file, _, arg = file.partition(":")
     names = [n for n in arg.split(",") if n]
     for name in reversed(names):
@@ -42,7 +45,7 @@ def preset_origin(file: str, method: str, path: str) -> str:
     if not {*names} & {*presets.DATASETS}:
         names = [presets.DEFAULT_DATASET, *names]
     for name in names:
-        sets_lam = path == "method.lam" and name in presets.LAM
-        if path in presets.DATASETS.get(name, {}) or sets_lam:
+        fields = {**presets.DATASETS.get(name, {}), "method.lam": presets.LAM.get(name)}
+        if fields.get(path) == value:
             return f"preset {name}"
     return path_of_file

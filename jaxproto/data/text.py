@@ -185,7 +185,7 @@ def read(path: str | os.PathLike) -> tuple[str, ...] | None:
     if last or tuple(tokens[: len(SPECIAL)]) != SPECIAL:
         raise errors.UserError(
             f"{path} is damaged: a vocabulary begins with the lines "
-            f"{' and '.join(SPECIAL)}. Move its folder away or choose another with "
-            "--workdir."
+            f"{' and '.join(SPECIAL)}. Give another file as data.tokens or, if it is "
+            "of this run, choose another folder with --workdir."
         )
     return tuple(tokens)

@@ -1,5 +1,6 @@
 """Partition that a run prints at its start, and its summary at the end."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +15,7 @@ from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.simulated_time import ELAPSED
-from jaxproto.storage.records import (
-    peak_memory_bytes,
-    rule_summary,
-    versions,
-    write_json,
-)
+from jaxproto.storage.records import peak_memory_bytes, rule_summary, versions
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import metric_record, nominal_cost, reference_accuracy
 from jaxproto.summary.progress_lines import say
@@ -31,7 +27,6 @@ def partition(exp: Experiment, path: Path, console: Console):
     """Prints the examples of clients, at the first start, and saves the partition."""
     if not has_begun(path):
         _print_partition(exp, console)
-    check_same(exp, path)
     save_partition(exp, path)
 
 
@@ -63,33 +58,39 @@ STORE_SENTENCES = {  # store -> where clients are between rounds
 }
 
 
-def check_same(exp: Experiment, path: Path):
-    """Raises UserError if the run in the folder was started with another partition."""
-    saved = path / "indices.csv"
-    if not has_begun(path) or not saved.exists():
-        return
-    lines = partition_lines(exp.dataset, exp.partition).encode()
-    if not saved.is_file() or not atomic.has_content(saved, lines):
-        raise UserError(
-            f"{saved} has another partition than the one that this configuration gives "
-            "now: the data set, the file of the partition or this file has changed "
-            "since. Nothing was changed. Bring back the old one, or choose another "
-            "folder with --workdir."
-        )
-
-
-def save_partition(exp: Experiment, path: Path):
-    """Writes the counts, `partition.csv`, and each client's examples, `indices.csv`.
+def partition_files(exp: Experiment) -> dict[str, bytes]:
+    """Returns name -> content of the files that say whose example each row is.
 
     `data.partition=file:` reads `indices.csv`. Where classes have names, `classes.json`
     has their numbers, which are the labels in these files and in every array.
     """
-    partition_stats.write_csv(path / "partition.csv", exp.counts)
+    files = {"indices.csv": partition_lines(exp.dataset, exp.partition).encode()}
     if exp.dataset.classes:
         numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
-        write_json(path / "classes.json", numbers)
-    lines = partition_lines(exp.dataset, exp.partition)
-    atomic.write(path / "indices.csv", lines.encode())
+        files["classes.json"] = (json.dumps(numbers, indent=2) + "\n").encode()
+    return files
+
+
+def check_same(exp: Experiment, path: Path):
+    """Raises UserError if the run in the folder has another partition or classes."""
+    for name, content in partition_files(exp).items() if has_begun(path) else ():
+        saved = path / name
+        same = saved.is_file() and atomic.has_content(saved, content)
+        if saved.exists() and not same:
+            raise UserError(
+                f"{saved} has another partition or other classes than this "
+                "configuration gives now: the data set, the file of the partition or "
+                "this file has changed since, or it is of another run. Nothing was "
+                "changed. Bring back the old one, or choose another folder."
+            )
+
+
+def save_partition(exp: Experiment, path: Path):
+    """Writes the counts, `partition.csv`, and `partition_files`, as checked before."""
+    check_same(exp, path)
+    partition_stats.write_csv(path / "partition.csv", exp.counts)
+    for name, content in partition_files(exp).items():
+        atomic.write(path / name, content)
 
 
 def padding(exp: Experiment) -> partition_stats.RoundWork:

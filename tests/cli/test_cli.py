@@ -105,6 +105,9 @@ def test_print_config_says_value_origin_and_choices(command):
         "method.upscale = 10.0  (configs/protonorm.py)",
         "data.train_share = 0.75  (default)",
     } <= {*lines}
+    given = "--config=configs/fedavg.py:cifar10,refprotofl", "--print_config"
+    lines = command("run", *given)[1].splitlines()
+    assert "rounds = 50  (configs/fedavg.py)" in lines  # the preset has 300
 
 
 MINE = """

@@ -45,6 +45,13 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
     assert str(default_workdir.default_workdir(c)) == "runs/local-my_set-seed5"
 
 
+def test_methods_of_two_phases_have_an_epoch_for_each_but_in_the_comparison():
+    for name in ("fedmd", "fedpac", "fedrep"):
+        for dataset in ("digits", "fashion_mnist", "cifar10"):
+            assert config.load(f"configs/{name}.py:{dataset}").local.epochs == 2
+        assert config.load(f"configs/comparison.py:{name}").local.epochs == 1
+
+
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
     names = (f"configs/protonorm.py:cifar10,{v}" for v in ("code", "paper"))
@@ -59,6 +66,8 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     code = config.load("configs/tinyproto.py:cifar10,code,ft")
     assert code.method.mu == pytest.approx(plain.method.mu * 4 / 3)
     assert code.method.collect == "before_training"  # its clients are FedTGP's
+    code = config.load("configs/fednh.py:cifar10,code")  # `pfllib` has no min_size
+    assert (code.data.partition, code.data.min_size) == ("dirichlet", 10)
 
 
 def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():

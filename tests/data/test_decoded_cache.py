@@ -194,6 +194,16 @@ def test_a_folder_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
     assert (load().x[3] == 0).all()
 
 
+def test_a_folder_read_in_both_ways_has_the_labels_of_each(root, tmp_path):
+    """Both ways have equal classes, and equal files in equal order."""
+    for name in ("0/0", "0/1", "1/1"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        file = tmp_path / "set" / name / "a.png"
+        Image.new("RGB", (4, 4), (*map(int, name.split("/")), 0)).save(file)
+    for prefix, labels in (("folder", [0, 0, 1]), ("domains", [0, 1, 1])):
+        assert registry.load(f"{prefix}:{tmp_path}/set").y.tolist() == labels
+
+
 def test_a_large_npz_file_is_kept_and_a_small_one_is_not(root, tmp_path, monkeypatch):
     arrays = {"x_train": X[:4], "y_train": ["a", "c", "b", "b"], "x_test": X[4:]}
     domains = {"domain_train": [0, 1, 1, 1], "domain_test": [2, 0, 1]}

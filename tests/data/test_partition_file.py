@@ -114,6 +114,11 @@ def built(**fields):
     return build.experiment(c, "cpu")
 
 
+def swapped(exp):
+    """The experiment with its classes in another order."""
+    return exp._replace(dataset=exp.dataset._replace(classes=exp.dataset.classes[::-1]))
+
+
 def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_path):
     first = built()
     run_summary.save_partition(first, tmp_path)
@@ -131,5 +136,9 @@ def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_p
     run_summary.check_same(other, tmp_path)  # the run had not begun
     (tmp_path / "config.json").write_text("{}")
     run_summary.check_same(first, tmp_path)
-    with refused("indices.csv has another partition than the"):
-        run_summary.check_same(other, tmp_path)
+    renamed = first._replace(dataset=first.dataset._replace(classes=tuple("ab")))
+    run_summary.save_partition(renamed, tmp_path)
+    for exp, name in ((other, "indices.csv"), (swapped(renamed), "classes.json")):
+        for use in (run_summary.check_same, run_summary.save_partition):
+            with refused(f"{name} has another partition or other classes"):
+                use(exp, tmp_path)

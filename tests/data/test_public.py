@@ -45,6 +45,7 @@ def test_another_set_must_be_of_the_same_form():
     for extra, words in (
         (made(classes=3, name="other"), "have number of classes 3, but data set 'mad"),
         (named._replace(name="other", classes=tuple("abdc")), "call class 2 'd', but"),
+        (named._replace(name="other", tokens=("<pad>", "a")), "have another vocabular"),
     ):
         with refused(f"public data 'other' {words}"):
             public_examples.append_public(named, extra)
@@ -60,8 +61,10 @@ def test_impossible_shares_are_named():
         sample_public_rows(made().y, 0.9, 0.5, 1)
     c = config.experiment("local", "spiral")
     c.data.update({"public_share": 0.1, "public_source": "spiral"})
-    with refused("come from one of both"):
-        public_examples.load(c.data)
+    for share, said in ((0.1, "come from one of both"), (0.0, "whose test examples")):
+        c.data.public_share = share
+        with refused(said):
+            public_examples.load(c.data)
 
 
 def test_the_configuration_of_refprotofl_alone_makes_public_rows_of_the_pool():

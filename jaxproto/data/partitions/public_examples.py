@@ -31,6 +31,11 @@ def load(config) -> Dataset:
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
+    if other == config.name:
+        raise errors.UserError(
+            f"data.public_source is {other!r}, the data set of the clients, whose test "
+            "examples would be public. Set data.public_share for a part of it."
+        )
     read = partial(
         registry.load,
         data_dir=config.data_dir or None,
@@ -107,6 +112,11 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
                 f"{dataset.name!r} has {expected}. Bring the public examples to the "
                 "same form (an npz file may declare num_classes)."
             )
+    if dataset.tokens != extra.tokens:
+        raise errors.UserError(
+            f"public data {extra.name!r} have another vocabulary than data set "
+            f"{dataset.name!r}. Save both with the same tokens."
+        )
     _check_names(dataset, extra)
     size, domain_N = len(dataset.y), dataset.domain
     if domain_N is not None:

@@ -55,13 +55,14 @@ def load(
       size: as `pixels` in `registry.load`.
       several_domains: whether the folders in `path` are domains of class folders.
     """
-    name = f"{'domains' if several_domains else 'folder'}:{path}"
+    kind = "domains" if several_domains else "folder"
+    name = f"{kind}:{path}"
     root = Path(os.path.expanduser(path)).absolute()
     listing = _list(name, root, _domains if several_domains else _parts)
     dataset = decoded_cache.load_or_decode(
         name,
         partial(_read, name, listing, size),
-        kind="folder",
+        kind=kind,
         path=str(root),
         classes="/".join(listing.classes),
         files=decoded_cache.fingerprint(listing.rows),
