@@ -20,7 +20,7 @@ def classes_held(exp: Experiment) -> np.ndarray:
     splits, rows = exp.counts.splits(), exp.partition.test
     if len(rows) > 1 and same_rows(rows):
         del splits["test"]
-    return sum(splits.values()) > 0
+    return np.sum([*splits.values()], 0) > 0
 
 
 def parameters(method: Method, net: Net) -> dict[str, int]:
