@@ -92,7 +92,16 @@ def call(name: str, prog: str, arguments: Sequence[str]):
         Path.cwd()  # raises an error if the folder was deleted
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-        sys.exit(command(prog, import_flag.import_files(arguments)))
+        words = [_expand_home(word) for word in arguments]
+        sys.exit(command(prog, import_flag.import_files(words)))
+
+
+def _expand_home(word: str) -> str:
+    """Expands ~ in --FLAG=~/PATH, which shells leave; fields expand their own."""
+    flag, equals, value = word.partition("=")
+    if not flag.startswith("--") or "." in flag:
+        return word
+    return flag + equals + os.path.expanduser(value)
 
 
 @contextlib.contextmanager

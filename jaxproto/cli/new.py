@@ -1,8 +1,10 @@
 """Starting files of a method of your own: method, configuration and test."""
 
+import keyword
+import os
+import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.errors import UserError
@@ -88,13 +90,16 @@ def main(prog: str, arguments: Sequence[str]):
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("name", help="of the method, such as mine")
     name = parser.parse_args(arguments).name
-    if not name.isidentifier() or name in METHODS:
-        why = "is a method already" if name in METHODS else "is no name in Python"
-        raise UserError(f"{name!r} {why}; choose another, such as mine.")
     files = {f"{name}.py": METHOD, f"test_{name}.py": TEST}
-    for file in files:
-        if Path(file).exists():
-            raise UserError(f"{file} exists already; choose another name.")
+    taken = {*sys.stdlib_module_names, *sys.modules, *re.findall(r"\w+", METHOD)}
+    reasons = {
+        "is no name in Python": not name.isidentifier() or keyword.iskeyword(name),
+        "is a method already": name in METHODS,
+        "has files here that exist already": any(map(os.path.exists, files)),
+        "is the name of a module, or of a variable in the file": name in taken,
+    }
+    for why in (why for why, true in reasons.items() if true):
+        raise UserError(f"{name!r} {why}; choose another, such as mine.")
     for file, text in files.items():
         atomic.write(file, text.replace("NAME", name).encode())
     method, test = files

@@ -25,7 +25,7 @@ from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.cohorts import two_examples
 from jaxproto.experiment.sampler import max_participants
-from jaxproto.experiment.traced import Floats
+from jaxproto.experiment.traced import Floats, traced_floats
 from jaxproto.federation import Cohort, Parts
 from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
@@ -109,31 +109,43 @@ def floats_of(
     work_K = np.zeros(config.data.clients)
     for cohort in cohorts:
         net = network(cohort.name)
-        work_K[list(cohort.ids)] = step_operations(counted, net, spec, dataset)
+        work_K[list(cohort.ids)] = step_operations(
+            parts, traced_floats(config), net, spec, dataset
+        )
     if config.time.by_network:
         devices = match_networks(devices, work_K)
     seconds = {STEP: work_K / devices.speed_K, BYTE: 1 / devices.bandwidth_K}
     return {name: seconds_K.astype(np.float32) for name, seconds_K in seconds.items()}
 
 
-def step_operations(parts: Parts, net: Net, spec: Spec, dataset: Dataset) -> float:
-    """Counts the floating-point operations of a local step, by XLA's cost analysis."""
-    method, local = parts.method, parts.local
+def step_operations(
+    parts: Callable[[Floats], Parts],
+    floats: Floats,
+    net: Net,
+    spec: Spec,
+    dataset: Dataset,
+) -> float:
+    """Counts the floating-point operations of a local step, by XLA's cost analysis.
+
+    The floats are arguments, so the count does not depend on their values.
+    """
+    plain = parts({})
     shapes = statelessness.client_shapes(
-        method, net, local, spec.num_classes, two_examples(dataset)
+        plain.method, net, plain.local, spec.num_classes, two_examples(dataset)
     )
 
-    def task(down, examples):
-        return LocalTask(method, net, local, jax.random.key(0), down, examples)
+    def task(floats, down, examples):
+        p = parts(floats)
+        return LocalTask(p.method, net, p.local, jax.random.key(0), down, examples)
 
-    def begin(client, down, examples, shard):
-        return begin_local_training(task(down, examples), client, shard)
+    def begin(floats, client, down, examples, shard):
+        return begin_local_training(task(floats, down, examples), client, shard)
 
-    def step(state, client, down, examples, shard):
-        return local_step(task(down, examples), client, shard, 0, state)
+    def step(state, floats, client, down, examples, shard):
+        return local_step(task(floats, down, examples), client, shard, 0, state)
 
-    state = jax.eval_shape(begin, *shapes)
-    counts = jax.jit(step).lower(state, *shapes).cost_analysis() or {}
+    state = jax.eval_shape(begin, floats, *shapes)
+    counts = jax.jit(step).lower(state, floats, *shapes).cost_analysis() or {}
     return counts["flops"]
 
 

@@ -176,8 +176,8 @@ def _none_usable(directory, unusable) -> UserError:
     reasons = "; ".join(f"that of round {r} {why}" for r, why in unusable.items())
     return UserError(
         f"{begin} checkpoint in {directory} {end}: {reasons}. Nothing was deleted: put "
-        "what is missing back from a copy of the run, or move it away to start from "
-        "round 0."
+        "what is missing or changed back from a copy, or move the run away to start "
+        "from round 0."
     )
 
 

@@ -168,6 +168,8 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     changeable = extended(config, run.config) | resumable(config, FREE)
     if run.status() is Status.STOPPED_EARLY:
         changeable |= resumable(config, STOPPED)
+    if config.data.data_dir == str(path.absolute()):  # of arrays; the folder has moved
+        changeable |= resumable(config, MOVED)
     lines = differences({**run.config, **{k: new[k] for k in changeable}}, new)
     if lines:
         raise UserError(

@@ -109,8 +109,8 @@ class LiveTable:
         text = accuracy_text({"rules": best})
         self.set(cell, state=summary["status"], round=summary["rounds"], accuracy=text)
         part = chosen_on(scores["pooled"] for scores in rules.values())
-        status = summary["status"]
-        self.note(f"{cell.name}: {status}, best {part} round {text}, {seconds:.1f} s")
+        best_text = f", best {part} round {text}" if text else ""
+        self.note(f"{cell.name}: {summary['status']}{best_text}, {seconds:.1f} s")
 
     def note(self, text: str):
         """Prints a permanent line above the table."""

@@ -16,6 +16,7 @@ from jaxproto.experiment.check import check_early_stopping_rule, check_experimen
 from jaxproto.storage import checkpoint, default_workdir, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
+from jaxproto.summary.run_summary import check_same
 from jaxproto.sweeps.axes import Axis, cell_changes
 
 FINAL_STATUSES = tuple(status for status in Status if status.ended)
@@ -104,8 +105,11 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
     new = Cell(dict(changes), changed, Path())
     with errors_named(new, UNUSABLE):
         check(changed)
-        path = default_workdir.resolve_workdir(changed, plain)
-    return new._replace(path=Path(outdir) / path.name if outdir else path)
+        if outdir:
+            path = Path(outdir) / default_workdir.default_workdir(changed, plain).name
+        else:
+            path = default_workdir.resolve_workdir(changed, plain)
+    return new._replace(path=path)
 
 
 @contextlib.contextmanager
@@ -157,9 +161,10 @@ def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
         check_experiment(exp)
     for cell in cells:
         with errors_named(cell, UNUSABLE):
-            check_early_stopping_rule(
-                experiment(exp, cell), cell.config.early_stopping.rule
-            )
+            own = experiment(exp, cell)
+            check_early_stopping_rule(own, cell.config.early_stopping.rule)
+            if not RunFolder.at(cell.path).status(cell.config.rounds).ended:
+                check_same(own, cell.path)
     return ProgramGroup(tuple(cells), exp)
 
 

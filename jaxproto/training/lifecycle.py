@@ -1,16 +1,19 @@
 """Start, resume, checkpoints and end of a run in its work directory."""
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import ml_collections
+import numpy as np
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, EarlyStopping
 from jaxproto.config import flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import display_names
+from jaxproto.experiment import display_names, simulated_devices
+from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import checkpoint, records, workdir
@@ -30,6 +33,7 @@ class Run(NamedTuple):
     """Constants of a run in training."""
 
     config: ml_collections.ConfigDict
+    settings: Mapping  # that its checkpoints share
     path: Path
     work: RoundEnvironment
     compile_stats: run_summary.CompileStats
@@ -62,21 +66,42 @@ class Start(NamedTuple):
         self.lock.keep()
         return due
 
-    def run(self, **others) -> Run:
+    def run(self, work: RoundEnvironment, **others) -> Run:
         """Returns the run that starts, with the other fields of a `Run`."""
+        checksums = file_checksums(self.config, work.exp)
         options, callbacks = self.config.early_stopping, list(self.callbacks)
         if options.patience and processes.is_primary():
             early = EarlyStopping(options.patience, options.rule, options.least)
             callbacks.insert(0, early)
         return Run(
             config=self.config,
+            settings=workdir.settings(self.config) | checksums,
             path=self.path,
+            work=work,
             console=self.console,
             grace=self.grace,
             progress=self.progress,
             callbacks=CallbackList(callbacks, self.console),
             **others,
         )
+
+
+def file_checksums(
+    config: ml_collections.ConfigDict, exp: Experiment
+) -> dict[str, str]:
+    """Returns the CRC-32 of what a run reads from files of data and of devices."""
+    read: dict[str, Iterable[np.ndarray]] = {}
+    if ":" in config.data.name:
+        read["data.name"] = exp.dataset.x, exp.dataset.y
+    if config.time.devices.startswith(simulated_devices.FILE):
+        read["time.devices"] = simulated_devices.devices_of(config)
+    checksums = {}
+    for field, arrays in read.items():
+        crc = 0
+        for array in arrays:
+            crc = zlib.crc32(np.ascontiguousarray(array), crc)
+        checksums[f"checksum of the file in {field}"] = f"{crc:08x}"
+    return checksums
 
 
 def finished_summary(start: Start) -> dict | None:
@@ -130,9 +155,9 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
 
 def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
     """Restores the newest valid checkpoint; loads its client rows into the store."""
-    directory, settings = run.path / "checkpoints", workdir.settings(run.config)
+    directory = run.path / "checkpoints"
     covered = records.coverage(run.path / METRICS, due)
-    restored = checkpoint.restore_latest(directory, like, settings, covered)
+    restored = checkpoint.restore_latest(directory, like, run.settings, covered)
     if restored is None:
         return checkpoint.Restored(0, like, [])
     run.work.store.load(directory / str(restored.round))
@@ -145,9 +170,9 @@ def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Res
 
 def save_checkpoint(run: Run, r: int, state: State):
     """Writes a checkpoint; Ctrl-C waits until it is complete."""
-    directory, settings = run.path / "checkpoints", workdir.settings(run.config)
+    directory = run.path / "checkpoints"
     with signals.uninterrupted():
-        run.work.store.save_checkpoint(directory, r, state, settings)
+        run.work.store.save_checkpoint(directory, r, state, run.settings)
     run.callbacks.notify("on_checkpoint", r, directory / str(r))
 
 

@@ -150,9 +150,23 @@ def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
         tests["test_it_fits_the_interface"]()
     finally:
         METHODS.pop("written_here", None)
-    words = {"written_here": "exists already", "fedavg": "'fedavg' is a method already"}
-    for name, why in {**words, "2b": "is no name in Python"}.items():
+    words = {"written_here": "exist already", "fedavg": "'fedavg' is a method already"}
+    words |= dict.fromkeys(("2b", "lambda"), "is no name in Python")
+    words |= dict.fromkeys(("json", "numpy", "jaxproto", "config"), "name of a module")
+    for name, why in words.items():
         assert why in called("new", name)
+    assert len([*tmp_path.glob("*.py")]) == 2
+
+
+def test_plot_takes_a_folder_with_a_dot_that_is_not_there_for_no_picture():
+    said = called("plot", "accuracy", "runs/fedproto-method.lam=1.5")
+    assert "runs/fedproto-method.lam=1.5 does not exist: give work" in said
+
+
+def test_a_home_in_a_flag_is_that_of_the_user_as_shells_leave_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    said = called("list", "methods", "--import=~/none.py")
+    assert f"--import={tmp_path}/none.py: no such Python file" in said
 
 
 def test_a_shell_completes_commands(command):

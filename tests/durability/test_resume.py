@@ -201,6 +201,26 @@ def test_what_cannot_go_on_is_refused_in_one_line_and_left_alone(
     assert left(run) == there
 
 
+def test_a_run_does_not_go_on_with_other_contents_of_its_files(
+    quick_programs, tmp_path
+):
+    file, devices = attacked.data(tmp_path / "toy.npz"), tmp_path / "devices.csv"
+    named = runs.devices(devices, "0,1,1", "1,1,1")
+    c = attacked.small("fedproto", file, rounds=1, time__devices=named)
+    attacked.run(c, tmp_path / "run")
+    c.rounds = 2
+    runs.devices(devices, "0,1,1", "1,2,1")
+    with refused("is of another run (checksum of the file in time.devices: '"):
+        attacked.run(c, tmp_path / "run")
+    runs.devices(devices, "0,1,1", "1,1,1")
+    with np.load(file) as arrays:
+        np.savez(file, **{**arrays, "x_train": arrays["x_train"] + 1})
+    with refused("is of another run (checksum of the file in data.name: '"):
+        attacked.run(c, tmp_path / "run")
+    attacked.data(file)
+    assert "after round 1" in attacked.run(c, tmp_path / "run")
+
+
 @pytest.mark.long
 def test_a_made_longer_run_must_have_the_record_of_where_it_first_ended(made, tmp_path):
     c = attacked.small("fedproto", made[0] / "toy.npz", eval_every=4)

@@ -42,9 +42,17 @@ def test_the_operations_of_a_step_are_those_of_its_products():
     first = 64 * 256
     assert first in weights
     wanted = local.batch_size * (6 * sum(weights) - 2 * first)
-    given = exp.parts({}), net, exp.spec, exp.dataset
+    given = exp.parts, exp.floats, net, exp.spec, exp.dataset
     found = simulated_devices.step_operations(*given)
     assert wanted < found < 1.1 * wanted
+
+
+def test_the_seconds_of_a_step_do_not_depend_on_values_that_cells_of_a_sweep_vary():
+    one, two = (small(time__devices="lognormal", method__lam=v) for v in (1.0, 5.0))
+    seconds = [
+        build.experiment(c, "cpu").floats[simulated_devices.STEP] for c in (one, two)
+    ]
+    np.testing.assert_array_equal(*seconds)
 
 
 def test_files_without_a_device_for_each_client_are_refused(tmp_path):

@@ -152,6 +152,7 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
     (one, two), said = whole.cells, console()
     told = live_table.LiveTable(whole, said)
     told.ended(one, summaries[one.name], 1.25)
+    told.ended(one, {"status": "diverged", "rounds": 1, "rules": {}}, 1.25)
     two.config.rounds = 4
     with told.progress(two, 4, 0, None) as progress:
         for r, seconds in ((1, 90.0), (2, 20.0), (3, 20.0)):  # the first compiles
@@ -160,6 +161,7 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
     told.busy(two, "process 7 is running")  # it may be for a moment
     assert said.file.getvalue().splitlines() == [
         "method.lam=1: finished, best test round head 50.00%, 1.2 s",
+        "method.lam=1: diverged, 1.2 s",
         "20 s a round: 0:00:40 for 2 rounds one after the other",
         "method.lam=2: a note",
     ]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support import attacked
 from support.attacked import end
+from support.refusal import refused
 from support.sweeping import console
 
 from jaxproto.summary import pictures
@@ -88,6 +89,15 @@ def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(
     done = sweep(c, {"seed": [1]}, console=console())
     assert trained == [alone] and list(done.summaries) == ["seed=1"]
     assert {str(p.parent) for p in done.files} == {"sweeps/fedproto-toy-seed"}
+
+
+def test_a_begun_cell_of_another_partition_is_refused_and_left_alone(small, tmp_path):
+    done = sweep(small(rounds=1), {"seed": [0]}, tmp_path, console())
+    indices = done.plan.cells[0].path / "indices.csv"
+    indices.write_text("of another partition")
+    with refused("the cell seed=0 cannot run", "indices.csv has another partition"):
+        sweep(small(rounds=2), {"seed": [0]}, tmp_path, console())
+    assert indices.read_text() == "of another partition"
 
 
 @pytest.mark.long

@@ -4,6 +4,8 @@ from support.every import check_every
 from support.refusal import refused
 from support.sweeping import planned, tiny
 
+from jaxproto import config
+from jaxproto.storage import default_workdir, workdir
 from jaxproto.sweeps import parse_axes
 from jaxproto.sweeps.plan import plan, select_part
 
@@ -137,3 +139,13 @@ def test_parts_hold_every_cell_once_and_cells_of_a_group_together():
     for n in (1, 3, 4, 9):
         parts = [select_part(whole, k, n) for k in range(n)]
         assert sorted(c.name for p in parts for c in p.cells) == names
+
+
+def test_a_folder_of_a_cell_does_not_depend_on_other_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = ["seed=0"], "out", config.experiment("fedproto", "digits")
+    before = planned(*given).cells[0].path
+    old = default_workdir.default_workdir(tiny())  # of an earlier version
+    old.mkdir(parents=True)
+    workdir.save_config(old, tiny())
+    assert planned(*given).cells[0].path == before

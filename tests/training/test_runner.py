@@ -139,7 +139,8 @@ def test_arrays_are_found_again_by_a_longer_and_a_moved_run_of_the_same_bits(tmp
 
     with attacked.quickly():
         straight = train("straight", 2)
-        train("longer", 1)
+        train("shorter", 1)
+        (tmp_path / "shorter").rename(tmp_path / "longer")
         longer = train("longer", 2)
     assert longer["dataset"] == straight["dataset"] and c.data.name == "digits"
     assert longer["dataset"].startswith("npz:arrays-")
