@@ -99,7 +99,7 @@ def file_checksums(
     for field, arrays in read.items():
         crc = 0
         for array in arrays:
-            crc = zlib.crc32(np.ascontiguousarray(array), crc)
+            crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
         checksums[f"checksum of the file in {field}"] = f"{crc:08x}"
     return checksums
 
