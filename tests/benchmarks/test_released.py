@@ -14,10 +14,7 @@ FILE = Path(__file__).parent.parent / "fixtures" / "released.npz"
 
 
 def agreement(row, changed=None):
-    """Returns the median difference to the released code, as a share of the change.
-
-    That of the round where it is largest.
-    """
+    """Returns the largest median difference of a round, as a share of the change."""
     trained = ours.train(row, changed)
     first = np.array([ours.flat(params) for params in trained.start.clients])
     with np.load(FILE) as golden:

@@ -195,7 +195,6 @@ def test_a_folder_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
 
 
 def test_a_folder_read_in_both_ways_has_the_labels_of_each(root, tmp_path):
-    """Both ways have equal classes, and equal files in equal order."""
     for name in ("0/0", "0/1", "1/1"):
         (tmp_path / "set" / name).mkdir(parents=True)
         file = tmp_path / "set" / name / "a.png"

@@ -114,11 +114,6 @@ def built(**fields):
     return build.experiment(c, "cpu")
 
 
-def swapped(exp):
-    """The experiment with its classes in another order."""
-    return exp._replace(dataset=exp.dataset._replace(classes=exp.dataset.classes[::-1]))
-
-
 def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_path):
     first = built()
     run_summary.save_partition(first, tmp_path)
@@ -136,9 +131,10 @@ def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_p
     run_summary.check_same(other, tmp_path)  # the run had not begun
     (tmp_path / "config.json").write_text("{}")
     run_summary.check_same(first, tmp_path)
-    renamed = first._replace(dataset=first.dataset._replace(classes=tuple("ab")))
-    run_summary.save_partition(renamed, tmp_path)
-    for exp, name in ((other, "indices.csv"), (swapped(renamed), "classes.json")):
+    datasets = (first.dataset._replace(classes=(*names,)) for names in ("ab", "ba"))
+    named, renamed = (first._replace(dataset=dataset) for dataset in datasets)
+    run_summary.save_partition(named, tmp_path)
+    for exp, name in ((other, "indices.csv"), (renamed, "classes.json")):
         for use in (run_summary.check_same, run_summary.save_partition):
             with refused(f"{name} has another partition or other classes"):
                 use(exp, tmp_path)
