@@ -37,5 +37,5 @@ def test_every_round_ends_where_the_released_code_ends(row):
 
 
 def test_a_wrong_option_ends_elsewhere():
-    for row in ("fedmrl", "moon", "fedrep"):
+    for row in ("fedmrl", "fedtgp", "moon", "protonorm", "tinyproto"):
         assert agreement(row, workload.ROWS[row].mistake) > CLOSE, row
