@@ -5,6 +5,7 @@ release follows a rule that a method documents as its option, `workload` chooses
 Rules of a release that no option chooses are in `as_released`.
 """
 
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -53,6 +54,7 @@ def train(row: str, changed: Mapping | None = None) -> Trained:
     with TemporaryDirectory() as folder, same_draws(row):
         path = Path(folder) / "digits.npz"
         save_data(path, workload.OTHER_SIZES.get(row, workload.SIZES))
+        shutil.copy(path, path.with_name("public.npz"))
         config = configuration(row, f"npz:{path}", changed or {})
         exp = build.experiment(config, jax.default_backend())
         run = synthetic.Run(exp, config.seed)
@@ -98,8 +100,9 @@ def configuration(row: str, data: str, changed: Mapping):
         "data.name": data,
     }
     config.update_from_flattened_dict({**workload.COMMON, **clients, **options})
-    if config.data.public_share:  # public ones beside those of the clients
-        config.data.update(public_share=0.0, public_source=data)
+    if config.data.public_share:  # all digits are public, in a file of their own
+        public = data.replace("digits", "public")
+        config.data.update(public_share=0.0, public_source=public)
     config_.check(config)
     return config
 
