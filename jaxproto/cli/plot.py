@@ -55,7 +55,7 @@ def _parser(prog: str) -> Parser:
 def _out_as_flag(arguments: Sequence[str]) -> Sequence[str]:
     """Returns `NAME --out=FILE WORKDIR...` for the former `NAME FILE WORKDIR...`."""
     name, first, *rest = [*arguments, "", ""]
-    is_file = Path(first).suffix.lower() in plots.FORMATS and not first.startswith("-")
+    is_file = Path(first).suffix[1:].isalpha() and not first.startswith("-")
     has_out_flag = any(word.partition("=")[0] == "--out" for word in rest)
     if has_out_flag or not is_file or os.path.isdir(first):
         return arguments
