@@ -64,6 +64,12 @@ def _with_private_rules(exp: Experiment, cohort: CohortPlan) -> CohortPlan:
     rules = cohort.scoring.rules or statelessness.client_independent_rules(
         exp.method, cohort.net, shapes, fields=("memory", "count")
     )
+    if not rules:
+        raise UserError(
+            "privacy.unit is example, but all rules of this method read a node's "
+            "training examples without noise. Give it a rule that does not, or set "
+            "privacy.unit to client."
+        )
     return dataclasses.replace(cohort, scoring=cohort.scoring._replace(rules=rules))
 
 

@@ -135,6 +135,5 @@ def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_p
     named, renamed = (first._replace(dataset=dataset) for dataset in datasets)
     run_summary.save_partition(named, tmp_path)
     for exp, name in ((other, "indices.csv"), (renamed, "classes.json")):
-        for use in (run_summary.check_same, run_summary.save_partition):
-            with refused(f"{name} has another partition or other classes"):
-                use(exp, tmp_path)
+        with refused(f"{name} has another partition or other classes"):
+            run_summary.save_partition(exp, tmp_path)

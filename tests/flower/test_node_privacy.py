@@ -11,8 +11,8 @@ from support.federated import QUIET, Calls, metrics, simulated, small, why
 from support.refusal import refused
 
 from jaxproto.config.privacy import rehearsal
-from jaxproto.experiment import build
-from jaxproto.flower import privacy_account, secret_keys
+from jaxproto.experiment import build, statelessness
+from jaxproto.flower import privacy_account, protocol, secret_keys
 from jaxproto.flower.node import Node
 from jaxproto.flower.server_run import run_server
 from jaxproto.reporting import compare
@@ -153,3 +153,9 @@ def test_records_and_epsilon_are_those_of_the_simulator(method, unit, lost, tmp_
     kept = RunFolder.read(tmp_path / "served").summary
     assert said["privacy"] == kept["privacy"] == told["privacy"]
     assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0
+
+
+def test_a_method_whose_rules_all_read_training_examples_is_refused(monkeypatch):
+    monkeypatch.setattr(statelessness, "client_independent_rules", lambda *_, **__: ())
+    with refused("all rules of this method read"):
+        protocol.experiment(private("example", "fedproto"))
