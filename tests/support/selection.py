@@ -10,7 +10,6 @@ import heapq
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -87,7 +86,3 @@ def fitting(groups: Iterable[str], seconds: Mapping, limit: float) -> list[str]:
             break
         kept.append(name)
     return kept
-
-
-if __name__ == "__main__":
-    sys.stdout.write("".join(f"{path}\n" for path in changed_files()))
