@@ -3,6 +3,7 @@
 import json
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,25 +135,33 @@ def best_setting(
 ) -> tuple[list[Cell], float] | None:
     """Returns the finished cells of the best setting, and their mean test accuracy.
 
-    Cells that differ only in the seed are one setting. The best setting has the highest
-    mean validation accuracy, or test accuracy if a cell has no validation examples.
-    Accuracies are in %.
+    Cells that differ only in the seed are one setting. The best setting has the fewest
+    diverged seeds, then the highest mean validation accuracy, or test accuracy if a
+    cell has no validation examples. Accuracies are in %.
     """
     on_test = chosen_on(summaries, rule) == "test"
     statistic = "best" if on_test else "best_validation"
     scores = {k: accuracy(s, rule, statistic) for k, s in summaries.items()}
     ignored, settings = fields_where(compared=False), dict[str, list[Cell]]()
+    diverged = Counter[str]()
     for cell in plan.cells:
+        setting = repr({k: v for k, v in cell.changes.items() if k not in ignored})
         if scores.get(cell.name) is not None:
-            setting = {k: v for k, v in cell.changes.items() if k not in ignored}
-            settings.setdefault(repr(setting), []).append(cell)
+            settings.setdefault(setting, []).append(cell)
+        elif cell.name in summaries:
+            diverged[setting] += 1
 
-    def mean(cells, values):
-        return statistics.fmean(values[c.name] or 0.0 for c in cells)
+    def mean(setting, values):
+        return statistics.fmean(values[c.name] or 0.0 for c in settings[setting])
 
-    best = max(settings.values(), key=lambda cells: mean(cells, scores), default=None)
+    def merit(setting):
+        return -diverged[setting], mean(setting, scores)
+
+    if not settings:
+        return None
+    best = max(settings, key=merit)
     tested = {k: accuracy(s, rule) for k, s in summaries.items()}
-    return None if best is None else (best, mean(best, tested))
+    return settings[best], mean(best, tested)
 
 
 def chosen_on(summaries: Mapping[str, Mapping], rule: str) -> str:

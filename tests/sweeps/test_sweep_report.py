@@ -77,12 +77,18 @@ def test_rows_are_tidy_and_their_csv_has_diverged_cells_and_quotes_commas(sweep)
 
 
 def test_means_over_seeds_and_validation_accuracy_choose_the_setting(sweep):
-    """Setting 2 has the best run, setting 1 the better mean of seeds."""
+    """Setting 2 has the best run, setting 1 the better mean of seeds.
+
+    A setting with a diverged seed comes last.
+    """
     told = [({"head": x},) for x in (0.7, 0.9, 0.7, 0.4)]
     made = sweep(["seed=0,1", "method.lam=1,2"], *told)
     best, command = outputs.closing_lines(*made, "c")
     assert best == BEST.format("", 70.0, "method.lam=1, mean of 2 seeds")
     assert "--config.seed=0 --config.method.lam=1" in command
+    made = sweep(["seed=0,1", "method.lam=1,2"], told[1], told[0], LOST, told[0])
+    best, *_ = outputs.closing_lines(*made, "c")
+    assert best == BEST.format("", 70.0, "method.lam=2, mean of 2 seeds")
     # Only if all cells have validation accuracy, it chooses.
     for second, lam, on in (((0.7, 0.8), 2, "validation"), (0.7, 1, "test")):
         told = ({"head": (0.9, 0.6)},), ({"head": second},)
