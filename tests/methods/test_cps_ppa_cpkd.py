@@ -56,10 +56,9 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     np.testing.assert_allclose(got, [0.25, 1.0, 0.0, 0.5])
     np.testing.assert_array_equal(cpkd(client((), (), jnp.full(4, 3.0))), np.ones(4))
     np.testing.assert_array_equal(cpkd(client((), (), jnp.zeros(4))), np.zeros(4))
-    off, on, pure = (
-        exchanged(**NONE | more)
-        for more in ({"base": tp.on_fedproto}, {"distill": cpkd}, {"lam": 0.0})
-    )
+    kinds = [{"base": tp.on_fedproto}, {"distill": cpkd}, {"lam": 0.0}]
+    kinds += [{"distill": cpkd, "reg": losses.mse_mean}]
+    off, on, pure, squared = (exchanged(**NONE | kind) for kind in kinds)
     feat, target = on.feat, on.down
     beta = COUNT[0] / COUNT[0].max()
     away = [np.linalg.norm(feat[j == Y].mean(0) - target.mean[j]) for j in range(5)]
@@ -67,6 +66,9 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     np.testing.assert_allclose(off.loss - pure.loss, 0.1 * np.sum(rho), rtol=1e-4)
     want = 0.1 * np.sum(beta * rho)
     np.testing.assert_allclose(on.loss - pure.loss, want, rtol=1e-4)
+    square = np.mean((feat - target.mean[Y]) ** 2, -1) * (target.count[Y] > 0)
+    want = 0.1 * np.mean(beta[Y] * square)
+    np.testing.assert_allclose(squared.loss - pure.loss, want, rtol=1e-4)
 
 
 BASES = {"fedproto": (tp.on_fedproto, fedproto), "fedtgp": (tp.on_fedtgp, fedtgp)}
