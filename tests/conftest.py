@@ -42,7 +42,6 @@ trained_runs = trained.trained_runs  # a fixture
 
 def pytest_addoption(parser):
     parser.addoption("--slice", help="K/N: of the long tests those of this landing")
-    parser.addoption("--changed-seconds", type=float, default=60.0)
 
 
 def pytest_configure(config):
@@ -106,8 +105,7 @@ def choose(config, items, seconds):
     sliced = selection.slices({group(i) for i in long}, seconds, n)[k % n]
     changed = selection.changed_files()
     concerned = {group(i) for i in long if selection.concerns(file_of(i), changed)}
-    limit = config.option.changed_seconds
-    fits = selection.fitting(concerned - sliced, seconds, limit)
+    fits = selection.fitting(concerned - sliced, seconds, selection.CHANGED)
     reasons = {id(i): reason(i, sliced, fits) for i in long}
     kept = [i for i in items if reasons.get(id(i))]
     config.hook.pytest_deselected(items=[i for i in items if not reasons.get(id(i))])

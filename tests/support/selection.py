@@ -3,7 +3,7 @@
 A *group* is a file, one method's part of the contract, or one function of a file that
 takes long: its tests share fixtures and compiled programs. A landing (`--slice=K/N`)
 runs the long tests marked `landing`, every group of slice K of N, and as many groups
-that concern files changed since yesterday as fit into `--changed-seconds`.
+that concern files changed since yesterday as fit into `CHANGED` seconds.
 """
 
 import heapq
@@ -18,6 +18,7 @@ from jaxproto.methods import METHODS
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 SECONDS_FILE = TESTS / "seconds.json"
+CHANGED = 60.0
 UNKNOWN = 5.0  # seconds of a group that is not in the table
 
 
