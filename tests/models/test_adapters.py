@@ -123,6 +123,7 @@ def test_it_counts_as_code_of_ones_own(monkeypatch):
         assert program_cache.has_user_code([{name: factory}]), name
         monkeypatch.setitem(models.NETS, name, factory)
         assert not models.is_mapped(name), name
+        models.build(name, input_shape=SHAPE, num_classes=3, feat_dim=8)  # with dropout
 
 
 class Permuted(eqx.Module):
