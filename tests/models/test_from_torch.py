@@ -199,8 +199,8 @@ def test_every_misfit_is_listed_with_its_shapes():
 
 
 def test_unusable_weights_are_named(tmp_path):
-    for name in ("broken.npz", "broken.safetensors"):
-        (tmp_path / name).write_bytes(b"nothing at all")
+    for name in ("a.npz", "empty.npz", "a.safetensors"):
+        (tmp_path / name).write_bytes(b"nothing at all" * name.startswith("a"))
         with refused(f"{name} cannot be read"):
             read(tmp_path / name)
     twice = "'conv1.weight' and 'base.conv1.weight' of the weights mean the same"
