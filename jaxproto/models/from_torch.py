@@ -2,8 +2,8 @@
 
 A network's modules are named as in torchvision and the released code. `kernel` and
 `scale` become `weight`; the statistics become `running_mean` and `running_var`. PyTorch
-names of the body may start with `base.`; those of the head start with `head`, `fc` or
-`classifier`, followed by `.1` where a dropout comes first.
+names of the body may start with `base.`; those of the head start with `head`,
+`heads.head`, `fc` or `classifier`, followed by `.1` where a dropout comes first.
 """
 
 import re
@@ -27,7 +27,8 @@ LAST |= {"mean": "running_mean", "var": "running_var"}
 # axes of an array here in PyTorch's order, by the number of axes
 AXES = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}
 AS_IN_TORCH = {"table", "class_token", "pos_embedding"}  # arrays with PyTorch's axes
-HEAD = re.compile(r"(?:head|fc|classifier)(?:\.fc|\.1)?((?:\.\d+)?\.(?:weight|bias))")
+HEADS = r"(?:head|heads\.head|fc|classifier)(?:\.fc|\.1)?"
+HEAD = re.compile(HEADS + r"((?:\.\d+)?\.(?:weight|bias))")
 COUNTER = "num_batches_tracked"  # PyTorch counts batches; nothing here uses it
 
 
