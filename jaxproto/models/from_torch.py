@@ -143,11 +143,7 @@ def read(weights: Weights | str | Path) -> Weights:
     if isinstance(weights, Mapping):
         return weights
     path = Path(weights)
-    readers: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
-        ".npz": read_npz,
-        ".safetensors": safetensors.numpy.load_file,
-    }
-    if path.suffix not in readers:
+    if path.suffix not in (".npz", ".safetensors"):
         raise UserError(
             f"weights file {path} is neither .npz nor .safetensors. Open it in PyTorch "
             "and pass the state_dict itself, or save that with safetensors."
@@ -155,15 +151,12 @@ def read(weights: Weights | str | Path) -> Weights:
     if not path.is_file():
         raise UserError(f"there is no weights file {path}.")
     try:
-        return readers[path.suffix](path)
+        if path.suffix == ".safetensors":
+            return safetensors.numpy.load_file(path)
+        with np.load(path) as file:
+            return dict(file)
     except Exception as e:  # of NumPy, safetensors or the file system
         raise UserError(f"weights file {path} cannot be read: {e}") from e
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Reads all arrays of a file."""
-    with np.load(path) as file:
-        return dict(file)
 
 
 def canonical(weights: Weights) -> dict:
