@@ -75,9 +75,8 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
         return name
     near = difflib.get_close_matches(shorten(name).strip("'"), options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UserError(
-        f"unknown {kind} {shorten(name)}.{hint} There are: {', '.join(options)}."
-    )
+    listed = ", ".join(options) or "none"
+    raise UserError(f"unknown {kind} {shorten(name)}.{hint} There are: {listed}.")
 
 
 def describe_failure(error: BaseException) -> str:

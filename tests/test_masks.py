@@ -31,8 +31,7 @@ def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly(k, d, s):
     """Masks with K s <= d are disjoint: their distance is the largest possible, 2 s."""
     mask_CD = bitmaps(free(k, d, s, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
-    use_D = mask_CD.sum(0)
-    assert use_D.max() - use_D.min() <= 1
+    assert np.ptp(mask_CD.sum(0)) <= 1
     assert k * s > d or np.all(distances(mask_CD) == 2 * s)
 
 
@@ -84,8 +83,7 @@ def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
     used_CD = mask_CD[:, : blocks * length]
     touched = used_CD.reshape(k, blocks, length).any(-1).sum(1)
     assert np.all(touched == -(-min(s, blocks * length) // length))
-    use_D = used_CD.sum(0)
-    assert use_D.max() - use_D.min() <= (2 if s % length else 1)
+    assert np.ptp(used_CD.sum(0)) <= (2 if s % length else 1)
 
 
 def test_blocks_of_all_coordinates_are_full_masks():

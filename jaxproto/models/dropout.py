@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxproto.models.layers import CallContext
 from jaxproto.types import Array
 
-RATE = 0.2  # MobileNetV2 and EfficientNet-B0, in torchvision and in the released code
+RATE = 0.2  # in torchvision, in the released code, and of HtFLlib's LSTM and GRU
 
 Pool = Callable[[Array], Array]  # [B, width] -> features [B, D]
 Place = Callable[[Array, Pool, CallContext], tuple[Array, Array]]

@@ -2,19 +2,17 @@
 
 A network's modules are named as in torchvision and the released code. `kernel` and
 `scale` become `weight`; the statistics become `running_mean` and `running_var`. PyTorch
-names of the body may start with `base.`; those of the head start with `head`, `fc` or
-`classifier`, followed by `.1` where a dropout comes first.
+names of the body may start with `base.`; those of the head start with `head`,
+`heads.head`, `fc` or `classifier`, followed by `.1` where a dropout comes first.
 """
 
 import re
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from jaxproto.errors import UserError, is_external
@@ -29,7 +27,8 @@ LAST |= {"mean": "running_mean", "var": "running_var"}
 # axes of an array here in PyTorch's order, by the number of axes
 AXES = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}
 AS_IN_TORCH = {"table", "class_token", "pos_embedding"}  # arrays with PyTorch's axes
-HEAD = re.compile(r"(?:head|fc|classifier)(?:\.fc|\.1)?((?:\.\d+)?\.(?:weight|bias))")
+HEADS = r"(?:head|heads\.head|fc|classifier)(?:\.fc|\.1)?"
+HEAD = re.compile(HEADS + r"((?:\.\d+)?\.(?:weight|bias))")
 COUNTER = "num_batches_tracked"  # PyTorch counts batches; nothing here uses it
 
 
@@ -144,11 +143,7 @@ def read(weights: Weights | str | Path) -> Weights:
     if isinstance(weights, Mapping):
         return weights
     path = Path(weights)
-    readers: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
-        ".npz": read_npz,
-        ".safetensors": safetensors.numpy.load_file,
-    }
-    if path.suffix not in readers:
+    if path.suffix not in (".npz", ".safetensors"):
         raise UserError(
             f"weights file {path} is neither .npz nor .safetensors. Open it in PyTorch "
             "and pass the state_dict itself, or save that with safetensors."
@@ -156,15 +151,12 @@ def read(weights: Weights | str | Path) -> Weights:
     if not path.is_file():
         raise UserError(f"there is no weights file {path}.")
     try:
-        return readers[path.suffix](path)
-    except (safetensors.SafetensorError, zipfile.BadZipFile, ValueError) as e:
+        if path.suffix == ".safetensors":
+            return safetensors.numpy.load_file(path)
+        with np.load(path) as file:
+            return dict(file)
+    except Exception as e:  # of NumPy, safetensors or the file system
         raise UserError(f"weights file {path} cannot be read: {e}") from e
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Reads all arrays of a file."""
-    with np.load(path) as file:
-        return dict(file)
 
 
 def canonical(weights: Weights) -> dict:

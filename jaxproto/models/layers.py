@@ -193,20 +193,15 @@ class BatchNorm(nnx.Module):
 
 
 class GroupNorm(nnx.GroupNorm):
-    """Normalisation of each example over the channels of a group, as in PyTorch.
+    """Normalisation of each example over each half of the channels, as in PyTorch.
 
     It has no running statistics, so training and evaluation compute the same. Wu, He:
     Group Normalization, ECCV 2018, https://arxiv.org/abs/1803.08494.
     """
 
-    def __init__(self, width: int, groups: int = 2):
-        super().__init__(
-            width,
-            groups,
-            epsilon=norm.EPS,
-            use_fast_variance=False,
-            rngs=nnx.Rngs(0),  # draws nothing
-        )
+    def __init__(self, width: int):
+        rngs = nnx.Rngs(0)  # draws nothing
+        super().__init__(width, 2, epsilon=norm.EPS, use_fast_variance=False, rngs=rngs)
 
     # Signature of the layers here: wrapping nnx.GroupNorm would rename its parameters
     def __call__(self, x: Array, call: CallContext) -> Array:  # type: ignore[override]

@@ -9,9 +9,9 @@ Deviations:
   code: the LSTM's features are its outputs at the last position of the longest text of
     a batch, which are zeros for all shorter texts. The bidirectional LSTM reads
     padding. Its features are both directions' outputs at the last word, where the
-    backward one has read a single word. Features are log-probabilities. Here: states
-    after the last word, and of the backward direction after the first; padding changes
-    nothing.
+    backward one has read a single word. Features of LSTM and GRU are log-probabilities.
+    Here: states after the last word, and of the backward direction after the first;
+    padding changes nothing.
   code: dropout of features. Here: on the logits' path only.
 """
 

@@ -198,8 +198,8 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
                 f"{kind.__name__}; {FACTORY} ({place_of(make)})."
             )
 
-    def apply(params, norm, x):
-        out = net.apply(params, norm, x, True)
+    def apply(params, norm, x, key):
+        out = net.apply(params, norm, x, True, key)
         expect("apply", out, NetOutput)
         return out
 
@@ -207,7 +207,7 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
     expect("its factory", net, Net)
     key = jax.eval_shape(jax.random.key, 0)
     params, norm = attempt("init", jax.eval_shape, net.init, key)
-    attempt("apply", jax.eval_shape, apply, params, norm, x)
+    attempt("apply", jax.eval_shape, apply, params, norm, x, key)
     return net
 
 

@@ -123,6 +123,7 @@ def test_it_counts_as_code_of_ones_own(monkeypatch):
         assert program_cache.has_user_code([{name: factory}]), name
         monkeypatch.setitem(models.NETS, name, factory)
         assert not models.is_mapped(name), name
+        models.build(name, input_shape=SHAPE, num_classes=3, feat_dim=8)  # with dropout
 
 
 class Permuted(eqx.Module):
@@ -136,10 +137,9 @@ class Permuted(eqx.Module):
 
 
 def test_what_is_no_body_and_no_equinox_are_refused(monkeypatch):
-    net = models.from_linen(linen.Conv(2, (3, 3)))(SHAPE, 3, 8)
-    params, norm = jax.eval_shape(net.init, KEY)
+    monkeypatch.setitem(models.NETS, "conv", models.from_linen(linen.Conv(2, (3, 3))))
     with refused("features of shape (4, 4, 2)"):
-        jax.eval_shape(lambda *a: net.apply(*a, X, False), params, norm)
+        models.build("conv", input_shape=SHAPE, num_classes=3, feat_dim=8)
     with refused("array of int32 [16] that is no parameter"):
         models.from_equinox(Permuted)(SHAPE, 3, 8)
     monkeypatch.setitem(sys.modules, "equinox", None)

@@ -173,8 +173,8 @@ def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
     (weights, (params, norm), sizes), key = trained(), jax.random.key(4)
     fresh = models.build("resnet4", **sizes).init(key)[0]["head"]
     body = {k: v for k, v in weights.items() if k.startswith("base.")}
-    for given in (body, body | {"fc.weight": np.ones((1000, 64))}):
-        got = read(given, head=models.fresh_head(key))
+    for other in ({}, {"fc.weight": 1}, {"heads.head.weight": 1}):
+        got = read(body | other, head=models.fresh_head(key))
         expected = ({"body": params["body"], "head": fresh}, norm)
         jax.tree.map(np.testing.assert_array_equal, got, expected)
 
@@ -199,8 +199,8 @@ def test_every_misfit_is_listed_with_its_shapes():
 
 
 def test_unusable_weights_are_named(tmp_path):
-    for name in ("broken.npz", "broken.safetensors"):
-        (tmp_path / name).write_bytes(b"nothing at all")
+    for name in ("a.npz", "empty.npz", "a.safetensors"):
+        (tmp_path / name).write_bytes(b"nothing at all" * name.startswith("a"))
         with refused(f"{name} cannot be read"):
             read(tmp_path / name)
     twice = "'conv1.weight' and 'base.conv1.weight' of the weights mean the same"

@@ -164,6 +164,7 @@ def test_groups_with_options_in_their_names_are_htfllibs():
 WORDS = {"vocab_size": 30}
 BAD = [  # more in `support/bad_rows.py`; arguments of `build`, words of the message
     (("cnn4+haed=3",), {}, "option of cnn4 'haed'. Did you mean 'head'"),
+    (("mlp+head=3",), {}, "unknown option of mlp 'head'. There are: none."),
     (("cnn4+head=3-0",), {}, "head is '3-0'. Give whole numbers joined by hyp"),
     (("cnn4", (3, 3, 1)), {}, "at least 4x4 pixels, not (3, 3, 1)"),
     (("vit_b_32", (28, 28, 1)), {}, "pixels, but an image has 28x28"),
