@@ -97,6 +97,7 @@ def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
     public = (np.arange(4) != 1)[:, None] * np.isin(np.arange(5), COVERED)
     own = public.any(1, keepdims=True) * ~np.isin(np.arange(5), COVERED)
     own = own * rng.integers(0, 4, (4, 5))
+    own[1, COVERED[0]] = 2  # the public mean of others counts (Eq. 16)
     own[:, 4] = 0  # class 4 is nowhere
     count = [np.asarray(c, np.float32) for c in (public, own)]
     seen = ref.AnchorUpload(
