@@ -10,7 +10,6 @@ import mkdocs_gen_files
 from jaxproto import config, models
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.experiment import build, simulated_devices, statelessness
-from jaxproto.experiment.cohorts import two_examples
 from jaxproto.methods import METHODS
 from jaxproto.types import Tree
 
@@ -66,8 +65,8 @@ def digits(name: str):
 
 def sent(exp) -> list[str]:
     """Returns the arrays of an upload."""
-    examples, net = two_examples(exp.dataset), exp.cohorts[0].net
-    up = simulated_devices.upload_shape(exp.parts({}), exp.spec, examples, net)
+    net = exp.cohorts[0].net
+    up = simulated_devices.upload_shape(exp.parts({}), exp.dataset, net)
     return [_array(path, a) for path, a in jax.tree_util.tree_leaves_with_path(up)]
 
 
@@ -81,8 +80,7 @@ def method_entry(name: str) -> str:
     module = inspect.getmodule(factory)
     file = Path(inspect.getsourcefile(factory)).relative_to(Path.cwd()).as_posix()
     net, method = exp.cohorts[0].net, exp.method
-    examples, classes = two_examples(exp.dataset), exp.spec.num_classes
-    shapes = statelessness.client_shapes(method, net, exp.local, classes, examples)
+    shapes = statelessness.client_shapes(method, net, exp.local, exp.dataset)
     rules = statelessness.rule_names(method, net, shapes)
     arrays = sent(exp)
     shown = ", ".join(arrays[:4]) + f", and {len(arrays) - 4} more" * (len(arrays) > 4)

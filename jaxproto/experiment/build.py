@@ -30,7 +30,6 @@ from jaxproto.experiment.cohorts import (
     evaluation_tables,
     make_stateless,
     plan_execution,
-    two_examples,
 )
 from jaxproto.experiment.data import FederationData, build_data
 from jaxproto.experiment.method_builder import (
@@ -122,7 +121,7 @@ def experiment(
         net = cohorts[0].net
 
         def trace(values):
-            check_method(parts(values).method, net, local, spec, two_examples(dataset))
+            check_method(parts(values).method, net, local, spec, dataset)
 
         jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
     max_participants = max_rows_of(
@@ -143,7 +142,6 @@ def experiment(
         config.clients.store,
         method=method,
         local=local,
-        spec=spec,
         dataset=dataset,
         metrics=metrics,
     )
@@ -151,7 +149,7 @@ def experiment(
     lax_network = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
     lax_parts = partial(build_parts, config, spec, data, lax_network)
     seconds = simulated_devices.floats_of(
-        config, cohorts, lax_parts, lax_network, spec, dataset
+        config, cohorts, lax_parts, lax_network, dataset
     )
     floats = traced_floats(config) | seconds
     if seconds:
@@ -221,7 +219,7 @@ def build_parts(
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
         )
-        parts = simulated_devices.with_time(parts, config, values, spec, data.dataset)
+        parts = simulated_devices.with_time(parts, config, values, data.dataset)
         return parts.collecting() if config.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
         raise UserError(

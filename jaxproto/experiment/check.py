@@ -10,7 +10,7 @@ from jaxproto import config as configuration
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import evaluated_ids, two_examples
+from jaxproto.experiment.cohorts import evaluated_ids
 from jaxproto.experiment.shape_checks import check_cohorts
 
 
@@ -71,8 +71,6 @@ def check_early_stopping_rule(exp: Experiment, rule: str):
     if not rule:
         return
     cohort, method = exp.cohorts[0], exp.method
-    shapes = statelessness.client_shapes(
-        method, cohort.net, exp.local, exp.spec.num_classes, two_examples(exp.dataset)
-    )
+    shapes = statelessness.client_shapes(method, cohort.net, exp.local, exp.dataset)
     rules = cohort.scoring.rules or statelessness.rule_names(method, cohort.net, shapes)
     choose_from("early_stopping.rule", rule, rules)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import execution, models
@@ -21,7 +20,7 @@ from jaxproto.federation import Cohort
 from jaxproto.kept_state import STATELESS
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
-from jaxproto.types import Examples, Net, Shard, Spec
+from jaxproto.types import Net, Shard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +178,6 @@ def make_stateless(
     *,
     method: Method,
     local: LocalTraining,
-    spec: Spec,
     dataset: Dataset,
     metrics: tuple[Metric, ...],
 ) -> tuple[CohortPlan, ...]:
@@ -197,10 +195,9 @@ def make_stateless(
     sampled = any(c.sampled for c in cohorts)
     if choice != "none" and not (choice == "auto" and sampled):
         return tuple(cohorts)
-    examples, classes = two_examples(dataset), spec.num_classes
     rules: list[tuple[str, ...]] = []  # () if clients of the cohort need their state
     for c in cohorts:
-        shapes = statelessness.client_shapes(method, c.net, local, classes, examples)
+        shapes = statelessness.client_shapes(method, c.net, local, dataset)
         if statelessness.upload_depends_on_state(method, c.net, local, shapes):
             rules.append(())
         else:
@@ -219,13 +216,6 @@ def make_stateless(
     return tuple(
         dataclasses.replace(c, scoring=scoring, kept_state=STATELESS) for c in cohorts
     )
-
-
-def two_examples(dataset: Dataset) -> Examples:
-    """Returns two examples of zeros in the shape of a data set."""
-    public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
-    x = jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype)
-    return Examples(x, jnp.zeros(2, jnp.int32), public)
 
 
 def evaluation_tables(

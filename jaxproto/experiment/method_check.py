@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxproto import batches, wire
 from jaxproto.client import LocalTraining, trained_part
+from jaxproto.data.dataset import Dataset
 from jaxproto.errors import (
     UserError,
     describe_failure,
@@ -25,7 +26,7 @@ from jaxproto.errors import (
 from jaxproto.experiment import statelessness
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe, kind_of
+from jaxproto.types import Data, LossAux, Net, Spec, Tree, describe, kind_of
 
 EXAMPLES, CLIENTS = 3, 2  # in the shapes of the check
 BRANCH = (
@@ -68,13 +69,12 @@ def make_method(name: str, spec: Spec, arguments: Mapping) -> Method:
 
 
 def check_method(
-    method: Method, net: Net, local: LocalTraining, spec: Spec, examples: Examples
+    method: Method, net: Net, local: LocalTraining, spec: Spec, dataset: Dataset
 ):
     """Traces every function of a method with the shapes of one round.
 
     Args:
       net: Network of the clients and of the server's state.
-      examples: Examples of the data set, at least one.
 
     Raises:
       UserError: A function fails, or its result does not fit the others.
@@ -89,9 +89,7 @@ def check_method(
     )
     _same(method, "receive", trace("receive", params, down), params, "init_client")
     _same(method, "receive_stats", trace("receive_stats", norm, down), norm, "norm")
-    shapes = statelessness.client_shapes(
-        method, net, local, spec.num_classes, examples, EXAMPLES
-    )
+    shapes = statelessness.client_shapes(method, net, local, dataset, EXAMPLES)
     client, data = shapes.client, Data(shapes.examples, shapes.shard)
     batch = jax.eval_shape(_batch, data, key)
 

@@ -23,7 +23,6 @@ from jaxproto.config.fields import resolved_data_fields
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import statelessness
-from jaxproto.experiment.cohorts import two_examples
 from jaxproto.experiment.sampler import max_participants
 from jaxproto.experiment.traced import Floats, traced_floats
 from jaxproto.federation import Cohort, Parts
@@ -31,7 +30,7 @@ from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
 from jaxproto.privacy import OFF
 from jaxproto.simulated_time import Timing, steps_within
-from jaxproto.types import Examples, Net, Spec, Tree
+from jaxproto.types import Net, Tree
 
 STREAM = 22  # of random numbers from `data.seed`
 GIGA, MEGABIT = 1e9, 1e6 / 8  # number of operations, and of bytes
@@ -51,7 +50,6 @@ def with_time(
     parts: Parts,
     config: ml_collections.ConfigDict,
     floats: Mapping[str, Any],
-    spec: Spec,
     dataset: Dataset,
 ) -> Parts:
     """Returns the parts with simulated time, its step limit and its buffer.
@@ -72,7 +70,7 @@ def with_time(
         local = dataclasses.replace(parts.local, limit_steps=limit)
         parts = parts._replace(local=local)
     if time.buffer:
-        shape = partial(upload_shape, parts, spec, two_examples(dataset))
+        shape = partial(upload_shape, parts, dataset)
         method = asynchronous(
             parts.method, time.buffer, timing, config.wire.up, clients, shape
         )
@@ -85,7 +83,6 @@ def floats_of(
     cohorts: Sequence[Cohort],
     parts: Callable[[Floats], Parts],
     network: Callable[[str], Net],
-    spec: Spec,
     dataset: Dataset,
 ) -> dict[str, np.ndarray]:
     """Returns the seconds [K] of a step and of a byte; {} if time is not simulated.
@@ -109,9 +106,8 @@ def floats_of(
     work_K = np.zeros(config.data.clients)
     for cohort in cohorts:
         net = network(cohort.name)
-        work_K[list(cohort.ids)] = step_operations(
-            parts, traced_floats(config), net, spec, dataset
-        )
+        operations = step_operations(parts, traced_floats(config), net, dataset)
+        work_K[list(cohort.ids)] = operations
     if config.time.by_network:
         devices = match_networks(devices, work_K)
     seconds = {STEP: work_K / devices.speed_K, BYTE: 1 / devices.bandwidth_K}
@@ -119,20 +115,14 @@ def floats_of(
 
 
 def step_operations(
-    parts: Callable[[Floats], Parts],
-    floats: Floats,
-    net: Net,
-    spec: Spec,
-    dataset: Dataset,
+    parts: Callable[[Floats], Parts], floats: Floats, net: Net, dataset: Dataset
 ) -> float:
     """Counts the floating-point operations of a local step, by XLA's cost analysis.
 
     The floats are arguments, so the count does not depend on their values.
     """
     plain = parts({})
-    shapes = statelessness.client_shapes(
-        plain.method, net, plain.local, spec.num_classes, two_examples(dataset)
-    )
+    shapes = statelessness.client_shapes(plain.method, net, plain.local, dataset)
 
     def task(floats, down, examples):
         p = parts(floats)
@@ -149,11 +139,10 @@ def step_operations(
     return counts["flops"]
 
 
-def upload_shape(parts: Parts, spec: Spec, examples: Examples, net: Net) -> Tree:
+def upload_shape(parts: Parts, dataset: Dataset, net: Net) -> Tree:
     """Returns the shapes of a client's upload."""
     method, local = parts.method, parts.local
-    classes = spec.num_classes
-    shapes = statelessness.client_shapes(method, net, local, classes, examples)
+    shapes = statelessness.client_shapes(method, net, local, dataset)
 
     def upload(client, down, examples, shard):
         task = LocalTask(method, net, local, jax.random.key(0), down, examples)

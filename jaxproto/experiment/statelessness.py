@@ -21,6 +21,7 @@ from jaxproto.client import (
     local_step,
     receive,
 )
+from jaxproto.data.dataset import Dataset
 from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
@@ -54,26 +55,31 @@ def client_shapes(
     method: Method,
     net: Net,
     local: LocalTraining,
-    classes: int,
-    examples: Examples,
+    dataset: Dataset,
     num_examples: int = 2,
 ) -> ClientShapes:
     """Returns the shapes of a client, its broadcast and its examples.
 
     Args:
-      examples: all examples, or their shapes.
-      num_examples: number of examples of the client.
+      num_examples: number of examples of the client, of two in all.
     """
     key, id = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
-    count_C = jax.ShapeDtypeStruct((classes,), jnp.float32)
+    count_C = jax.ShapeDtypeStruct((dataset.num_classes,), jnp.float32)
     init = partial(init_client, method, net, local)
     server = jax.eval_shape(partial(method.init_server, net), key)
     return ClientShapes(
         client=jax.eval_shape(init, key, id, count_C),
         down=jax.eval_shape(method.broadcast, server),
-        examples=jax.eval_shape(lambda x: x, examples),
+        examples=jax.eval_shape(partial(_two_examples, dataset)),
         shard=jax.eval_shape(lambda: Shard(jnp.zeros(num_examples, int), jnp.int32(0))),
     )
+
+
+def _two_examples(dataset: Dataset) -> Examples:
+    """Returns two examples of zeros in the shape of a data set."""
+    public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
+    x = jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype)
+    return Examples(x, jnp.zeros(2, jnp.int32), public)
 
 
 def upload_depends_on_state(

@@ -20,7 +20,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
-from jaxproto.experiment.cohorts import CohortPlan, two_examples
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
 from jaxproto.privacy import EXAMPLE, OFF
@@ -54,15 +54,10 @@ def experiment(
 
 def _with_private_rules(exp: Experiment, cohort: CohortPlan) -> CohortPlan:
     """Returns a cohort without rules that read its training examples without noise."""
-    shapes = statelessness.client_shapes(
-        exp.method,
-        cohort.net,
-        exp.local,
-        exp.spec.num_classes,
-        two_examples(exp.dataset),
-    )
+    method, net = exp.method, cohort.net
+    shapes = statelessness.client_shapes(method, net, exp.local, exp.dataset)
     rules = cohort.scoring.rules or statelessness.client_independent_rules(
-        exp.method, cohort.net, shapes, fields=("memory", "count")
+        method, net, shapes, fields=("memory", "count")
     )
     if not rules:
         raise UserError(
@@ -167,12 +162,8 @@ def _about(r: int, sender: int) -> bytes:
 
 def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
     """Returns which fields of the broadcast the first exchange of a cohort reads."""
-    method, net, local = exp.method, cohort.net, exp.local
-    shapes = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), two_examples(exp.dataset)
-    )
-    classes = exp.spec.num_classes
-    args = statelessness.client_shapes(method, net, local, classes, shapes, 2)
+    method, net = exp.method, cohort.net
+    args = statelessness.client_shapes(method, net, exp.local, exp.dataset)
 
     def first(client, down, examples, shard):
         received, own = receive(method, client, down)

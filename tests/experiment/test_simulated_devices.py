@@ -42,7 +42,7 @@ def test_the_operations_of_a_step_are_those_of_its_products():
     first = 64 * 256
     assert first in weights
     wanted = local.batch_size * (6 * sum(weights) - 2 * first)
-    given = exp.parts, exp.floats, net, exp.spec, exp.dataset
+    given = exp.parts, exp.floats, net, exp.dataset
     found = simulated_devices.step_operations(*given)
     assert wanted < found < 1.1 * wanted
 
