@@ -1,7 +1,8 @@
 """Fields of a configuration that are arguments of its method's factory.
 
 An argument is a field if its default is a bool, number or text. Its range is that of
-its annotation; its meaning is in `HELP` or under "Args:" of the factory's docstring.
+its annotation; its meaning is under "Args:" of the factory's docstring, or in `HELP` if
+several methods have it.
 Compiled programs take a float as an argument unless it is annotated with `STATIC`.
 """
 
@@ -20,21 +21,13 @@ from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import FIRST_KEYS, INHERITED_FIELDS, NETWORKS, OPTIONS
 
-HELP = {  # hyper-parameter -> meaning, in every method that has it
+HELP = {  # hyper-parameter of several methods -> meaning in each of them
     "lam": "weight of the pull towards prototypes",
     "reg": "distance between features and prototypes in the pull",
-    "pull": "distance between features and prototypes in the pull",
     "collect": "when a client computes its prototypes",
     "aggregate": "mean of a class over clients, over all examples, or N Eq. 3",
     "upscale": "gamma, the factor of the global prototypes that clients receive",
     "on_server": "classes that no client reported: no prototype, or the last one",
-    "initial": "global prototypes of the first round: none, or random unit vectors",
-    "alignment": "alignment of global prototypes on the sphere",
-    "budget": "share of the adapter's coordinates that are uploaded",
-    "adapter_dim": "width of the adapter and of its prototypes",
-    "anchors": "external prototypes of public examples, or none",
-    "guide": "what follows the guiding vectors: features, or logits",
-    "backbone": "train a client's own network, or leave it as it begins",
     "tau": "maximum margin between prototypes",
     "server_epochs": "epochs of the server's training",
     "server_rate": "learning rate of the server's training",
@@ -48,32 +41,8 @@ HELP = {  # hyper-parameter -> meaning, in every method that has it
     "weight of the proximal term",
     "num_examples": "number of training examples; 0: that of the partition",
     "compare": "compare features with the whole prototype, or on its mask",
-    "distill": "weight of the pull for each class and client",
     "statistics": "statistics of BatchNorm: local to a client, or averaged",
-    "server_momentum": "momentum of the server's update (gmf)",
-    "rho": "share of the old class prototype that an update keeps",
-    "scale": "initial factor of the cosine similarities",
-    "variance": "weight of the classifier's variance term",
-    "uniformity": "weight of the features' uniformity term",
-    "virtual": "weight of the virtual examples' loss",
-    "align": "weight of the contrastive term over real and virtual examples",
-    "contrast": "weight of the contrastive term over virtual examples alone",
-    "virtual_classes": "classes of virtual examples; 0: as many as the data set has",
-    "images": "virtual examples per class",
-    "virtual_seed": "seed of virtual examples",
-    "stored": "cut virtual images to [0, 1] and normalise them, as the released files",
-    "q": "probability of a snapshot round, which samples `fraction` of the clients",
-    "fraction": "share of the clients in a snapshot round",
-    "pace": "schedule of q over the rounds",
-    "gamma": "speed at which q adapts",
     "aux": "network that clients exchange",
-    "alpha": "weight of a client's own loss",
-    "beta": "weight of the exchanged network's own loss",
-    "clip": "maximum norm of the gradient",
-    "target": "whether gradients pass through the targets of mutual distillation",
-    "energy_start": "share of the singular values' energy that is sent in round 1",
-    "energy_end": "share of the singular values' energy that is sent in the last round",
-    "distance": "distance between logits and the mean logits of a class",
 }
 
 

@@ -87,8 +87,8 @@ def cps_ppa_cpkd(
         `SUM_OF_PARTICIPANTS` uses the participants' n.
       num_examples: n, training examples of all clients; 0 leaves sums unscaled. From a
         configuration it is filled in.
-      distill: `cpkd`, or `fedproto.no_class_weights` for none, in place of
-        `pull.class_weight`.
+      distill: weight of the pull for each class and client, in place of
+        `pull.class_weight`: `cpkd`, or `fedproto.no_class_weights` for none.
       pull: as in `fedproto` (lam: S 5.1 has 0.1, T's and N's code 10).
       tau, training: as in `fedtgp` (S 5.1: tau 100, 100 epochs), with `on_fedtgp` only.
       compare: what the pull sees of the features, `DENSE` or `SPARSE` (S 4.3).

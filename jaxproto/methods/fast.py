@@ -93,11 +93,12 @@ def fast(
     """FAST.
 
     Args:
-      q: probability of a snapshot; where it adapts, the first one (released code: 1,
-        and 0 where it adapts; its README: 0.5).
-      fraction: of the clients, in a snapshot (released code).
-      pace: FIXED, or ADAPTIVE by the training accuracy.
-      gamma: how strongly it adapts (released code).
+      q: probability of a snapshot round, which samples `fraction` of the clients; where
+        it adapts, the first one (released code: 1, and 0 where it adapts; its README:
+        0.5).
+      fraction: share of the clients in a snapshot round (released code).
+      pace: schedule of q over the rounds: FIXED, or ADAPTIVE by the training accuracy.
+      gamma: speed at which q adapts (released code).
 
     Raises:
       UserError: `q` or `fraction` is out of its range.

@@ -55,7 +55,8 @@ def feddistill(
 
     Args:
       lam: weight of the distillation (S Appendix, gamma: 1).
-      distance: D, `softmax_ce`, `mse` or `raw_ce`.
+      distance: D between logits and the mean logits of a class, `softmax_ce`, `mse` or
+        `raw_ce`.
     """
     classes = spec.num_classes
 

@@ -182,10 +182,11 @@ def fedkd(
 
     Args:
       aux: the auxiliary network, here called mentee.
-      energy_start, energy_end: T (S Appendix: 0.95 and 0.98); 1 sends all as it is.
+      energy_start, energy_end: T in the first and in the last round, the share of the
+        singular values' energy that is sent (S Appendix: 0.95 and 0.98); 1 sends all.
       rounds: R; None leaves T where it starts. From a configuration it is filled in.
       clip: largest norm of the gradient of each network and of W (code: 10).
-      target: of a loss, `detached` or `attached` (code).
+      target: gradients through the target of a loss, `detached` or `attached` (code).
     """
     shapes = jax.eval_shape(aux.init, jax.eval_shape(jax.random.key, 0))[0]
 

@@ -74,7 +74,7 @@ def fedl2g(
     """FedL2G.
 
     Args:
-      guide: what follows the vectors, `features` or `logits`.
+      guide: what follows the guiding vectors, `features` or `logits`.
       quiz, study: examples of the quiz and of the pseudo step (code: 10).
       server_rate: learning rate of the guiding vectors (code: 100, of logits 0.1).
       warm_up: rounds without local training (code: 50).

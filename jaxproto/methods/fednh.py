@@ -98,8 +98,9 @@ def fednh(
     """FedNH.
 
     Args:
-      rho: how much of W stays (released code).
-      scale: s at the start (released code: 1 for its CNN, 20 for ResNet-18).
+      rho: share of the old prototypes W that an update keeps (released code).
+      scale: s, initial factor of the cosine similarities (released code: 1 for its CNN,
+        20 for ResNet-18).
       server_rate: step towards the mean of the networks (released code).
     """
 

@@ -135,7 +135,7 @@ def fednova(
     Args:
       mu: weight of FedProx's term in the local loss. The released code then has another
         step of the server (module docstring).
-      server_momentum: gmf of the released code.
+      server_momentum: momentum of the server's update, gmf of the released code.
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
     """

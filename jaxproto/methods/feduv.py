@@ -66,8 +66,8 @@ def feduv(
     """FedUV; with both weights 0 it is FedAvg.
 
     Args:
-      variance: weight of V (N Table 6 and the released code).
-      uniformity: weight of U (the same).
+      variance: weight of V, the classifier's variance (N Table 6, released code).
+      uniformity: weight of U, the features' uniformity (N Table 6, released code).
     """
     base = fedavg(spec)
 

@@ -80,9 +80,11 @@ def fml(
 
     Args:
       aux: the auxiliary network.
-      alpha, beta: weights of the cross-entropies (S Appendix: 0.5).
+      alpha: weight of the cross-entropy of a client's own network (S Appendix: 0.5).
+      beta: weight of the auxiliary network's cross-entropy (S Appendix: 0.5).
       clip: largest norm of each network's gradient (code: 10).
-      target: of a distillation term, `detached` (paper) or `attached` (code).
+      target: gradients through the target of a distillation term: `detached` (paper),
+        which stops them, or `attached` (code).
     """
 
     def loss(net, params, norm, batch, down, client):

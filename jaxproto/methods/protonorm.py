@@ -59,11 +59,11 @@ def protonorm(
 
     Args:
       pull, aggregate, privacy: as in `fedproto`.
-      alignment: server-side transform of the mean prototypes.
+      alignment: alignment of the mean prototypes on the sphere, by the server.
       upscale: gamma of Eq. 15 (paper: 100 for CIFAR-10, 200 for CIFAR-100 and
         Flowers-102, 400 for Tiny ImageNet; released code: 80).
       on_server: transform of the mean prototypes before the alignment.
-      initial: absent prototypes, key -> global prototypes of round 1.
+      initial: key -> global prototypes of round 1: none, or random unit vectors.
     """
     method = fedproto(
         spec,

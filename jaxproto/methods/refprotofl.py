@@ -200,10 +200,12 @@ def refprotofl(
       lam: weight of the pull towards anchors (not stated).
       budget: share of the adapter's entries that a client sends, at least one; 1 is
         without APUD (not stated).
-      adapter_dim: m, width of the embedding (not stated).
-      pull: of z towards the anchors, one of `losses` or `sq_l2_sum`.
-      anchors: EXTERNAL, or NONE for one exchange and no pull (without ERPA).
-      backbone: TRAINED (Algorithm 5), or FROZEN (Section 5.2.2).
+      adapter_dim: m, width of the adapter and of its prototypes (not stated).
+      pull: distance between z and the anchors, one of `losses` or `sq_l2_sum`.
+      anchors: EXTERNAL prototypes of public examples, or NONE for one exchange and no
+        pull (without ERPA).
+      backbone: whether a client's own network is TRAINED (Algorithm 5), or FROZEN as it
+        begins (Section 5.2.2).
 
     Raises:
       UserError: `adapter_dim` or `budget` is out of its range.

@@ -144,12 +144,12 @@ def vhl(
     Batch normalisation then still sees the virtual examples.
 
     Args:
-      virtual: weight of the cross-entropy of virtual examples (released scripts).
-      align: weight of SupCon over real and virtual examples (the same).
-      contrast: weight of SupCon over virtual examples (the same).
-      virtual_classes: V; 0 is as many as there are classes.
-      images: per virtual class (released code: 200 or 5000).
-      virtual_seed: of the virtual set, one for all clients and rounds.
+      virtual: weight of the virtual examples' cross-entropy (released scripts).
+      align: weight of SupCon over real and virtual examples (released scripts).
+      contrast: weight of SupCon over virtual examples alone (released scripts).
+      virtual_classes: V, classes of virtual examples; 0: as many as the data set has.
+      images: virtual examples per class (released code: 200 or 5000).
+      virtual_seed: seed of virtual examples, one for all clients and rounds.
       stored: whether virtual images are cut to [0, 1] and normalised, as those that the
         released code reads from files.
 
