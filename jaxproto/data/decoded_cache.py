@@ -217,16 +217,13 @@ def entries(root: Path) -> list[CacheEntry]:
     return sorted(complete, key=lambda entry: -entry.used)
 
 
-def prune(root: Path, limit: int, keep: Path | None = None) -> list[CacheEntry]:
-    """Removes the least recently used entries beyond `limit` bytes in all.
+def prune(root: Path, limit: int, keep: Path | None = None):
+    """Removes the least recently used entries beyond `limit` bytes, but not `keep`.
 
-    It never removes the entry `keep`, and returns the removed entries. A process that
-    has mapped a removed entry can still read it.
+    A process that has mapped a removed entry can still read it.
     """
-    total, removed = 0, []
+    total = 0
     for entry in entries(root):
         total += entry.size
         if total > limit and entry.path != keep:
             shutil.rmtree(entry.path, ignore_errors=True)
-            removed.append(entry)
-    return removed

@@ -68,21 +68,10 @@ def read(path: str | Path) -> list[dict]:
 
 
 def read_last(path: str | Path) -> dict | None:
-    """Reads the last complete record from the end of a JSON-lines file.
-
-    Returns None if there is no file, or if the line is not a record.
-    """
-    size = 1 << 16
+    """Reads the last complete line of a JSON-lines file; None if it is no record."""
     try:
-        with atomic.open_regular(path) as file:
-            end = file.seek(0, os.SEEK_END)
-            while True:
-                start = file.seek(max(0, end - size))
-                lines = file.read(end - start).splitlines(keepends=True)
-                complete = [line for line in lines if line.endswith(b"\n")]
-                if not start or len(complete) > 1:
-                    return _parse_record(complete[-1]) if complete else None
-                size *= 2
+        *complete, _ = atomic.read(path).split(b"\n")
+        return _parse_record(complete[-1]) if complete else None
     except (OSError, Damaged):
         return None
 
@@ -94,10 +83,8 @@ def truncate_after(path: str | Path, round: int):
     """
     path = Path(path)
     if path.exists():
-        lines = [
-            line for line, record in _parse_lines(path) if record["round"] <= round
-        ]
-        atomic.write(path, b"".join(line + b"\n" for line in lines))
+        kept = [line for line, row in _parse_lines(path) if row["round"] <= round]
+        atomic.write(path, b"".join(line + b"\n" for line in kept))
 
 
 class Coverage(NamedTuple):
@@ -154,16 +141,12 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
     rules = records[-1]["rules"] if records else {}
 
     def summarize(rule, average):
-        return summarize_series(
-            [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records],
-            validation=validation_accuracies(records, rule, average),
-        )
+        rows = [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records]
+        chosen_by = validation_accuracies(records, rule, average)
+        best = _client_best(records, rule, average)
+        return summarize_series(rows, validation=chosen_by) | best
 
-    result = {}
-    for rule in rules:
-        best = _client_best(records, rule)
-        result[rule] = {a: summarize(rule, a) | best.get(a, {}) for a in AVERAGES}
-    return result
+    return {rule: {a: summarize(rule, a) for a in AVERAGES} for rule in rules}
 
 
 def validation_accuracies(
@@ -178,15 +161,14 @@ def validation_accuracies(
 def chosen_on(digests: Iterable[Mapping]) -> str:
     """Returns "validation" if all best rounds were chosen on such data, else "test".
 
-    Args:
-      digests: Entries of `rule_summary` for one average.
+    The digests are entries of `rule_summary` for one average.
     """
     validated = ["best_validation" in digest for digest in digests]
     return "validation" if validated and all(validated) else "test"
 
 
-def _client_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
-    """Returns `client_best` by average; {} unless all records list the same clients."""
+def _client_best(records: Sequence[Mapping], rule: str, average: str) -> dict:
+    """Returns `client_best`; {} unless all records list the same clients."""
     tables = [r.get("by_client", {}) for r in records]
     correct, ids = ([t.get(k) for t in tables] for k in (f"correct_{rule}", "id"))
     if None in correct or ids.count(ids[0]) < len(ids):
@@ -195,8 +177,9 @@ def _client_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
     best_K, size_K = np.max(correct, axis=0)[size_K > 0], size_K[size_K > 0]
     if not size_K.size:
         return {}
-    values = float(best_K.sum() / size_K.sum()), float((best_K / size_K).mean())
-    return {a: {"client_best": x} for a, x in zip(AVERAGES, values, strict=True)}
+    pooled = best_K.sum() / size_K.sum()
+    value = pooled if average == "pooled" else (best_K / size_K).mean()
+    return {"client_best": float(value)}
 
 
 def summarize_series(
@@ -229,12 +212,7 @@ def summarize_series(
 
 
 def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
-    """Returns the mean of a rule's last evaluations, and their number.
-
-    Args:
-      digest: an entry of `rule_summary`, or of an older version's `summary.json`, for
-        which the number is None.
-    """
+    """Returns the mean of the last evaluations, and their number: None in old runs."""
     if "mean_last" in digest:
         return digest["mean_last"], digest.get("last_n")
     return digest.get("mean_last_10"), None

@@ -130,7 +130,7 @@ class RunFolder:
         return self.records
 
     def newest(self) -> dict | None:
-        """Returns the newest record on disk; only the end of the file is read."""
+        """Returns the newest record on disk; earlier ones are not parsed."""
         return read_last(self.path / METRICS)
 
     def stamp(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Tables as text, Markdown, LaTeX, CSV or JSON, independent of the terminal."""
+"""Tables as text, Markdown, CSV or JSON, independent of the terminal."""
 
 import csv
 import io
@@ -13,8 +13,7 @@ from jaxproto.errors import choose_from
 
 Value = str | int | float | None  # None: missing
 MISSING = "-"
-# format for readers -> that of tabulate
-DRAWN = {"text": "rounded_outline", "markdown": "github", "latex": "latex_booktabs"}
+DRAWN = {"text": "rounded_outline", "markdown": "github"}  # -> format of tabulate
 DATA = ("csv", "json")  # formats for programs
 FORMATS = ("text", "csv", "markdown", "json")
 
@@ -35,7 +34,7 @@ def render(view: TableView, form: str = "text", width: int = 0) -> str:
     missing values are empty. JSON has null for missing values. Text wider than `width`
     is transposed or split by columns; 0 allows any width.
     """
-    choose_from("format", form, [*DRAWN, *DATA])
+    choose_from("format", form, FORMATS)
     if form == "csv":
         out = io.StringIO(newline="")
         csv.writer(out).writerows([view.head, *view.rows])  # None is an empty field
@@ -97,11 +96,10 @@ def _draw(view: TableView, form: str) -> str:
         disable_numparse=True,
         colalign=[("left", "right")[n] for n in numeric] if view.rows else None,
     )
-    mark = {"latex": "% ", "markdown": "\n"}.get(form, "")
-    title = f"{'% ' * (form == 'latex')}{view.title}\n" if view.title else ""
-    gap = "\n" * (form == "markdown" and bool(title))
-    notes = (f"{mark}{note}" for note in view.notes)
-    return "\n".join([title + gap + body, *notes]) + "\n"
+    gap = "\n" * (form == "markdown")
+    title = f"{view.title}\n{gap}" if view.title else ""
+    notes = (gap + note for note in view.notes)
+    return "\n".join([title + body, *notes]) + "\n"
 
 
 def format_value(value: Value) -> str:

@@ -137,11 +137,12 @@ def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
     there = decoded_cache.entries(root)
     assert [entry.used for entry in there] == [2, 1, 0]
     size = sum(entry.size for entry in there)
-    assert decoded_cache.prune(root, size - 1) == there[-1:]
+    decoded_cache.prune(root, size - 1)
     assert decoded_cache.entries(root) == there[:-1]
     sets = [load(kind=i) for i in range(3)]
     assert all(time.time() - entry.used < 60 for entry in decoded_cache.entries(root))
-    assert len(decoded_cache.prune(root, 0)) == 3 and not [*root.iterdir()]
+    decoded_cache.prune(root, 0)
+    assert not [*root.iterdir()]
     assert all(np.array_equal(made.x, X) for made in sets)
 
 

@@ -35,12 +35,8 @@ def run_table(lines: Sequence[SeedGroupView]) -> Table:
 
 
 def _accuracy(run: RunFolder, rule: str) -> str:
-    rows = [(r["round"], r["rules"].get(rule, {}).get("pooled")) for r in run.records]
-    if not rows:
-        return MISSING
-    validation = records.validation_accuracies(run.records, rule)
-    digest = records.summarize_series(rows, validation=validation)
-    if digest["best"] is None:
+    digest = records.rule_summary(run.records).get(rule, {}).get("pooled", {})
+    if digest.get("best") is None:
         return MISSING
     return f"{per_cent(digest['final'])} ({per_cent(digest['best'])})"
 
