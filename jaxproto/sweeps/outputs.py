@@ -4,7 +4,7 @@ import json
 import shlex
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +35,13 @@ def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
     rows = []
     for cell in plan.cells:
         summary = summaries[cell.name]
-        for rule, average, name, value in _accuracies(summary["rules"]):
+        entries = [
+            (rule, average, name, _statistic(averages[average], name))
+            for rule, averages in summary["rules"].items()
+            for average in records.AVERAGES
+            for name in STATISTICS
+        ]
+        for rule, average, name, value in entries or [("", "", "", None)]:
             rows.append(
                 {
                     **cell.changes,
@@ -49,16 +55,6 @@ def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
                 }
             )
     return rows
-
-
-def _accuracies(rules: Mapping) -> Iterator[tuple[str, str, str, float | None]]:
-    """Yields rule, average, statistic and accuracy; one empty entry without records."""
-    if not rules:
-        yield "", "", "", None
-    for rule, averages in rules.items():
-        for average in records.AVERAGES:
-            for name in STATISTICS:
-                yield rule, average, name, _statistic(averages[average], name)
 
 
 def _statistic(digest: Mapping, name: str) -> float | None:
@@ -76,20 +72,12 @@ def write(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Writes `sweep.csv`, `compare.md` and the plots; returns their paths."""
     paths = [plan.folder / "sweep.csv"]
     atomic.write(paths[0], to_csv(rows(plan, summaries)).encode())
-    table = comparison(plan, summaries)
-    if table:
+    if done := finished(plan, summaries):
+        groups = compare.group_by_seed(compare.load(cell.path) for cell in done)
         paths.append(plan.folder / "compare.md")
+        table = compare.render(compare.table(groups), "markdown")
         atomic.write(paths[-1], table.encode())
     return paths + pictures(plan, summaries)
-
-
-def comparison(plan: Plan, summaries: Mapping[str, Mapping]) -> str:
-    """Returns the table of `jaxproto compare`, with mean and std over seeds."""
-    done = finished(plan, summaries)
-    if not done:
-        return ""
-    groups = compare.group_by_seed(compare.load(cell.path) for cell in done)
-    return compare.render(compare.table(groups), "markdown")
 
 
 def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
@@ -106,28 +94,24 @@ def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
     return list(cells.values())
 
 
-def finished_rules(summaries: Mapping[str, Mapping]) -> list[Mapping]:
-    """Returns the accuracies of every finished cell, by rule."""
-    return [s["rules"] for s in summaries.values() if status_of(s).ok]
+def finished_rules(summaries: Mapping[str, Mapping]) -> dict[str, Mapping]:
+    """Returns the accuracies of every finished cell, by its name and by rule."""
+    return {k: s["rules"] for k, s in summaries.items() if status_of(s).ok}
 
 
-def main_rule(summaries: Mapping[str, Mapping]) -> str:
+def main_rule(done: Mapping[str, Mapping]) -> str:
     """Returns the first rule that every finished cell has, for plots; "" if none."""
-    done = finished_rules(summaries)
-    common = [rule for rule in done[0] if all(rule in r for r in done)] if done else []
-    return common[0] if common else ""
+    first, *others = done.values() or [{}]
+    return next((rule for rule in first if all(rule in r for r in others)), "")
 
 
-def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | None:
-    """Returns the pooled accuracy of a cell in %; None if there is none.
-
-    A cell that has not finished has none.
-    """
-    averages = summary["rules"].get(rule)
-    if not status_of(summary).ok or averages is None:
-        return None
-    value = _statistic(averages["pooled"], statistic)
-    return None if value is None else 100 * value
+def accuracies(
+    done: Mapping[str, Mapping], rule: str, statistic: str = "best"
+) -> dict[str, float]:
+    """Returns the pooled accuracy in %, by name, of the finished cells that have it."""
+    digests = {k: rules[rule]["pooled"] for k, rules in done.items() if rule in rules}
+    values = {k: _statistic(digest, statistic) for k, digest in digests.items()}
+    return {k: 100 * value for k, value in values.items() if value is not None}
 
 
 def best_setting(
@@ -139,20 +123,20 @@ def best_setting(
     diverged seeds, then the highest mean validation accuracy, or test accuracy if a
     cell has no validation examples. Accuracies are in %.
     """
-    on_test = chosen_on(summaries, rule) == "test"
-    statistic = "best" if on_test else "best_validation"
-    scores = {k: accuracy(s, rule, statistic) for k, s in summaries.items()}
+    done = finished_rules(summaries)
+    on_test = chosen_on(done, rule) == "test"
+    scores = accuracies(done, rule, "best" if on_test else "best_validation")
     ignored, settings = fields_where(compared=False), dict[str, list[Cell]]()
     diverged = Counter[str]()
     for cell in plan.cells:
         setting = repr({k: v for k, v in cell.changes.items() if k not in ignored})
-        if scores.get(cell.name) is not None:
+        if cell.name in scores:
             settings.setdefault(setting, []).append(cell)
         elif cell.name in summaries:
             diverged[setting] += 1
 
     def mean(setting, values):
-        return statistics.fmean(values[c.name] or 0.0 for c in settings[setting])
+        return statistics.fmean(values[c.name] for c in settings[setting])
 
     def merit(setting):
         return -diverged[setting], mean(setting, scores)
@@ -160,13 +144,12 @@ def best_setting(
     if not settings:
         return None
     best = max(settings, key=merit)
-    tested = {k: accuracy(s, rule) for k, s in summaries.items()}
-    return settings[best], mean(best, tested)
+    return settings[best], mean(best, accuracies(done, rule))
 
 
-def chosen_on(summaries: Mapping[str, Mapping], rule: str) -> str:
+def chosen_on(done: Mapping[str, Mapping], rule: str) -> str:
     """Returns the data, test or validation, on which the best cell is chosen."""
-    by_cell = [rules[rule] for rules in finished_rules(summaries) if rule in rules]
+    by_cell = [rules[rule] for rules in done.values() if rule in rules]
     return records.chosen_on(averages["pooled"] for averages in by_cell)
 
 
@@ -185,26 +168,24 @@ def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
         files = {"workdirs": [cell.path for cell in done], "out": paths[-1]}
         arguments = SimpleNamespace(field=field, **files, **options)
         from_records.accuracy_against_field(arguments)
-    if len(fields) == 2 and main_rule(summaries):
+    rules = finished_rules(summaries)
+    if len(fields) == 2 and main_rule(rules):
         paths.append(plan.folder / "heatmap.png")
-        _heatmap(paths[-1], done, summaries, fields)
+        _heatmap(paths[-1], done, rules, fields)
     return paths
 
 
-def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
+def _heatmap(path: Path, cells: Sequence[Cell], done: Mapping, fields: Mapping):
     """Plots the best accuracy, averaged over seeds, by the values of two fields."""
     (across, columns), (down, rows) = fields.items()
-    rule, means = main_rule(summaries), np.full((len(rows), len(columns)), np.nan)
+    rule, means = main_rule(done), np.full((len(rows), len(columns)), np.nan)
+    found = accuracies(done, rule)
     for r, c in np.ndindex(means.shape):
         changes = {across: columns[c], down: rows[r]}
-        accuracies = [
-            accuracy(summaries[cell.name], rule)
-            for cell in cells
-            if changes.items() <= cell.changes.items()
-        ]
-        known = [value for value in accuracies if value is not None]
-        means[r, c] = statistics.fmean(known) if known else np.nan
-    part = chosen_on(summaries, rule)
+        same = [k for k in cells if changes.items() <= k.changes.items()]
+        if known := [found[k.name] for k in same if k.name in found]:
+            means[r, c] = statistics.fmean(known)
+    part = chosen_on(done, rule)
     title = f"test accuracy (%) of rule {rule}, best {part} round, mean over seeds"
     down_names = [format_value(value) for value in rows]
     across_names = [format_value(value) for value in columns]
@@ -224,7 +205,8 @@ def closing_lines(
       command: Command of the configuration without a sweep, such as "jaxproto run
         --config=protonorm:digits".
     """
-    lines, rule = [], main_rule(summaries)
+    lines, done = [], finished_rules(summaries)
+    rule = main_rule(done)
     complete = all(cell.name in summaries for cell in plan.cells)
     so_far = "" if complete else " so far"  # other parts
     best = best_setting(plan, summaries, rule)
@@ -235,7 +217,7 @@ def closing_lines(
         name = ", ".join(f"{k}={format_value(v)}" for k, v in shown.items())
         mean = f", mean of {1 + len(others)} seeds" if others else ""
         setting = name or "the configuration"
-        part = chosen_on(summaries, rule)
+        part = chosen_on(done, rule)
         chosen = f"the best {part} round, chosen on {part} data"
         what = f"best{so_far} by rule {rule} ({chosen})"
         lines.append(f"{what}: {value:.2f} % with {setting}{mean}:")
