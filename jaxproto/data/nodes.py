@@ -12,7 +12,11 @@ from jaxproto.data import node_schema, text
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.labels import names_of_classes
 from jaxproto.data.node_schema import ClientSizes, NodeDescription, NodeSchema
-from jaxproto.data.partitions.registry import Partition, make_partition, split_each
+from jaxproto.data.partitions.registry import (
+    FederationData,
+    make_partition,
+    split_each,
+)
 from jaxproto.data.registry import NODES, load
 from jaxproto.errors import UserError
 
@@ -71,7 +75,7 @@ def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
 
 def node_view(
     schema: NodeSchema, id: int, data: NodeData, max_len: int
-) -> tuple[Dataset, Partition]:
+) -> FederationData:
     """Returns the data as a node has them; rows of other clients are placeholders."""
     dataset = data.dataset
     if schema.tokens:
@@ -88,10 +92,11 @@ def node_view(
     train = [np.zeros(size.train, np.int32) for size in sizes]
     test = [np.zeros(1, np.int32) for _ in sizes]
     train[id], test[id] = data.train, data.test
-    return dataset, make_partition(train, test)
+    examples = node_schema.num_train_examples(schema)
+    return FederationData(dataset, make_partition(train, test), examples)
 
 
-def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
+def server_view(schema: NodeSchema, max_len: int) -> FederationData:
     """Returns the data as the server has them: one empty example per class.
 
     The rows of a client are as many as its examples. They spread evenly over its
@@ -111,4 +116,5 @@ def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     train = [schema.clients.get(i, ABSENT).train for i in ids]
     test = [joined.get(i, ABSENT).test for i in ids]
     parts = ([*map(np.resize, rows_K, sizes)] for sizes in (train, test))
-    return dataset, make_partition(*parts)
+    examples = node_schema.num_train_examples(schema)
+    return FederationData(dataset, make_partition(*parts), examples)

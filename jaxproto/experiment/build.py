@@ -17,7 +17,7 @@ from jaxproto.config import fields, privacy, robustness
 from jaxproto.config.checks import network_names, num_evaluated
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, failing_line, is_external
 from jaxproto.experiment import memory, simulated_devices
@@ -31,7 +31,7 @@ from jaxproto.experiment.cohorts import (
     make_stateless,
     plan_execution,
 )
-from jaxproto.experiment.data import FederationData, build_data
+from jaxproto.experiment.data import build_data
 from jaxproto.experiment.method_builder import (
     build_method,
     network_factory,

@@ -2,15 +2,14 @@
 
 import inspect
 from functools import partial
-from typing import NamedTuple
 
 from jaxproto.config import presets
-from jaxproto.data import node_schema, nodes, registry, text
-from jaxproto.data.node_schema import NodeSchema
+from jaxproto.data import registry, text
 from jaxproto.data.partitions import from_file, public_examples
 from jaxproto.data.partitions.flower_datasets import flower_scheme
 from jaxproto.data.partitions.registry import (
     PARTITIONS,
+    FederationData,
     Partition,
     centralise,
     hold_out,
@@ -19,32 +18,6 @@ from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import memory
 from jaxproto.io import atomic
-
-
-class FederationData(NamedTuple):
-    """The data of an experiment."""
-
-    dataset: Dataset
-    partition: Partition
-    num_examples: int  # training examples of all clients
-
-
-def server_data(schema: NodeSchema, config) -> FederationData:
-    """Returns the server's view of data that are on the nodes.
-
-    Args:
-      config: the fields `data`.
-    """
-    view = nodes.server_view(schema, config.max_len)
-    return FederationData(*view, node_schema.num_train_examples(schema))
-
-
-def node_data(
-    schema: NodeSchema, id: int, own: nodes.NodeData, config
-) -> FederationData:
-    """Returns one node's view of a federation with data on the nodes."""
-    view = nodes.node_view(schema, id, own, config.max_len)
-    return FederationData(*view, node_schema.num_train_examples(schema))
 
 
 def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:

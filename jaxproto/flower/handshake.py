@@ -11,10 +11,10 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.data import node_schema
+from jaxproto.data import node_schema, nodes
 from jaxproto.data.node_schema import NodeDescription, NodeSchema
+from jaxproto.data.partitions.registry import FederationData
 from jaxproto.errors import UserError
-from jaxproto.experiment.data import FederationData, server_data
 from jaxproto.flower.accept import REFUSED, accepted_replies
 from jaxproto.flower.node import Payload
 from jaxproto.flower.server import Link, LostMessage
@@ -66,7 +66,7 @@ class HandshakeLink:
 
     def server_data(self) -> FederationData:
         """Returns the data that the server builds from the schema."""
-        return server_data(self.schema, self.data)
+        return nodes.server_view(self.schema, self.data.max_len)
 
     def members(self) -> set[int]:
         """Returns the connected clients whose data fit; sends them the schema."""

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import ml_collections
 
 from jaxproto import wire
+from jaxproto.data.partitions.registry import FederationData
 from jaxproto.errors import UserError
 from jaxproto.evaluation import BY_CLIENT
 from jaxproto.execution import one_by_one
 from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.data import FederationData
 from jaxproto.flower import privacy_account, secret_keys
 from jaxproto.flower.protocol import Messages, experiment
 from jaxproto.io.owner_only import owner_only_folder

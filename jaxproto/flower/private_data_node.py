@@ -16,7 +16,6 @@ from jaxproto.data import node_schema, nodes, registry
 from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.nodes import NodeData
 from jaxproto.errors import UserError
-from jaxproto.experiment.data import node_data
 from jaxproto.flower.node import Node, Payload, check_client_id
 from jaxproto.io import atomic
 from jaxproto.io.owner_only import owner_only_folder
@@ -126,7 +125,8 @@ class PrivateDataNode:
     def _make_node(self, text: str) -> Node:
         schema, private = node_schema.parse_schema(text), self._read()
         self._check(schema, nodes.describe_node(private, self.config.data.min_texts))
-        data = node_data(schema, self.id, private, self.config.data)
+        length = self.config.data.max_len
+        data = nodes.node_view(schema, self.id, private, length)
         return Node(self.config, self.id, self.path, data)
 
 

@@ -16,12 +16,12 @@ import ml_collections
 
 from jaxproto import wire
 from jaxproto.client import receive
+from jaxproto.data.partitions.registry import FederationData
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
 from jaxproto.privacy import EXAMPLE, OFF
 from jaxproto.storage import records, workdir

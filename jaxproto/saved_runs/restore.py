@@ -13,12 +13,12 @@ import ml_collections
 import numpy as np
 
 from jaxproto import config as config_
-from jaxproto.data import node_schema, registry
+from jaxproto.data import node_schema, nodes, registry
+from jaxproto.data.partitions.registry import FederationData
 from jaxproto.errors import UserError, choose_from
-from jaxproto.experiment import build, data
+from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
-from jaxproto.experiment.data import FederationData
 from jaxproto.methods import METHODS
 from jaxproto.storage import checkpoint, manifest, row_deltas, workdir
 from jaxproto.storage.run_folder import RunFolder
@@ -113,9 +113,8 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     config.clients.store = store or config.clients.store
     known: FederationData | None = None
     if config.data.name == registry.NODES:  # what the server knows of the nodes' data
-        known = data.server_data(
-            node_schema.read(run.path / node_schema.FILE), config.data
-        )
+        schema = node_schema.read(run.path / node_schema.FILE)
+        known = nodes.server_view(schema, config.data.max_len)
     tokens = workdir.tokens(run.path)
     exp = build.experiment(config, jax.default_backend(), tokens, data=known)
     exp = exp._replace(store=NODES) if run.on_nodes else exp

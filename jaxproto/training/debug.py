@@ -11,9 +11,9 @@ from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto import execution
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.experiment import build
-from jaxproto.experiment.data import FederationData, build_data
+from jaxproto.experiment.data import build_data
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import Programs

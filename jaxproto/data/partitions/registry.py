@@ -51,6 +51,14 @@ class Partition(NamedTuple):
     validation: tuple[np.ndarray, ...] = ()  # K arrays of int32, or none at all
 
 
+class FederationData(NamedTuple):
+    """A data set and its partition."""
+
+    dataset: Dataset
+    partition: Partition
+    num_examples: int  # training examples of all clients
+
+
 def partition_dataset(
     dataset: Dataset,
     scheme: Scheme,

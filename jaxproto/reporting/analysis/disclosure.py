@@ -17,13 +17,14 @@ import ml_collections
 import numpy as np
 
 from jaxproto import wire
+from jaxproto.data import nodes
 from jaxproto.data.node_schema import NodeSchema
+from jaxproto.data.partitions.registry import FederationData
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, data
+from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
-from jaxproto.experiment.data import FederationData
 from jaxproto.method import Method
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
 from jaxproto.reporting.analysis import cost
@@ -258,7 +259,7 @@ def view(
     first = [line.format(min_texts=config.data.min_texts) for line in FIRST]
     if made is None:
         return TableView(title, Field._fields, (), (*first, WITHOUT))
-    agreed = data.server_data(made, config.data)
+    agreed = nodes.server_view(made, config.data.max_len)
     listed = _message_table(config, every, account, agreed)
     return listed._replace(notes=(*first, *listed.notes))
 
