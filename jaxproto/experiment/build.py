@@ -154,7 +154,7 @@ def experiment(
     floats = traced_floats(config) | seconds
     if seconds:
         built = parts(seconds)  # with simulated time
-    size = memory.client_state_bytes(cohorts, method, local, spec)
+    size = memory.client_state_bytes(cohorts, method, local, dataset)
     store = choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,

@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import client
+from jaxproto.client import LocalTraining
 from jaxproto.data import host_memory
+from jaxproto.data.dataset import Dataset
+from jaxproto.experiment import statelessness
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.types import Spec, Tree
@@ -64,7 +65,7 @@ def check_experiment_memory(exp: Any):
     host_memory.check_memory(what, batch, "choose a smaller one")
     init = partial(exp.method.init_server, exp.cohorts[0].net)
     states = tree_bytes(jax.eval_shape(init, jax.eval_shape(jax.random.key, 0)))
-    states += client_state_bytes(exp.resident, exp.method, exp.local, exp.spec)
+    states += client_state_bytes(exp.resident, exp.method, exp.local, exp.dataset)
     advice = "choose fewer clients, a smaller network or a smaller field of the method"
     host_memory.check_memory("the states of clients and server", states, advice)
     what, size = "states, examples and a batch", states + batch + x.nbytes
@@ -72,14 +73,11 @@ def check_experiment_memory(exp: Any):
 
 
 def client_state_bytes(
-    cohorts: Sequence[Cohort], method: Method, local: client.LocalTraining, spec: Spec
+    cohorts: Sequence[Cohort], method: Method, local: LocalTraining, dataset: Dataset
 ) -> int:
     """Returns the bytes of all clients' states between rounds."""
-    key = jax.eval_shape(jax.random.key, 0)
-    count_C = jax.ShapeDtypeStruct((spec.num_classes,), jnp.float32)
-    id, total = jax.ShapeDtypeStruct((), jnp.int32), 0
+    total = 0
     for cohort in cohorts:
-        init = partial(client.init_client, method, cohort.net, local)
-        state = cohort.kept_state.keep(jax.eval_shape(init, key, id, count_C))
-        total += tree_bytes(state) * len(cohort.ids)
+        shapes = statelessness.client_shapes(method, cohort.net, local, dataset)
+        total += tree_bytes(cohort.kept_state.keep(shapes.client)) * len(cohort.ids)
     return total

@@ -26,9 +26,6 @@ def check_cohorts(
 
     Args:
       x: shape of one batch of inputs, as a ShapeDtypeStruct.
-
-    Raises:
-      UserError: the message names the cohorts, or the array and both shapes.
     """
     _check_architectures(method, cohorts)
     method.check_input(x)

@@ -35,15 +35,8 @@ class TinyImagenet(tfds.core.GeneratorBasedBuilder):
     RELEASE_NOTES = {"1.0.0": "Validation labels from val_annotations.txt."}  # noqa: RUF012
     MANUAL_DOWNLOAD_INSTRUCTIONS = f"{ARCHIVE.name} from {ARCHIVE.url}, or unpacked."
 
-    @property
-    def archives(self) -> tuple[archives.Archive, ...]:
-        """Archives to download."""
-        return (ARCHIVE,)
-
-    @property
-    def official_sizes(self) -> dict[str, int]:
-        """Numbers of examples in the archive."""
-        return {"train": 100_000, "validation": 10_000}
+    archives = (ARCHIVE,)
+    official_sizes = {"train": 100_000, "validation": 10_000}  # noqa: RUF012
 
     def _info(self):
         features = {
