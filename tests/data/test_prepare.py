@@ -236,7 +236,7 @@ def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
 
     def official(url, md5):
         archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
-        monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
+        monkeypatch.setattr(tiny_imagenet.TinyImagenet, "archives", (archive,))
 
     lost = {f"{server}/gone.zip": gone, "http://127.0.0.1:9/a.zip": silent}
     for there, message in (lost | {url: damaged}).items():
