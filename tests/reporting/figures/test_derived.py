@@ -14,7 +14,7 @@ from jaxproto.reporting.figures import class_geometry, confusion, derived
 from jaxproto.saved_runs import restore
 from jaxproto.storage import records
 from jaxproto.summary import pictures
-from jaxproto.summary.pictures import HostProtos
+from jaxproto.summary.host_prototypes import HostProtos, LearntPrototypes
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
@@ -82,7 +82,7 @@ def test_the_first_alignment_is_that_of_the_first_round(drawn, path, run):
     assert energy[0] != pytest.approx(last, rel=1e-4)
 
 
-def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run):
+def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run, monkeypatch):
     axes = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2").axes[0]
     ends = np.array([line.get_xydata()[1] for line in dashed(axes)])
     scale = run.config.method.upscale
@@ -101,6 +101,11 @@ def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run):
     assert ticks(figure.axes[0], "y") == [*here, "global, as used"]
     with refused("are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")
+    selected, none = class_geometry.selected_runs, LearntPrototypes(None, None, None)
+    pair = "none", selected.SelectedRun(run, none, [0], [0])
+    monkeypatch.setattr(selected, "single_run", lambda args: pair)
+    with refused("has no global prototypes to draw"):
+        drawn("angles", path)
     for name in ("cosine_by_class", "margins"):
         axes = drawn(name, path, "--classes", "0,3,5").axes[0]
         assert ticks(axes) == ["0", "3", "5"]
