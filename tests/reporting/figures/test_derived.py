@@ -101,16 +101,15 @@ def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run, monkey
     assert ticks(figure.axes[0], "y") == [*here, "global, as used"]
     with refused("are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")
-    selected, none = class_geometry.selected_runs, LearntPrototypes(None, None, None)
-    pair = "none", selected.SelectedRun(run, none, [0], [0])
-    monkeypatch.setattr(selected, "single_run", lambda args: pair)
-    with refused("has no global prototypes to draw"):
-        drawn("angles", path)
     for name in ("cosine_by_class", "margins"):
         axes = drawn(name, path, "--classes", "0,3,5").axes[0]
         assert ticks(axes) == ["0", "3", "5"]
     figure = drawn("heads", path, "--clients", "2,3", "--scale_by", "class")
     assert figure.axes[2].get_ylabel() == "of each class, 0 to 1"
+    selected, none = class_geometry.selected_runs, LearntPrototypes(*[None] * 3)
+    monkeypatch.setattr(selected, "learnt_prototypes", lambda *_: none)
+    with refused("has no global prototypes to draw"):
+        drawn("angles", path)
 
 
 def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path):
