@@ -115,7 +115,7 @@ def curves(
         x = np.mean([[so_far(r) for r in rows] for rows in common], 0)
         for key in (k for k in rules if k in rules_of[name]):
             panel, label = (name, key) if len(runs) == 1 else (f"rule {key}", name)
-            values = np.array([_series(rows, key, "pooled") for rows in common])
+            values = np.array([accuracies(rows, key, "pooled") for rows in common])
             line = band(label, x, values)
             line = line if x[-1] > 0 else _line_across(line)
             panels.setdefault(panel, []).append(line)
@@ -176,7 +176,7 @@ def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
     return records
 
 
-def _series(records, rule, key):
+def accuracies(records: Sequence[Mapping], rule: str, key: str) -> np.ndarray:
     """Returns an accuracy of a rule in each record, in per cent; nan where missing."""
     values = [r["rules"].get(rule, {}).get(key) for r in records]
     return 100 * np.array([np.nan if v is None else v for v in values], float)
@@ -186,14 +186,14 @@ def _one_rule(panel, records, rules, rule):
     """Draws the accuracies of a rule, and the pooled ones of other rules in grey."""
     rounds, colour = [r["round"] for r in records], COLOURS[0]
     style = {"color": colour, "mfc": "white", "marker": "o" if len(rounds) == 1 else ""}
-    mean, spread = (_series(records, rule, f"client_{k}") for k in ("mean", "std"))
+    mean, spread = (accuracies(records, rule, f"client_{k}") for k in ("mean", "std"))
     low, high = np.clip([mean - spread, mean + spread], 0, 100)
     shade = {"color": colour, "alpha": 0.15, "lw": 0}
     solid = {**style, "mfc": colour, "label": "pooled over samples"}
-    panel.plot(rounds, _series(records, rule, "pooled"), **solid)
+    panel.plot(rounds, accuracies(records, rule, "pooled"), **solid)
     panel.plot(rounds, mean, "--", label="mean over clients", **style)
     panel.fill_between(rounds, low, high, label="its ± std over clients", **shade)
     for other in rules:
         label = "pooled, other rules" if other == rules[-1] != rule else None
         grey = {"color": "0.8", "lw": 0.8, "zorder": 1, "label": label}
-        panel.plot(rounds, _series(records, other, "pooled"), **grey)
+        panel.plot(rounds, accuracies(records, other, "pooled"), **grey)

@@ -27,12 +27,13 @@ def prototype_plane(
     """Returns the plane of global prototypes, with local ones as points.
 
     Args:
-      global_CD: Global prototypes in the form that clients compare with.
+      global_CD: Global prototypes in the form that clients compare with; zeros where
+        there is none.
       local_KCD: Local prototypes of each client.
       count_KC: Examples; 0 where a client has no prototype.
     """
     k, c = np.nonzero(np.asarray(count_KC) > 0)
-    return Plane(title, local_KCD[k, c], c, global_CD, np.ones(len(global_CD)))
+    return Plane(title, local_KCD[k, c], c, global_CD, np.any(global_CD != 0, axis=1))
 
 
 def prototypes_2d(

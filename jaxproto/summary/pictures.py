@@ -87,7 +87,7 @@ def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Pict
     protos, local = learnt.protos, learnt.local
     norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
     if protos is not None:
-        pictures["angles"] = lambda to: angles(to, learnt, dim, name)
+        pictures["angles"] = lambda to: angles(to, protos, dim, name)
         pictures["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
     if local is not None and np.any(local.count > 0):
         pictures["local_prototypes"] = lambda to: local_values(to, learnt, name)
@@ -95,7 +95,7 @@ def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Pict
         counts = exp.counts.train
         pictures["heads"] = lambda to: plots.head_norms(to, {name: norm_KC}, counts)
     if learnt.client_view is not None and local is not None and dim == 2:
-        pictures |= _planes(trained, learnt.client_view.mean, local, name)
+        pictures |= _planes(trained, mean_or_zero(learnt.client_view), local, name)
     return pictures
 
 
@@ -122,17 +122,16 @@ def _title(*parts: str) -> str:
 
 def angles(
     path: Path,
-    learnt: LearntPrototypes,
+    protos: HostProtos,
     feat_dim: int,
     name: str,
     classes: Sequence[int] | None = None,
 ):
     """Draws the angles between global prototypes of some classes."""
-    assert learnt.protos is not None
-    mean_CD, count_C = learnt.protos.mean, learnt.protos.count
-    shown = list(range(len(mean_CD)) if classes is None else classes)
-    title = _title(name, note_of(learnt.protos, feat_dim))
-    plots.prototype_angles(path, mean_CD[shown], count_C[shown], shown, title)
+    shown = list(range(len(protos.mean)) if classes is None else classes)
+    title = _title(name, note_of(protos, feat_dim))
+    mean_CD, count_C = protos.mean[shown], protos.count[shown]
+    plots.prototype_angles(path, mean_CD, count_C, shown, title)
 
 
 def global_values(

@@ -14,7 +14,7 @@ from jaxproto.flower import accept
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.methods.fednova import LocalDescent
-from jaxproto.reporting.analysis import cost, disclosure
+from jaxproto.reporting.analysis import cost, message_fields
 from jaxproto.summary import nominal_cost
 from jaxproto.transforms import Diagnostics
 from jaxproto.types import Protos, Spec
@@ -249,8 +249,8 @@ def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     FedNH weights directions by n_ik, FedHP and FedPAC prototypes by n_ij.
     """
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    fields = disclosure.message_fields(make(name), toys.net(16), toys.SPEC, *like)
-    counts = [(f.way, f.name) for f in fields if f.reveals == disclosure.COUNTS]
+    fields = message_fields.message_fields(make(name), toys.net(16), toys.SPEC, *like)
+    counts = [(f.way, f.name) for f in fields if f.reveals == message_fields.COUNTS]
     needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
     needed |= {"fedhp": ("up", "count"), "fedpac": ("up", "protos.count")}
     assert counts == [needed.get(name)] * (name in needed)

@@ -9,7 +9,7 @@ from support.exchange import client
 
 from jaxproto import client as clients
 from jaxproto.methods.fedavg import averaged_statistics, local_statistics
-from jaxproto.reporting.analysis import disclosure
+from jaxproto.reporting.analysis import message_fields
 
 EQUAL = {"fednh", "fast", "scaffold", "feddyn"}  # weigh clients alike; others by n_i
 TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
@@ -42,8 +42,8 @@ def test_the_server_averages_statistics_by_its_weights_beside_the_same_network(n
 @every_method
 def test_what_leaves_the_client_is_named(name):
     like, net = np.zeros(toys.INPUT, np.float32), toys.net(8)
-    found = disclosure.message_fields(averaging(name), net, toys.SPEC, like=like)
-    seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
+    found = message_fields.message_fields(averaging(name), net, toys.SPEC, like=like)
+    seen = {(f.way, f.name) for f in found if f.reveals == message_fields.FEATURES}
     both = ("norm.net.mean", "norm.net.var")
     assert seen == {(way, name) for way in ("up", "down") for name in both}
 

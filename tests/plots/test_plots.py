@@ -89,6 +89,9 @@ def test_features_have_lines_of_the_classes_of_their_client(drawn):
     assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 6
     shown = [line.get_xydata().tolist() for line in figure.axes[0].lines]
     assert [[0, 0], [1, 2]] in shown and [[0, 0], [5, 6]] not in shown
+    global_CD = local_CD * [[1], [0], [1]]  # class 1 has none
+    plane = plots.prototype_plane("b", global_CD, local_CD[None], count_C[None])
+    assert legend(drawn(plots.prototypes_2d, [plane])) == ["class 0", "class 2"]
 
 
 def test_prototypes_with_and_without_cps_share_one_scale(drawn):

@@ -19,7 +19,7 @@ from support.fast_jit import jit, jit_to_the_bit
 from jaxproto import federation, kernels, wire
 from jaxproto.errors import UserError
 from jaxproto.methods.fedproto import fedproto
-from jaxproto.reporting.analysis import disclosure
+from jaxproto.reporting.analysis import message_fields
 from jaxproto.types import Protos, Top
 from jaxproto.wire import Scaled, Wire, codec
 from jaxproto.wire.codec import CodecMismatch, WireError
@@ -152,7 +152,7 @@ def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploa
 def test_fields_of_a_message_are_listed_with_what_they_reveal():
     """Counts only if they are disclosed, as for the weighted mean of prototypes."""
     packed = jax.eval_shape(partial(wire.pack, form="int8"), message())
-    found = {f.name: f for f in disclosure.fields("up", packed)}
+    found = {f.name: f for f in message_fields.fields("up", packed)}
     assert found["hidden.mean"][2:] == ((4, 7), "int8", 28, "class means")
     assert found["hidden.mean.scale"][2:] == ((4,), "float32", 16, "class means")
     assert found["hidden.presence"][2:] == ((4,), "bit", 1, "class presence")
@@ -160,8 +160,8 @@ def test_fields_of_a_message_are_listed_with_what_they_reveal():
     assert found["shown.count"][2:] == ((4,), "int32", 16, "class counts")
     assert found["top.which"][2:] == ((28,), "bits or indices", 4, "chosen entries")
     method = fedproto(toys.SPEC, aggregate=kernels.mean_over_examples)
-    weighted = disclosure.message_fields(method, toys.net(16), toys.SPEC, wire.EXACT)
-    assert [f.name for f in weighted if f.reveals == disclosure.COUNTS] == ["count"]
+    weighted = message_fields.message_fields(method, toys.net(16), toys.SPEC)
+    assert [f.name for f in weighted if f.reveals == message_fields.COUNTS] == ["count"]
 
 
 def refused(message):

@@ -25,6 +25,11 @@ def rows_of(exp: Experiment, client: int, limit: int) -> np.ndarray:
     return drawn[np.argsort(exp.dataset.y[drawn], kind="stable")]
 
 
+def shown_clients(exp: Experiment) -> list[int]:
+    """Returns the first clients that have training examples."""
+    return [k for k, rows in enumerate(exp.partition.train) if len(rows)][:CLIENTS]
+
+
 def client_title(exp: Experiment, client: int) -> str:
     """Returns the client and its number of training examples."""
     return f"client {client} ({len(exp.partition.train[client]):,})"
@@ -38,7 +43,7 @@ def draw(exp: Experiment, path: Path):
 def _draw_images(exp, path):
     dataset, clients = exp.dataset, len(exp.partition.train)
     names = dataset.class_names()
-    shown = range(min(clients, CLIENTS))
+    shown = shown_clients(exp)
     grid = []
     for k in shown:
         rows = rows_of(exp, k, IMAGES)
@@ -51,7 +56,7 @@ def _draw_images(exp, path):
 
 def _draw_points(exp, path):
     dataset = exp.dataset
-    shown = range(min(len(exp.partition.train), CLIENTS))
+    shown = shown_clients(exp)
     limit = 2 * POINTS // len(shown)
     all_rows = np.concatenate([rows_of(exp, k, limit) for k in shown])
     points, axis_names = to_2d(dataset.x[all_rows])

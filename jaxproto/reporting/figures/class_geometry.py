@@ -15,7 +15,7 @@ def angles(args):
     """Draws angles between the global prototypes."""
     name, pick = selected_runs.single_run(args)
     dim = pick.run.exp.spec.feat_dim
-    pictures.angles(args.out, pick.learnt, dim, name, pick.classes)
+    pictures.angles(args.out, pick.protos, dim, name, pick.classes)
 
 
 def cosine_by_class(args):
@@ -27,14 +27,8 @@ def cosine_by_class(args):
 
 def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean, least and largest cosine [C] to other classes; nan without any."""
-    pair_CC = pairs(protos.count > 0)
-    value_CC = np.where(pair_CC, plots.cosines(protos.mean), np.nan)
-    some_C = pair_CC.any(1)
-    mean_C, least_C, most_C = np.full((3, len(pair_CC)), np.nan)
-    mean_C[some_C] = np.nanmean(value_CC[some_C], axis=1)
-    least_C[some_C] = np.nanmin(value_CC[some_C], axis=1)
-    most_C[some_C] = np.nanmax(value_CC[some_C], axis=1)
-    return mean_C, least_C, most_C
+    cosine_CC = plots.cosines(protos.mean)
+    return around(np.where(pairs(protos.count > 0), cosine_CC, np.nan).T)
 
 
 def pairs(here_C: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from jaxproto.errors import UserError
 from jaxproto.reporting.figures import arguments, derived, selected_runs
 from jaxproto.saved_runs.restore import load
 from jaxproto.summary import pictures
+from jaxproto.summary.host_prototypes import mean_or_zero
 
 
 def global_prototypes(args):
@@ -34,7 +35,8 @@ def prototypes(args):
     for name, pick in selected_runs.selected_runs(args).items():
         selected_runs.require_2d(pick)
         local = pick.local.mean[pick.clients], pick.local.count[pick.clients]
-        planes.append(plots.prototype_plane(name, pick.viewed.mean, *local))
+        viewed_CD = mean_or_zero(pick.viewed)
+        planes.append(plots.prototype_plane(name, viewed_CD, *local))
         classes = pick.classes
     plots.prototypes_2d(args.out, planes, classes)
 

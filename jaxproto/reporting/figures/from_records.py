@@ -1,6 +1,6 @@
-"""Pictures of runs from `config.json`, `metrics.jsonl` and `summary.json` alone.
+"""Pictures of runs from their small files, without checkpoints.
 
-They can also be drawn from the records in results/.
+All but the partition can also be drawn from the records in results/.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from jaxproto.reporting.compare.run_groups import (
     with_details,
 )
 from jaxproto.reporting.figures import arguments
-from jaxproto.storage.run_folder import RunFolder, has_begun
+from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import pictures
 
 ITERATIONS = "alignment_iterations"  # name in `every_round` of records
@@ -56,27 +56,16 @@ def accuracy(args):
         ((name, group),) = groups.items()
         plots.accuracy_over_rounds(args.out, group.runs[0].evaluations(), name)
         return
-    measure = Measure(average=args.average)
     shown = {f"rule {rule}": [] for rule in rules}
     for name, group in groups.items():
+        seeds = curves.shared_rounds([run.evaluations() for run in group.runs])
+        rounds = [record["round"] for record in seeds[0]]
         for rule in (k for k in rules if k in last[name]):
-            rows = [_accuracies(run, rule, measure) for run in group.runs]
-            shown[f"rule {rule}"].append(_over_rounds(name, rows))
+            key = measures.AVERAGES[args.average]
+            values_SN = [curves.accuracies(records, rule, key) for records in seeds]
+            shown[f"rule {rule}"].append(plots.band(name, rounds, values_SN))
     note = arguments.seeds_note(groups.values())
     plots.bands(args.out, shown, "round", "test accuracy (%)", note=note)
-
-
-def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
-    """Returns a line over the rounds that all seeds have."""
-    rounds = sorted(set.intersection(*[set(row) for row in rows]))
-    value_SN = np.array([[row[r] for r in rounds] for row in rows])
-    return plots.band(name, rounds, value_SN)
-
-
-def _accuracies(run: RunFolder, rule: str, measure: Measure) -> dict[int, float]:
-    """Returns accuracies in % by round."""
-    pairs = measures.history(run, rule, measure)
-    return {r["round"]: np.nan if v is None else 100 * v for v, r in pairs}
 
 
 def iterations(args):
@@ -84,13 +73,14 @@ def iterations(args):
     lines, groups = [], arguments.group_seeds(args.workdirs)
     for name, group in groups.items():
         series = [pictures.every_round(r.evaluations(), ITERATIONS) for r in group.runs]
-        line = _over_rounds(name, [dict(zip(*pair, strict=True)) for pair in series])
-        if not line.x:
+        by_round = [dict(zip(*pair, strict=True)) for pair in series]
+        if not (rounds := sorted(set.intersection(*map(set, by_round)))):
             raise UserError(
                 f"{group.runs[0].path} has no {ITERATIONS} in its records: it has no "
                 "alignment, or is of a version that did not log it. Leave it out."
             )
-        lines.append(line)
+        values_SN = [[values[r] for r in rounds] for values in by_round]
+        lines.append(plots.band(name, rounds, values_SN))
     note = arguments.seeds_note(groups.values())
     pictures.iterations(args.out, lines, note)
 
@@ -120,8 +110,8 @@ def accuracy_against_field(args):
     statistic = args.statistic
     if statistic == "best":
         runs = [run for g in groups for run in g.runs]
-        statistic = f"best {measures.best_chosen_on(runs)} round,"
-    note = f"{statistic} accuracy, {args.average}; mean, least and largest of seeds"
+        statistic = f"best {measures.best_chosen_on(runs)} round"
+    note = f"accuracy ({args.average}, {statistic}); mean, least and largest of seeds"
     xlabel = " or ".join(dict.fromkeys(fields))
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
 

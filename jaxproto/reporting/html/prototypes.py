@@ -92,7 +92,7 @@ def _of_run(folder: RunFolder, data_dir: str) -> Learnt:
     """
     run = restore.load(folder.path, data_dir)
     learnt = learnt_prototypes(run.exp, run.state.server, run.state.clients)
-    protos = learnt.protos
+    protos = learnt.client_view  # in the space of the local ones
     if protos is None:
         raise UserError(f"method {run.config.method.name!r} has no global prototypes")
     angle_CC, dimensions = prototype_angles(protos), protos.mean.shape[1]

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from jaxproto.plots.curves import UNITS, largest_unit
+
 MISSING = "-"
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+( ± [\d.]+)?( [kMG]?B| s| MiB)?")
 
@@ -34,7 +36,5 @@ def amount(size: float | None) -> str:
     """Returns bytes with a unit, such as `1.25 MB`."""
     if size is None:
         return MISSING
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(size) >= factor:
-            return f"{size / factor:,.2f} {unit}"
-    return f"{size:,.0f} B"
+    unit, factor = largest_unit(size, UNITS)
+    return f"{size / factor:,.{0 if unit == 'B' else 2}f} {unit}"

@@ -12,6 +12,7 @@ from support.refusal import refused
 
 from jaxproto import config, plots
 from jaxproto.data import partition_stats
+from jaxproto.data.partitions import registry
 from jaxproto.experiment import build
 from jaxproto.reporting.analysis import data_report, data_samples
 from jaxproto.training import programs
@@ -122,8 +123,7 @@ def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
 def test_distances_of_labels_by_hand():
     """All labels: 1/2, 1/2. Both clients have a total variation of 1/2."""
     skew = partition_stats.skew(np.array([[4, 0], [0, 4]]))
-    half_way = np.array([0.75, 0.25])
-    to_all = 0.5 * np.log2(0.5 / half_way).sum()
+    to_all = 0.5 * np.log2([0.5 / 0.75, 0.5 / 0.25]).sum()
     np.testing.assert_allclose(skew.variation, [0.5, 0.5])
     np.testing.assert_allclose(skew.shannon, np.sqrt((np.log2(4 / 3) + to_all) / 2))
 
@@ -134,3 +134,5 @@ def test_samples_are_the_clients_own_sorted_by_class():
         chosen = data_samples.rows_of(exp, client, 7)
         assert len(chosen) == min(7, len(rows)) == len(np.intersect1d(chosen, rows))
         assert (np.diff(exp.dataset.y[chosen]) >= 0).all()
+    alone = exp._replace(partition=registry.centralise(exp.partition))
+    assert data_samples.shown_clients(alone) == [0]

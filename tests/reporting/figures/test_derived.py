@@ -14,7 +14,7 @@ from jaxproto.reporting.figures import class_geometry, confusion, derived
 from jaxproto.saved_runs import restore
 from jaxproto.storage import records
 from jaxproto.summary import pictures
-from jaxproto.summary.pictures import HostProtos
+from jaxproto.summary.host_prototypes import HostProtos, LearntPrototypes
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
@@ -82,7 +82,7 @@ def test_the_first_alignment_is_that_of_the_first_round(drawn, path, run):
     assert energy[0] != pytest.approx(last, rel=1e-4)
 
 
-def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run):
+def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run, monkeypatch):
     axes = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2").axes[0]
     ends = np.array([line.get_xydata()[1] for line in dashed(axes)])
     scale = run.config.method.upscale
@@ -106,6 +106,10 @@ def test_pictures_are_of_the_chosen_clients_and_classes(drawn, path, run):
         assert ticks(axes) == ["0", "3", "5"]
     figure = drawn("heads", path, "--clients", "2,3", "--scale_by", "class")
     assert figure.axes[2].get_ylabel() == "of each class, 0 to 1"
+    selected, none = class_geometry.selected_runs, LearntPrototypes(*[None] * 3)
+    monkeypatch.setattr(selected, "learnt_prototypes", lambda *_: none)
+    with refused("has no global prototypes to draw"):
+        drawn("angles", path)
 
 
 def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path):

@@ -217,6 +217,7 @@ def test_the_checkpoint_of_an_old_run_is_drawn_and_more_dimensions_by_tsne():
     assert "round 2: angles between global prototypes, 2 dimensions" in texts(html)
     assert len(all_of["x"]) == len(heatmap["z"]) == len(heatmap["z"][0])
     assert all_of["name"] == "global prototype" and "client" in local["customdata"][0]
+    assert np.hypot(all_of["x"], all_of["y"]) == pytest.approx(10, 1e-3)
     # Absent classes have no angle; more dimensions are drawn by t-SNE.
     mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
     found = prototypes.prototype_angles(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
