@@ -10,12 +10,12 @@ Jagielski, Ullman, Oprea: Auditing Differentially Private Machine Learning, Neur
 2020.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy import stats
@@ -119,12 +119,13 @@ def visible_noise(config) -> float:
 
 def client_release(next: NextRound, id: int) -> Release:
     """Returns a function from key, labels and noise to the flat upload of a client."""
-    exp, r = next.run.exp, jnp.int32(next.run.round)
+    exp = next.run.exp
     cohort, client, shard = next_upload.client_before(next, id)
 
     def release(key, y_N, noise):
         parts = exp.parts({**exp.floats, "privacy.noise": noise})
-        local, examples = parts.local.at_round(r), next.examples.replace(y=y_N)
+        local = dataclasses.replace(parts.local, factor=next.local.factor)
+        examples = next.examples.replace(y=y_N)
         task = LocalTask(parts.method, cohort.net, local, key, next.down, examples)
         stages = next_upload.simulate_client(task, next.first, client, shard)
         return ravel_pytree(stages.up)[0]

@@ -164,6 +164,7 @@ class GridLink:
         self.nodes: dict[int, int] = {}  # node by connected client
         self._clients: dict[int, int] = {}  # client by node, in the order of arrival
         self._refused: set[int] = set()  # nodes
+        self._failed: set[tuple[int, str]] = set()  # nodes and their errors
         self._report = report
 
     def members(self) -> set[int]:
@@ -185,10 +186,10 @@ class GridLink:
         unknown = connected - self._clients.keys() - self._refused
         replies = self._exchange("who", dict.fromkeys(unknown, request))
         last = self.num_clients - 1
-        known = accept.accepted_replies(  # the next call asks again after an error
-            {node: reply for node, reply in replies.items() if ERROR not in reply},
+        known = accept.accepted_replies(
+            replies,
             lambda node, reply: accept.number(reply, "client", int, 0, last),
-            self._refuse,
+            lambda node, why: self._refuse(node, why, ERROR in replies[node]),
         )
         self._clients |= known
         self.nodes = {}
@@ -201,9 +202,14 @@ class GridLink:
                 )
         return set(self.nodes)
 
-    def _refuse(self, node: int, why: str):
-        self._refused.add(node)
-        self._report(f"a node is refused: {why}")
+    def _refuse(self, node: int, why: str, is_error: bool):
+        """Reports a node once; the next call asks one with an error again."""
+        if not is_error:
+            self._refused.add(node)
+            self._report(f"a node is refused: {why}")
+        elif (node, why) not in self._failed:
+            self._failed.add((node, why))
+            self._report(f"a node is asked again: {why}")
 
     def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
         """Returns the replies of clients."""

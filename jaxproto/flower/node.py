@@ -97,6 +97,7 @@ class Node:
         self.run = programs.jit_programs(self.exp)
         self.examples = build.examples(federation.dataset)
         self._context = secret_keys.round_contexts(config, path)
+        self._settings = workdir.settings(config) | {"client": id}
 
     def answer(self, stage: str, message: Payload, memory: MutableMapping) -> Payload:
         """Answers a message of the server.
@@ -176,17 +177,15 @@ class Node:
         ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
         key = programs.keys(self.config.seed)[0]
         initial = self.run.start_clients[0](key, ids, count)
-        saved = checkpoint.rounds(self.path)
-        if not saved or (saved[0] > r and len(saved) < checkpoint.KEEP):
-            return initial
-        until = records.Coverage(r, f"round {r} of the server")
-        settings = workdir.settings(self.config) | {"client": self.id}
-        restored = checkpoint.restore_latest(
-            self.path, NodeCheckpoint(initial), settings, until
+        saved, covered = checkpoint.rounds(self.path), records.COMPLETE
+        is_new = not saved or (saved[0] > r and len(saved) < checkpoint.KEEP)
+        if not is_new:
+            covered = records.Coverage(r, f"round {r} of the server")
+        restored = checkpoint.restore_latest(  # refuses those of another run
+            self.path, NodeCheckpoint(initial), self._settings, covered
         )
-        return initial if restored is None else restored.state.client
+        return initial if is_new or restored is None else restored.state.client
 
     def _save(self, rounds: int, client: Client):
         owner_only_folder(self.path)
-        settings = workdir.settings(self.config) | {"client": self.id}
-        checkpoint.save(self.path, rounds, NodeCheckpoint(client), settings)
+        checkpoint.save(self.path, rounds, NodeCheckpoint(client), self._settings)

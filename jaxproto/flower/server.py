@@ -68,7 +68,7 @@ class Server(Engine):
         """
         self.exp = exp = exp._replace(store=NODES)
         self.link, self.report_fault = link, report_fault
-        self._context = context or partial(programs.round_context, seed)
+        self.context = context or partial(programs.round_context, seed)
         self.messages = Messages(exp, exp.cohorts)
         self.run = programs.jit_programs(exp)
         self.pack = jax.jit(self.messages.pack)
@@ -88,7 +88,7 @@ class Server(Engine):
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Exchanges messages with the connected participants and updates the server."""
-        context = self._context(r)
+        context = self.context(r)
         drawn = jax.device_get(self.run.participate(context, model.server))
         participants = self._participants(r, drawn)
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0

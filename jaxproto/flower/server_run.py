@@ -62,12 +62,12 @@ def _train(start: runner.Start, link: Link) -> dict:
     config, path = start.config, start.path
     xla_cache.enable_xla_cache()
     report_fault = partial(_log_fault, path, start.console)
-    context = secret_keys.round_contexts(config, path)
     if config.data.name == NODES:
         server = _handshake_server(start, link, report_fault)
     else:
         exp = experiment(config, path)
         limits = partition_limits(exp, config.wire.bound, config.privacy.unit)
+        context = secret_keys.round_contexts(config, path)
         server = Server(exp, config.seed, link, report_fault, limits, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
@@ -82,7 +82,7 @@ def _train(start: runner.Start, link: Link) -> dict:
             DeviceStore(exp, server.run),
         ),
         compile_stats=run_summary.CompileStats(0.0, 0),
-        privacy=privacy_ledger.privacy_ledger(config, exp, context),
+        privacy=privacy_ledger.privacy_ledger(config, exp, server.context),
         # reference accuracies need examples by class, which the server lacks:
         omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )

@@ -71,9 +71,10 @@ def link(nodes, said, patience=1.0):
 
 def test_errors_and_silence_are_of_the_client_that_was_asked():
     """Flower's errors come from the SuperLink, whichever node they are about."""
-    answers = iter([Error(code=5, reason="starting"), {"client": 1}])
-    _, there = link({7: client(0), 8: lambda _: next(answers)}, [])
-    assert [there.members(), there.members()] == [{0}, {0, 1}]
+    answers, said = iter([Error(code=5, reason="new")] * 2 + [{"client": 1}]), []
+    _, there = link({7: client(0), 8: lambda _: next(answers)}, said)
+    assert [there.members() for _ in range(3)] == [{0}, {0}, {0, 1}]
+    assert said == ["a node is asked again: error 5 of its node: new"]
     grid, there = link({7: client(0), 8: client(1), 9: client(2)}, [], patience=0.3)
     there.members()
     grid.nodes[8] = lambda _: Error(code=4, reason="the node\nis offline")

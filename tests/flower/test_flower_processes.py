@@ -1,6 +1,7 @@
 """Federations as real processes of Flower, and what happens to some of them."""
 
 import signal
+import subprocess
 
 import pytest
 
@@ -15,6 +16,7 @@ from support.federated import (
     small,
     until,
 )
+from support.refusal import refused
 
 from jaxproto.contrib.flower_deployment import deployment
 from jaxproto.contrib.flower_deployment.deployment import Deployment, terminate_tree
@@ -101,6 +103,20 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path):
         assert all(node.poll() is None for node in there.nodes.values())
     assert records.read(there.path / "metrics.jsonl")[0] == before  # seconds too
     assert_the_same(there.path, tmp_path / "simulated")
+
+
+def test_a_deployment_that_fails_does_not_return_an_earlier_summary(
+    tmp_path, monkeypatch
+):
+    simulated(small(rounds=1), tmp_path)
+    with refused("holds a run of a different configuration"):
+        deployment.deploy(small(rounds=1, seed=1), tmp_path)
+    assert not (tmp_path / "app").exists()
+    for name in ("start_superlink", "start_node"):
+        monkeypatch.setattr(Deployment, name, lambda *_: None)
+    monkeypatch.setattr(Deployment, "run", lambda _: subprocess.Popen("false"))
+    with refused("the run has not finished; see"):
+        deployment.deploy(small(), tmp_path)
 
 
 @pytest.mark.parametrize(

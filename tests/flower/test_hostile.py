@@ -18,13 +18,14 @@ from jaxproto.wire import codec
 
 
 def test_a_prototype_of_a_class_that_a_client_does_not_have_is_refused():
-    count_KC = np.array([[4, 0], [0, 6]])
+    count_KC = np.array([[4, 0], [0, 6], [1, 0]])
     limits = Limits(1.0, count_KC.sum(1), count_KC.sum(1), count_KC, count_KC > 0)
     for disclosed, own in ((False, 1), (True, 4)):
         up = Protos(np.ones((2, 3)), np.array([own, 0]), disclosed)
         check_upload({"up": up}, limits, 0)
         with refused(f"has a prototype of class 0 with count {own}; client 1 has at"):
             check_upload({"up": up}, limits, 1)
+    check_upload({"id": np.int32(2)}, limits, 2)  # above its number of examples
 
 
 def write_schemas(c, folder):

@@ -12,7 +12,7 @@ from support.refusal import refused
 
 from jaxproto.config.privacy import rehearsal
 from jaxproto.experiment import build, statelessness
-from jaxproto.flower import privacy_account, protocol, secret_keys
+from jaxproto.flower import privacy_account, secret_keys
 from jaxproto.flower.node import Node
 from jaxproto.flower.server_run import run_server
 from jaxproto.reporting import compare
@@ -90,6 +90,9 @@ def test_a_node_sends_no_loss_and_answers_what_the_run_asks_once(federation):
     for r in (0, 1):
         with refused(f"different broadcast of round {r + 1}"):
             tell(r, jax.tree.map(lambda a: a + 1, down))
+    other = private("example", data__clients=2, privacy__clip=2.0)
+    with refused("is of another run (", "privacy.clip: 1.0 there, 2.0 here"):
+        Node(other, 0, path / "nodes/0").answer("train", asked["train", 0], {})
     file = path / "nodes/0" / privacy_account.FILE
     assert {*json.loads(file.read_text())} == {"0", "1"}
     file.write_text("[")
@@ -155,7 +158,10 @@ def test_records_and_epsilon_are_those_of_the_simulator(method, unit, lost, tmp_
     assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0
 
 
-def test_a_method_whose_rules_all_read_training_examples_is_refused(monkeypatch):
+def test_a_method_whose_rules_all_read_training_examples_is_refused(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(statelessness, "client_independent_rules", lambda *_, **__: ())
     with refused("all rules of this method read"):
-        protocol.experiment(private("example", "fedproto"))
+        run_server(private("example", "fedproto"), tmp_path / "run", None, QUIET)
+    assert not (tmp_path / "run").exists()

@@ -24,6 +24,7 @@ def trained(tmp_path, monkeypatch, method="fedavg", unit=EXAMPLE):
     monkeypatch.setattr(pictures, "draw_all", lambda *args: None)
     made = config.experiment(method, "spiral")
     made.rounds, made.local.batch_size = 1, 1000
+    made.optimizer.schedule = "cosine"  # 0 behind the last round
     made.privacy.unit, made.privacy.noise = unit, 2.0
     runner.run(made, tmp_path / "run", Console(quiet=True))
     return tmp_path / "run"

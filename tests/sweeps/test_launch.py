@@ -99,6 +99,7 @@ def test_parts_run_where_ray_and_room_are_and_use_what_they_may(shown, monkeypat
 
     has, few = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 3.0}, {"memory": 1.0}], [{"CPU": 2.0}]
     assert slots(has, cpus=2) == 5 and slots(has, cpus=2, gpus=0.5) == 4
+    assert slots([{"CPU": 8.0, "GPU": 1.0}], gpus=0.2) == 5  # 1.0 // 0.2 is 4
     needs = "no machine has --task_cpus=4 and --task_gpus=0"
     with refused(f"{needs}; the largest has 2 cores"):
         slots(few, cpus=4)

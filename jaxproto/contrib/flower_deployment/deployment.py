@@ -27,6 +27,7 @@ from jaxproto.flower.private_data_node import parse_node_data
 from jaxproto.io import atomic
 from jaxproto.io.owner_only import owner_only_folder
 from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.workdir import check_config
 
 PROJECT = """[project]
 name = "federation"
@@ -92,6 +93,7 @@ class Deployment:
     ):
         """Writes the app and certificates; starts no process."""
         self.path = Path(workdir).resolve()
+        check_config(self.path, config)  # before this run's files replace another's
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
         bin = Path(sys.executable).parent
@@ -282,7 +284,7 @@ def deploy(
             submitted.wait()
         finally:
             terminate_tree(submitted)
-        summary = RunFolder.at(deployment.path).summary
-        if summary is None:
+        run = RunFolder.at(deployment.path)
+        if run.summary is None or not run.status(config.rounds).ended:
             raise UserError(f"the run has not finished; see {deployment.log('run')}.")
-        return summary
+        return run.summary

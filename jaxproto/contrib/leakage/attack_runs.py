@@ -197,10 +197,10 @@ def run_attack(
         parts = [attacked[run.path] for run in group.runs if run.path in attacked]
         if not parts:
             continue
-        results, columns = [], {"method": group.method}
-        for run_results, run_columns in parts:
-            results += run_results
-            columns |= run_columns
+        results = [result for run_results, _ in parts for result in run_results]
+        run_columns = (columns for _, columns in parts)
+        largest = max(run_columns, key=lambda row: row.get("epsilon") or 0.0)
+        columns = {"method": group.method, **largest}
         if not results:
             notes.append(f"{group.method}: sends {attack.lacking}.")
             continue

@@ -18,7 +18,6 @@ hide the example. Rows scaled by counts that are not sent are left out.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -89,12 +88,10 @@ def compare(
         outsiders=(others_x[in_classes], others_y[in_classes]),
         ids=(gained, after.known.ids[1][in_classes]),
     )
-
-    def score(target):
-        distance = partial(membership.prototype_distance, embedding, after.body, target)
-        return distance(known.members), distance(known.outsiders)
-
-    joined_scores, single_scores = score(joined), score(new)
+    case = after._replace(known=known)
+    joined_scores, single_scores = (
+        membership.by_target(case, t) for t in (joined, new)
+    )
     public = class_means(after.known.public, len(new.mean))
     images, _ = prototype_inversion.optimise_images(
         embedding, after.body, joined.mean, joined.mask, public
@@ -107,4 +104,4 @@ def compare(
         "psnr of public mean": scores.psnr(public[y], x),
     }
     shown = {"client's": x, "public mean": public[y], "found": inverted}
-    return after._replace(known=known), AttackResult([row], (shown, y), joined_scores)
+    return case, AttackResult([row], (shown, y), joined_scores)

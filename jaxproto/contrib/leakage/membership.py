@@ -51,10 +51,12 @@ def by_source(case: AttackCase) -> dict[str, Scores]:
 def by_prototype(case: AttackCase) -> Scores | None:
     """Scores members and outsiders by the prototypes; None if none are sent."""
     target = prototype_inversion.prototype_target(case)
-    if target is None:
-        return None
-    embedding = case.captured.embedding
-    score = partial(prototype_distance, embedding, case.body, target)
+    return None if target is None else by_target(case, target)
+
+
+def by_target(case: AttackCase, target: PrototypeTarget) -> Scores:
+    """Scores members and outsiders by their distances to prototypes."""
+    score = partial(prototype_distance, case.captured.embedding, case.body, target)
     return score(case.known.members), score(case.known.outsiders)
 
 

@@ -26,12 +26,10 @@ from jaxproto.client import (
     num_steps,
     receive,
 )
-from jaxproto.config import privacy
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, cohorts
 from jaxproto.federation import Cohort
 from jaxproto.participation import Participation
-from jaxproto.privacy import OFF, release
 from jaxproto.saved_runs import restore
 from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.saved_runs.saved_client import check_id
@@ -274,25 +272,6 @@ def prototypes(early: Tree, up: Tree) -> Protos | None:
     """
     protos = host_prototypes.find_prototypes(getattr(early, "own", early))
     return host_prototypes.find_prototypes(up) if protos is None else protos
-
-
-def as_server_reads(captured: CapturedUpload, messages: Messages) -> Protos | None:
-    """Returns prototypes as the server reads them: under privacy, noisy sums of rows.
-
-    A class whose weight is not clearly above 0 has no row.
-    """
-    protos, config = prototypes(*messages), captured.next.run.config
-    if protos is None or config.privacy.unit == OFF:
-        return protos
-    rows = release.MEANS._replace(weighed=has_weight_column(captured, protos))
-    deviation = float(privacy.privacy_of(config).deviation)
-    return jax.device_get(release.denoised_means(protos.mean, deviation, rows))
-
-
-def has_weight_column(captured: CapturedUpload, protos: Protos) -> bool:
-    """Returns whether private rows have an additional column of weights."""
-    down = host_prototypes.find_prototypes(captured.next.down)
-    return bool(down is not None and protos.mean.shape[-1] > down.mean.shape[-1])
 
 
 def network(message: Tree, like: Tree) -> Tree | None:

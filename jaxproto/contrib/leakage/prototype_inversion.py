@@ -28,13 +28,15 @@ import numpy as np
 import optax
 from jax import lax
 
+from jaxproto.config import privacy
 from jaxproto.contrib.leakage import next_upload, scores
 from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackResult
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
 from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
+from jaxproto.privacy import OFF, release
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
-from jaxproto.types import Array, Client
+from jaxproto.types import Array, Client, Protos
 
 RATE, TV = 0.05, 1e-2  # of Adam on an image; weight of total variation
 STEPS, RESTARTS = 300, 4
@@ -53,10 +55,20 @@ class PrototypeTarget(NamedTuple):
 
 
 def prototype_target(case: AttackCase) -> PrototypeTarget | None:
-    """Returns the prototypes in received messages; None without any."""
-    protos = next_upload.as_server_reads(case.captured, case.messages)
+    """Returns the prototypes in received messages; None without any.
+
+    Under privacy, they are noisy sums of rows. A class whose weight is not clearly
+    above 0 has no prototype.
+    """
+    protos = next_upload.prototypes(*case.messages)
+    config = case.captured.next.run.config
     if protos is None:
         return None
+    if config.privacy.unit != OFF:
+        weighed = has_weight_column(case.captured, protos)
+        rows = release.MEANS._replace(weighed=weighed)
+        deviation = float(privacy.privacy_of(config).deviation)
+        protos = jax.device_get(release.denoised_means(protos.mean, deviation, rows))
     spec, method = case.exp.spec, case.exp.method
     host = HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
     mask_CD = host_prototypes.masks(method, spec.feat_dim)
@@ -68,6 +80,12 @@ def prototype_target(case: AttackCase) -> PrototypeTarget | None:
     return PrototypeTarget(expanded.mean, host.count > 0, mask_CD, scaled, counts)
 
 
+def has_weight_column(captured: CapturedUpload, protos: Protos) -> bool:
+    """Returns whether private rows have an additional column of weights."""
+    down = host_prototypes.find_prototypes(captured.next.down)
+    return bool(down is not None and protos.mean.shape[-1] > down.mean.shape[-1])
+
+
 def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
     """Returns whether the method scales rows by counts that it does not send.
 
@@ -76,7 +94,7 @@ def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
     method, stages = captured.next.run.exp.method, captured.stages
     protos = next_upload.prototypes(stages.early, stages.up)
     if protos is not None and method.release is not None:
-        return not next_upload.has_weight_column(captured, protos)
+        return not has_weight_column(captured, protos)
     memory = host_prototypes.find_prototypes(stages.trained.memory)
     if protos is None or memory is None or protos.disclosed:
         return False
@@ -150,10 +168,11 @@ def optimise_images(
 
 def nearest_is_own(
     images: np.ndarray, classes: np.ndarray, known: AttackerKnowledge
-) -> float:
+) -> float | None:
     """Returns the share of images whose nearest example of the class is a member.
 
-    Candidates are the members and as many outsiders; 0.5 is guessing.
+    Candidates are the members and as many outsiders; 0.5 is guessing. Without members
+    of these classes, there is no share.
     """
     hits = []
     for image, c in zip(images, classes, strict=True):
@@ -164,7 +183,7 @@ def nearest_is_own(
             for x, y in (known.members, known.outsiders)
         ]
         hits.append(distances[0] < distances[1])
-    return float(np.mean(hits)) if hits else float("nan")
+    return float(np.mean(hits)) if hits else None
 
 
 def attack_prototypes(case: AttackCase) -> Iterator[AttackResult]:

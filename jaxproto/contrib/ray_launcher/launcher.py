@@ -158,10 +158,12 @@ def num_slots(ray, cluster: RayOptions, table: live_table.LiveTable) -> int:
     slots = sum(_num_fitting(resources, cluster) for resources in machines)
     if slots:
         return slots
-    largest = {k: max((m.get(k, 0) for m in machines), default=0) for k in RESOURCES}
+    cores, gpus = (
+        max((m.get(k, 0) for m in machines), default=0) for k in ("CPU", "GPU")
+    )
     text = (
         f"no machine has --task_cpus={cluster.cpus} and --task_gpus={cluster.gpus:g}; "
-        f"the largest has {largest['CPU']:g} cores and {largest['GPU']:g} GPUs"
+        f"the largest has {cores:g} cores and {gpus:g} GPUs"
     )
     if not cluster.address:
         raise UserError(f"{text}. Give less.")
@@ -169,14 +171,12 @@ def num_slots(ray, cluster: RayOptions, table: live_table.LiveTable) -> int:
     return 1
 
 
-RESOURCES = ("CPU", "GPU")
-
-
 def _num_fitting(resources: Mapping[str, float], cluster: RayOptions) -> int:
     """Returns the number of parts that fit on a machine."""
     count = resources.get("CPU", 0) // cluster.cpus
     if cluster.gpus:
-        count = min(count, resources.get("GPU", 0) // cluster.gpus)
+        # 1e-6: 1.0 / 0.1 has ten parts, of which `//` counts nine
+        count = min(count, resources.get("GPU", 0) / cluster.gpus + 1e-6)
     return int(count)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from jaxproto.contrib.leakage import (
     scores,
     shadow_federations,
 )
+from jaxproto.training import privacy_ledger
 
 pytestmark = pytest.mark.long
 SAVED = {"checkpoint_every": 1, "eval_every": 1, "model__group": "mlp"}
@@ -35,14 +37,24 @@ def run(method, path, **changes):
     return path
 
 
-@pytest.fixture(scope="module")
-def fedavg(tmp_path_factory):
-    return run("fedavg", tmp_path_factory.mktemp("runs") / "fedavg", data__alpha=0.2)
+def trained(method, **changes):
+    """A fixture of the folder of a run."""
+    make = partial(run, method, **changes)
+    return pytest.fixture(scope="module")(
+        lambda tmp_path_factory: make(tmp_path_factory.mktemp("run"))
+    )
+
+
+fedavg = trained("fedavg", data__alpha=0.2)
+tinyproto = trained("tinyproto")
+QUIET = {"privacy__unit": "example", "privacy__noise": 1e-4, "privacy__clip": 100.0}
+quiet_run = trained("fedproto", **QUIET)  # its noise hides nothing
+loud = trained("fedproto", **QUIET | {"privacy__noise": 1e4, "privacy__clip": 1e-3})
 
 
 @pytest.fixture(scope="module")
-def tinyproto(tmp_path_factory):
-    return run("tinyproto", tmp_path_factory.mktemp("runs") / "tinyproto")
+def quiet(quiet_run):
+    return quiet_run, next_upload.next_round(quiet_run)
 
 
 def sent(made, has, noise=0.0, body=None):
@@ -90,6 +102,8 @@ def test_scores_of_members_and_images():
     assert scores.ssim(x, x) > 0.999 and scores.ssim(x, -x) < 0.1
     assert scores.psnr(x, x + 0.2 * np.sign(-x)) == pytest.approx(20, abs=0.01)
     np.testing.assert_array_equal(scores.match_images(x[::-1], x), x)
+    nobody = attacker.AttackerKnowledge(*[(x[:0], np.zeros(0, int))] * 5)
+    assert prototype_inversion.nearest_is_own(x, np.arange(5), nobody) is None
 
 
 def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
@@ -180,24 +194,6 @@ def test_two_rounds_give_away_an_example_if_the_network_hardly_moves(tmp_path):
     np.testing.assert_array_equal(crafted.down.mean, rolled)
 
 
-PRIVATE = {"privacy__unit": "example"}
-
-
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory):
-    """FedProto with noise that hides nothing, next round."""
-    path = tmp_path_factory.mktemp("runs") / "quiet"
-    run("fedproto", path, **PRIVATE, privacy__noise=1e-4, privacy__clip=100.0)
-    return path, next_upload.next_round(path)
-
-
-@pytest.fixture(scope="module")
-def loud(tmp_path_factory):
-    """Trains FedProto with noise that drowns the uploads."""
-    path = tmp_path_factory.mktemp("runs") / "loud"
-    return run("fedproto", path, **PRIVATE, privacy__noise=1e4, privacy__clip=1e-3)
-
-
 def test_where_noise_hides_every_class_membership_is_guessing_and_no_image_sought(loud):
     made = next_upload.upload(next_upload.next_round(loud), 0)
     has = attacker.attacker_knowledge(made.next.run.exp, 0, 0)
@@ -213,7 +209,7 @@ def test_where_noise_hides_every_class_membership_is_guessing_and_no_image_sough
 
 
 def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
-    quiet, loud, tmp_path
+    quiet, loud, tmp_path, monkeypatch
 ):
     path, next = quiet
     c = next.run.config.copy_and_resolve_references()
@@ -221,9 +217,18 @@ def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
     runs.run(c, tmp_path / "other")
     workdirs = [str(folder) for folder in (path, tmp_path / "other", loud)]
     asked = leakage.AttackRequest(workdirs, clients=[0])
+    ledger = privacy_ledger.privacy_ledger
+
+    def less_of_seed_1(config, exp):
+        spent = ledger(config, exp)(next.run.round)["privacy"]["epsilon"]
+        return lambda rounds: {"privacy": {"epsilon": spent / (1 + config.seed)}}
+
+    monkeypatch.setattr(privacy_ledger, "privacy_ledger", less_of_seed_1)
     alone, both = leakage.run_attack("membership", asked).rows
     assert alone["members"] == both["members"]  # an example of both runs counts once
     assert both["unit"] == "example" and alone["epsilon"] < 100 < both["epsilon"]
+    largest = ledger(next.run.config, next.run.exp)(next.run.round)
+    assert both["epsilon"] == largest["privacy"]["epsilon"]
 
 
 def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
