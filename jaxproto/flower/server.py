@@ -23,7 +23,7 @@ from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
 from jaxproto.training.loop import Engine, Evaluated
 from jaxproto.training.run_evaluation import EvaluationSums
-from jaxproto.types import Tree
+from jaxproto.types import Array, Tree
 from jaxproto.uploads import PreReport, Report, Uploads, all_finite
 from jaxproto.wire import HEADER
 
@@ -57,7 +57,7 @@ class Server(Engine):
         link: Link,
         report_fault: Callable[[LostMessage], None],
         limits: Limits,
-        context: Callable[[int], programs.RoundContext] | None = None,
+        context: Callable[[Array | int], programs.RoundContext] | None = None,
     ):
         """Compiles the programs of the server.
 
