@@ -20,7 +20,7 @@ from jaxproto import federation, kernels, wire
 from jaxproto.errors import UserError
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.reporting.analysis import message_fields
-from jaxproto.types import Protos, Top
+from jaxproto.types import PerClient, Protos, Top
 from jaxproto.wire import Scaled, Wire, codec
 from jaxproto.wire.codec import CodecMismatch, WireError
 
@@ -254,6 +254,13 @@ def test_what_arrives_is_what_was_sent_in_bytes_by_the_formula_or_an_error(sent,
     for message in wrong:
         with pytest.raises(WireError):
             codec.decode(message, shapes(packed), form)
+
+
+def test_a_client_gets_its_own_row_of_a_broadcast():
+    for row, want in ((None, [0, 1, 2]), ([2, 2, 0], [2, 2, 0])):
+        down = {"a": PerClient(np.arange(3.0), row), "b": 7}
+        got = [wire.for_client(down, id) for id in range(3)]
+        assert got == [{"a": a, "b": 7} for a in want]
 
 
 def test_fields_of_equal_bytes_are_told_apart():
