@@ -18,7 +18,7 @@ from support.federated import (
 )
 from support.refusal import refused
 
-from jaxproto.contrib.flower_deployment import deployment
+from jaxproto.contrib.flower_deployment import certificates, deployment
 from jaxproto.contrib.flower_deployment.deployment import Deployment, terminate_tree
 from jaxproto.experiment import build
 from jaxproto.flower.server_run import FAULTS
@@ -117,6 +117,8 @@ def test_a_deployment_that_fails_does_not_return_an_earlier_summary(
     monkeypatch.setattr(Deployment, "run", lambda _: subprocess.Popen("false"))
     with refused("the run has not finished; see"):
         deployment.deploy(small(), tmp_path)
+    with refused("ca.crt exists; delete it first"):
+        certificates.make(tmp_path / "flower/certificates")
 
 
 @pytest.mark.parametrize(

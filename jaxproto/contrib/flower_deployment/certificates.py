@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
+from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.io.owner_only import owner_only_folder
 
@@ -36,9 +37,13 @@ def make(
     Args:
       names: Names and addresses by which nodes reach the server.
       days: Duration of validity.
+
+    Raises:
+      UserError: The folder has certificates.
     """
     owner_only_folder(folder)
     paths = Certificates(*(folder / n for n in ("ca.crt", "server.pem", "server.key")))
+    _check_new(paths.authority)
     root, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     root_name, name = _name("jaxproto authority"), _name(names[0])
     ca = _builder(root_name, root_name, root.public_key(), days)
@@ -55,7 +60,12 @@ def make(
 
 
 def make_node_key(file: Path) -> Path:
-    """Writes the private key of a node; returns the file of its public key."""
+    """Writes the private key of a node; returns the file of its public key.
+
+    Raises:
+      UserError: The file exists.
+    """
+    _check_new(file)
     key, public = ec.generate_private_key(ec.SECP384R1()), file.with_suffix(".pub")
     openssh = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     content = key.private_bytes(serialization.Encoding.PEM, *openssh)
@@ -63,6 +73,12 @@ def make_node_key(file: Path) -> Path:
     formats = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     atomic.write(public, key.public_key().public_bytes(*formats))
     return public
+
+
+def _check_new(file: Path):
+    """Raises UserError if a file exists: those who know it would refuse another."""
+    if file.exists():
+        raise UserError(f"{file} exists; delete it first if all nodes get new ones.")
 
 
 def _alternative_name(name: str) -> x509.GeneralName:

@@ -104,6 +104,7 @@ class Deployment:
             )
         self.app = write_app(config, self.path, **times)
         owner_only_folder(self.home)
+        atomic.remove(self.home / "certificates")  # all nodes get new ones
         self.certificates = certificates.make(self.home / "certificates")
         self.port = free_port()
         self.database = self.home / "superlink.db"  # of registered nodes
@@ -184,6 +185,7 @@ class Deployment:
         node only after a minute.
         """
         key = self.home / f"node-{client}.key"
+        key.unlink(missing_ok=True)
         public, name = str(certificates.make_node_key(key)), f"register-{client}"
         if self._start(name, "flwr", "supernode", "register", public, "here").wait():
             raise UserError(f"a node's key is not registered; see {self.log(name)}.")
