@@ -52,7 +52,7 @@ def accuracy_against_bytes(path: str | Path, runs: Runs, rule: str | None = None
       UserError: a run has no records, or none with bytes; no run has the rule.
     """
     panels = curves(runs, rule, lambda r: float(sum(r["bytes_total"].values())))
-    _accuracy_against(path, panels, "sent so far, both ways", UNITS)
+    _accuracy_against(path, runs, panels, "sent so far, both ways", UNITS)
 
 
 def accuracy_against_seconds(path: str | Path, runs: Runs, rule: str | None = None):
@@ -65,11 +65,13 @@ def accuracy_against_seconds(path: str | Path, runs: Runs, rule: str | None = No
     Raises:
       UserError: a run has no records, or none with simulated seconds.
     """
-    _accuracy_against(path, curves(runs, rule, _elapsed), "simulated time", SECONDS)
+    panels = curves(runs, rule, _elapsed)
+    _accuracy_against(path, runs, panels, "simulated time", SECONDS)
 
 
 def _accuracy_against(
     path: str | Path,
+    runs: Runs,
     panels: Mapping[str, list[Band]],
     what: str,
     units: Mapping[str, float],
@@ -82,7 +84,9 @@ def _accuracy_against(
         for title, rows in panels.items()
     }
     log = bool(ends) and max(ends) > MIN_SPACING * min(ends)
-    bands(path, shown, f"{what} ({unit})", "test accuracy (%)", log=log)
+    seeded = any(len(seeds) > 1 for seeds in runs.values())
+    note = "mean over seeds, least to largest" if seeded else ""
+    bands(path, shown, f"{what} ({unit})", "test accuracy (%)", note, log=log)
 
 
 def largest_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
