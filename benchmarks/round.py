@@ -4,7 +4,8 @@
 
 A round has training, the second pass for prototypes, aggregation and alignment, and
 evaluation of every client on both parts. `ours` runs the programs of the runner and
-evaluates every rule. `scripts` is the round of the released PyTorch scripts. `lean` is
+evaluates every rule; `bfloat16` does so with `model.compute_dtype=bfloat16`, if it is
+among the contenders. `scripts` is the round of the released PyTorch scripts. `lean` is
 efficient PyTorch, with models in memory and no loops over examples (torch_rounds.py).
 """
 
@@ -29,6 +30,13 @@ FLAGS = measure.flag_values(
     *("pixels", "classes", "dim", "form"),
     contenders=(["ours", "scripts", "lean"], "in this order"),
 )
+
+
+def experiment(s: dict, dtype: str) -> Experiment:
+    """Returns the experiment with a type of the operands of products."""
+    base = synthetic.plain("protonorm", synthetic.AS_RELEASED)
+    base.model.compute_dtype = dtype
+    return synthetic.equal_clients(s, base)[1]
 
 
 def ours(exp: Experiment) -> Callable[[], dict]:
@@ -81,12 +89,13 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
 
 def contest(s: dict) -> dict[str, measure.Timing]:
     """Times all contenders in turn."""
-    measure.check_choices(s, "contenders", ("ours", "scripts", "lean"))
-    (_, exp), runs = synthetic.equal_clients(s), {}
-    if "ours" in s["contenders"]:
-        runs["ours"] = ours(exp)
+    in_jax = {"ours": "float32", "bfloat16": "bfloat16"}
+    measure.check_choices(s, "contenders", (*in_jax, "scripts", "lean"))
+    exp, runs = experiment(s, "float32"), {}
+    for name in (name for name in in_jax if name in s["contenders"]):
+        runs[name] = ours(experiment(s, in_jax[name]))
     with tempfile.TemporaryDirectory() as folder:
-        if {*s["contenders"]} - {"ours"}:
+        if {*s["contenders"]} - {*in_jax}:
             if measure.has_torch():
                 runs |= in_torch(exp, s, Path(folder))
             else:
