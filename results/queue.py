@@ -241,12 +241,13 @@ IN_SETTINGS = {
     if (name in SLOW) == slow and not (setting in OF_N and name.startswith("tinyproto"))
 }
 CLIP = "--config.optimizer.clip_norm=100"
-DIVERGES = ("d64", "pathological", "clients50")  # ProtoNorm, unless clipped
-CLIPPED = {  # rows of N Table 1 and 2, all clipped alike
-    f"{name}_clip": (config, [*flags, CLIP])
-    for name, (config, flags) in {**IN_SETTINGS, **RIVALS}.items()
-    if name.endswith(DIVERGES) or name in RIVALS
-    if not name.startswith("tinyproto")
+# ProtoNorm diverges in these, unless clipped
+DIVERGES = ("d64", "pathological", "clients50", "alpha0.01")
+CLIPPED = {  # rows of N Table 1 and 2, and Local, all clipped alike
+    f"{name}{setting}_clip": (config, [*flags, *more, CLIP])
+    for setting, more in ({f"_{s}": SETTINGS[s] for s in DIVERGES} | {"": []}).items()
+    for name, (config, flags) in SMALLER.items()
+    if not name.startswith(("tinyproto", "cps"))
 }
 PULLED = {  # S and its bases with the distance of the texts, lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
