@@ -10,7 +10,7 @@ import numpy as np
 from jaxproto import federation
 from jaxproto.experiment import memory
 from jaxproto.experiment.build import Experiment
-from jaxproto.training.client_store import ClientStore, DeviceStore
+from jaxproto.training.client_store import ClientStore
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.host_rows import Space, scratch_files
 from jaxproto.training.hosted_store import HostedStore
@@ -39,7 +39,7 @@ def open_store(
     """
     if exp.store not in ("host", "disk"):
         if tables is None:
-            return DeviceStore(exp, programs)
+            return ClientStore(exp, programs)
         return MeshStore(exp, programs, tables, home)
     key, shapes = keys(seed)[0], []
     for cohort in exp.cohorts:
