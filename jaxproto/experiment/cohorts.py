@@ -29,7 +29,7 @@ class CohortPlan(Cohort):
 
     num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
-    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () is all
+    sample: tuple[int, ...] | None = None  # indices in `ids` whose results count
 
     @property
     def stateless(self) -> bool:
@@ -38,8 +38,13 @@ class CohortPlan(Cohort):
 
     @property
     def evaluated(self) -> np.ndarray:
-        """Returns the indices in `ids` of the clients that are evaluated."""
-        return np.asarray(self.sample or range(len(self.ids)))
+        """Returns the indices in `ids` that programs evaluate, at least one."""
+        return np.asarray(self.counted or [0])
+
+    @property
+    def counted(self) -> Sequence[int]:
+        """Returns the indices in `ids` of the clients whose results count."""
+        return range(len(self.ids)) if self.sample is None else self.sample
 
 
 def build_cohorts(
@@ -128,8 +133,8 @@ def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
 
 
 def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
-    """Returns the ids of a cohort's evaluated clients, in the cohort's order."""
-    return tuple(cohort.ids[k] for k in cohort.evaluated)
+    """Returns the ids of the clients whose results count, in the cohort's order."""
+    return tuple(cohort.ids[k] for k in cohort.counted)
 
 
 NODES = "nodes"  # store of clients that are processes: `jaxproto.flower`
@@ -226,9 +231,9 @@ def evaluation_tables(
 
 
 def evaluated_rows(cohort: CohortPlan, partition: Partition) -> list[list[np.ndarray]]:
-    """Returns the test rows of a cohort's evaluated clients, and validation rows."""
+    """Returns the test rows that a cohort's programs evaluate, and validation rows."""
     parts = filter(None, (partition.test, partition.validation))
-    return [[part[i] for i in evaluated_ids(cohort)] for part in parts]
+    return [[part[cohort.ids[k]] for k in cohort.evaluated] for part in parts]
 
 
 def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:

@@ -81,7 +81,7 @@ def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
     if not rows:
         raise UserError(f"the run has no {part} examples: data.{part}_share is 0.")
     if everyone:
-        cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)
+        cohorts = tuple(dataclasses.replace(c, sample=None) for c in cohorts)
         method = dataclasses.replace(exp.method, scored=every_client)
         exp = exp._replace(method=method)
     partition = exp.partition._replace(test=rows, validation=())
