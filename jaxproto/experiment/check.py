@@ -39,6 +39,23 @@ def check_experiment(exp: Experiment, rule: str = ""):
     Args:
       rule: Prediction rule of early stopping; "" if it names none.
     """
+    check_evaluated(exp)
+    x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
+    check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
+    memory.check_experiment_memory(exp)
+    sizes = [len(rows) for rows in exp.partition.train]
+    batch_size = exp.local.batch_size
+    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), batch_size)):
+        raise UserError(
+            f"no client would train: local.batch_size is {batch_size}, but the largest "
+            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
+            "wrap."
+        )
+    check_early_stopping_rule(exp, rule)
+
+
+def check_evaluated(exp: Experiment):
+    """Raises UserError if no client has results that count."""
     ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     ids = ids[np.asarray(exp.method.scored(ids))]
     if not len(ids):
@@ -52,18 +69,6 @@ def check_experiment(exp: Experiment, rule: str = ""):
             "no client that is evaluated has validation examples: a client gives "
             "floor(data.validation_share * its training examples); raise the share."
         )
-    x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
-    check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
-    memory.check_experiment_memory(exp)
-    sizes = [len(rows) for rows in exp.partition.train]
-    batch_size = exp.local.batch_size
-    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), batch_size)):
-        raise UserError(
-            f"no client would train: local.batch_size is {batch_size}, but the largest "
-            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
-            "wrap."
-        )
-    check_early_stopping_rule(exp, rule)
 
 
 def check_early_stopping_rule(exp: Experiment, rule: str):

@@ -108,13 +108,14 @@ CANNOT = [
     ("method.lam=1,-1", f"method.lam=-1 {NONE}method.lam is -1.0; it must be"),
     ("data.clients=3,1700", "data.clients=1700 cannot run"),
     ("rounds=3,4", f"rounds=4 {NONE}{TWICE}"),
+    ("attack.share=0.1,0.9", f"attack.share=0.9 {NONE}all clients that are evaluated"),
 ]
 
 
 def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
     """Or whose folder holds another run."""
     monkeypatch.chdir(tmp_path)
-    c = tiny()
+    c = tiny(attack__kind="scale")
 
     def check(text, message):
         with refused(f"the cell {message}"):
