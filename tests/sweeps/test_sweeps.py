@@ -123,6 +123,11 @@ def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
         assert not list(tmp_path.iterdir())
 
     check_every(CANNOT, check)
+    c = tiny(data__clients=40, participation__law="uniform", time__buffer=20)
+    c.time.devices = "lognormal"
+    check(
+        "participation.fraction=0.5,0.475", f"participation.fraction=0.475 {NONE}time"
+    )
     path = tmp_path / "fedproto-digits-seed1"
     path.mkdir()
     (path / "config.json").write_text(tiny(local__epochs=7).to_json())
