@@ -159,9 +159,9 @@ def choose_store(
     off_device, all_train = choice in OFF_DEVICE, not any(c.sampled for c in cohorts)
     if off_device and all_train:
         raise UserError(
-            f"clients.store is {choice}, but all clients may take part in a round, so "
-            "that the device must hold them; use auto, or let a share take part "
-            "(participation.law=uniform, participation.fraction=0.1)."
+            f"clients.store is {choice}, but all clients of each network may take part "
+            "in a round, so that the device must hold them; use auto, or let a smaller "
+            "share take part (participation.law=uniform, participation.fraction=0.1)."
         )
     if choice != "auto" or all_train:
         return choice if off_device else "device"

@@ -155,7 +155,7 @@ def test_beside_an_accelerator_the_store_follows_the_size_of_all_clients(monkeyp
 def test_what_cannot_be_off_the_device_or_has_no_room_is_refused_before_training(
     few, tmp_path, monkeypatch
 ):
-    with refused("all clients may take part in a round"):
+    with refused("all clients of each network may take part in a round"):
         every = {"participation__law": "all", "participation__fraction": 1.0}
         attacked.run(few(**every), tmp_path)
     usage = shutil.disk_usage(tmp_path)._replace(free=79)
