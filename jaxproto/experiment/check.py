@@ -10,7 +10,6 @@ from jaxproto import config as configuration
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import evaluated_ids
 from jaxproto.experiment.shape_checks import check_cohorts
 
 
@@ -56,14 +55,14 @@ def check_experiment(exp: Experiment, rule: str = ""):
 
 def check_evaluated(exp: Experiment):
     """Raises UserError if no client has results that count."""
-    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
-    ids = ids[np.asarray(exp.method.scored(ids))]
-    if not len(ids):
+    if not len(exp.counted):
         raise UserError(
             "all clients that are evaluated are hostile, and their results are left "
             "out; lower attack.share, or raise eval.clients."
         )
-    held_out = [exp.partition.validation[i] for i in ids if exp.partition.validation]
+    held_out = [
+        exp.partition.validation[i] for i in exp.counted if exp.partition.validation
+    ]
     if held_out and not any(map(len, held_out)):
         raise UserError(
             "no client that is evaluated has validation examples: a client gives "

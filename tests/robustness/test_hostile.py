@@ -199,10 +199,14 @@ def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
     assert "client 2" in first["reason"]  # all others train on what it sent before
     c.robust.aggregate = "median"
     console = Console(file=io.StringIO(), width=200)
-    assert jaxproto.run(c, tmp_path / "median", console)["status"] == "finished"
+    summary = jaxproto.run(c, tmp_path / "median", console)
+    assert summary["status"] == "finished"
     lines = console.file.getvalue()
     assert lines.count("not finite, so counted as lost: clients 1") == 3
-    assert [r["evaluated_clients"] for r in metrics(tmp_path / "median")] == [2] * 3
+    rows = metrics(tmp_path / "median")
+    assert [r["evaluated_clients"] for r in rows] == [2] * 3
+    tested = summary["commonest_class"]["examples"]  # of the same clients
+    assert tested == sum(rows[0]["by_client"]["test_examples"])
 
 
 @pytest.mark.long
