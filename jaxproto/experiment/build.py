@@ -83,7 +83,7 @@ class Experiment(NamedTuple):
         return () if self.store in OFF_DEVICE else self.cohorts
 
     @property
-    def counted(self) -> np.ndarray:
+    def counted_ids(self) -> np.ndarray:
         """Returns the ids of the clients whose results count, cohort after cohort."""
         id_K = np.array([i for cohort in self.cohorts for i in evaluated_ids(cohort)])
         return id_K[np.asarray(self.method.scored(id_K))]

@@ -55,13 +55,13 @@ def check_experiment(exp: Experiment, rule: str = ""):
 
 def check_evaluated(exp: Experiment):
     """Raises UserError if no client has results that count."""
-    if not len(exp.counted):
+    if not len(exp.counted_ids):
         raise UserError(
             "all clients that are evaluated are hostile, and their results are left "
             "out; lower attack.share, or raise eval.clients."
         )
     held_out = [
-        exp.partition.validation[i] for i in exp.counted if exp.partition.validation
+        exp.partition.validation[i] for i in exp.counted_ids if exp.partition.validation
     ]
     if held_out and not any(map(len, held_out)):
         raise UserError(

@@ -29,7 +29,7 @@ class CohortPlan(Cohort):
 
     num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
-    sample: tuple[int, ...] | None = None  # indices in `ids` whose results count
+    sample: tuple[int, ...] | None = None  # indices in `ids` of evaluated clients
 
     @property
     def stateless(self) -> bool:
@@ -38,12 +38,12 @@ class CohortPlan(Cohort):
 
     @property
     def evaluated(self) -> np.ndarray:
-        """Returns the indices in `ids` that programs evaluate, at least one."""
+        """Returns the indices in `ids` that programs evaluate: one if none counts."""
         return np.asarray(self.counted or [0])
 
     @property
     def counted(self) -> Sequence[int]:
-        """Returns the indices in `ids` of the clients whose results count."""
+        """Returns the indices in `ids` of the clients that the sample has, or all."""
         return range(len(self.ids)) if self.sample is None else self.sample
 
 
@@ -133,7 +133,7 @@ def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
 
 
 def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
-    """Returns the ids of the clients whose results count, in the cohort's order."""
+    """Returns the ids of a cohort's evaluated clients, in the cohort's order."""
     return tuple(cohort.ids[k] for k in cohort.counted)
 
 

@@ -52,7 +52,7 @@ def evaluate(
     Args:
       examples: Examples of all clients.
       part: "train", "test" or "validation".
-      everyone: Whether all clients are evaluated, not only `Experiment.counted`.
+      everyone: Whether all clients are evaluated, not only `Experiment.counted_ids`.
     """
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
