@@ -1,8 +1,7 @@
 """Fields of a configuration that are arguments of its method's factory.
 
 An argument is a field if its default is a bool, number or text. Its range is that of
-its annotation; its meaning is under "Args:" of the factory's docstring, or in `HELP` if
-several methods have it.
+its annotation; its meaning is under "Args:" of the factory's docstring, or in `HELP`.
 Compiled programs take a float as an argument unless it is annotated with `STATIC`.
 """
 
@@ -16,7 +15,8 @@ import ml_collections
 
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults, nested
-from jaxproto.config.registries import annotations, arguments
+from jaxproto.config.registries import annotations, arguments, plain_arguments
+from jaxproto.errors import UserError
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import FIRST_KEYS, INHERITED_FIELDS, NETWORKS, OPTIONS
@@ -76,12 +76,19 @@ def method_fields(name: str) -> dict:
 def _factory_fields(factory: Callable) -> dict[str, Field]:
     """Returns the fields of a factory by the names of its arguments."""
     fields, flat = {}, arguments(factory)  # which refuses what is no function
-    metadata = annotations(factory)
+    metadata, plain = annotations(factory), plain_arguments(factory)
+    if "name" in plain:
+        raise UserError(
+            "an argument of a method's factory is called 'name', which is the field of "
+            "the method's name; call it otherwise."
+        )
     for key, default in flat.items():
-        value, allowed = _value(key, default), _allowed(key, metadata[key])
+        option = "" if key in plain else key
+        value, allowed = _value(option, default), _allowed(option, metadata[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in metadata[key]
-            text = HELP.get(key) or documented_argument(factory, key)
+            texts = [HELP.get(key, ""), documented_argument(factory, key)]
+            text = next(filter(None, texts[::-1] if key in plain else texts), "")
             fields[key] = Field(value, text, allowed, TRACED if traced else STATIC)
     return fields
 
@@ -89,7 +96,7 @@ def _factory_fields(factory: Callable) -> dict[str, Field]:
 def _value(key: str, default: Any):
     """Returns the value of a field for an argument's default."""
     if key in OPTIONS:
-        return next(name for name, f in OPTIONS[key].items() if f is default)
+        return next((name for name, f in OPTIONS[key].items() if f is default), None)
     return 0 if key in INHERITED_FIELDS else NETWORKS.get(key, default)
 
 
