@@ -22,20 +22,7 @@ _HOMES = {  # public name -> module, and name in the module unless it is the mod
     "sweep": ("sweeps", "sweep"),
 }
 
-__all__ = [
-    "METHODS",
-    "Callback",
-    "Method",
-    "Stop",
-    "UserError",
-    "check",
-    "config",
-    "debug",
-    "default_config",
-    "load",
-    "run",
-    "sweep",
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name):

@@ -103,22 +103,12 @@ def _add(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(jnp.add, a, b)
 
 
-def map_all(f: Callable) -> Callable:
-    """Maps over all clients at once."""
-
-    def mapped(*args):
-        result, addend = jax.vmap(f)(*args)
-        return result, _sum(addend)
-
-    return mapped
-
-
-def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
+def mapped_mode(summing: ClientMap, size: int) -> ExecutionMode:
     """Returns a mode that trains each client from start to end under one map.
 
     Args:
       summing: `map_and_sum` of the mode.
-      size: number of clients at a time; None is all.
+      size: number of clients at a time.
     """
 
     def train(stages):
@@ -130,8 +120,7 @@ def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
         return summing(whole)
 
     def steps(steps_K):
-        n = size or max(len(steps_K), 1)
-        chunks = [steps_K[i : i + n] for i in range(0, len(steps_K), n)]
+        chunks = [steps_K[i : i + size] for i in range(0, len(steps_K), size)]
         return sum(max(c) * len(c) for c in chunks)
 
     return ExecutionMode(summing, train, steps)
@@ -158,11 +147,6 @@ def only_client() -> ExecutionMode:
 def in_chunks(size: int) -> ExecutionMode:
     """Returns the mode of `size` clients at a time, padded to the most steps."""
     return mapped_mode(map_in_batches(size), size)
-
-
-def all_at_once() -> ExecutionMode:
-    """Returns the mode of all clients at once, padded to the most steps."""
-    return mapped_mode(map_all, None)
 
 
 def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:

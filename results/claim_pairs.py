@@ -27,7 +27,23 @@ STATISTICS = {  # column -> statistic over rounds, average
     for title, average in (("pooled", "pooled"), ("mean over clients", "client"))
 }
 TUNED = {"mu", "num_examples", "s", "server_batch"}  # free unless a claim names them
-BY_READING = ("", "paper")  # readings, in the order in which they are tried
+CLIPPED = 100.0  # norm of the gradients in runs that repeat diverged ones
+
+
+class Way(NamedTuple):
+    """Settings in which a claim is tested."""
+
+    reading: str = ""
+    clip: float = 0.0
+
+    @property
+    def note(self) -> str:
+        """Returns what the last column says of the settings."""
+        reading = f", reading `{self.reading}`" * bool(self.reading)
+        return f", gradients clipped at {self.clip:g}" * bool(self.clip) + reading
+
+
+WAYS = (Way(), Way(clip=CLIPPED), Way("paper"))  # in the order in which they are tried
 ORDERS = ("order", "chain", "equal")  # kinds of claims about pairs
 
 
@@ -86,11 +102,11 @@ class Side(NamedTuple):
         method, *fields = text.split()
         return cls(method, dict(f.split("=") for f in fields))
 
-    def has(self, group: SeedGroup, reading: str) -> bool:
-        """Returns whether runs are of this side in a reading."""
+    def has(self, group: SeedGroup, way: Way) -> bool:
+        """Returns whether runs are of this side in these settings."""
         if group.method != self.method:
             return False
-        wanted = defaults(self.method, reading)
+        wanted = defaults(self.method, way.reading) | {"optimizer.clip_norm": way.clip}
         of_data = {"method.lam": presets.LAM}  # and gamma: those of the data set
         if self.method == "protonorm":
             of_data["method.upscale"] = presets.UPSCALE
@@ -146,7 +162,7 @@ def dataset(group: SeedGroup) -> str:
 
 
 def differences(
-    claim: Claim, groups: Sequence[SeedGroup], reading: str, statistic: str
+    claim: Claim, groups: Sequence[SeedGroup], way: Way, statistic: str
 ) -> dict[tuple[Unit, bool], float]:
     """Returns the differences of a claim, {(unit, whether on printed data): number}.
 
@@ -158,7 +174,7 @@ def differences(
     for side in claim.sides:
         accuracies: dict[tuple, float] = {}
         for group in groups:
-            if not (side.has(group, reading) and claim.allows(group)):
+            if not (side.has(group, way) and claim.allows(group)):
                 continue
             fields = {k: str(v) for k, v in group.config.items() if k not in named}
             key = tuple(sorted(f for f in fields.items() if f[0][:7] != "method."))
@@ -211,19 +227,17 @@ def deciding(
 ) -> tuple[dict[Unit, float], str]:
     """Returns the differences that decide, and a note on their origin.
 
-    Four sets are tried in this order: on the paper's data, on all data, both in the
-    default reading, then in the reading `paper`. The first with two seeds decides, or
-    else the largest.
+    For each of `WAYS`, the pairs on the paper's data are tried first, then those on all
+    data. The first set with two seeds decides, or else the largest.
     """
     options = []
-    for reading in BY_READING:
-        by_place = differences(claim, groups, reading, statistic)
+    for way in WAYS:
+        by_place = differences(claim, groups, way, statistic)
         on_paper = {unit: d for (unit, printed), d in by_place.items() if printed}
-        note = f", reading `{reading}`" * bool(reading)
-        options.append((on_paper, note))
+        options.append((on_paper, way.note))
         if len(on_paper) < len(by_place) and claim.elsewhere != "no":
             on_all = {unit: d for (unit, _), d in by_place.items()}
-            options.append((on_all, f"{note}, other data or networks"))
+            options.append((on_all, f"{way.note}, other data or networks"))
     largest = max(options, key=lambda option: len(option[0]))
     return next((option for option in options if enough(option[0])), largest)
 
@@ -291,7 +305,7 @@ def runs_of(claim: Claim, side: Side, groups: Sequence[SeedGroup]) -> list[SeedG
     return [
         group
         for group in groups
-        if any(side.has(group, reading) for reading in BY_READING)
+        if any(side.has(group, way) for way in WAYS)
         and claim.allows(group)
         and (claim.elsewhere != "no" or claim.printed_on(group))
     ]
@@ -317,7 +331,7 @@ def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
     """Returns the verdict on fewer iterations in the last tenth of the rounds."""
     fewer = defaultdict(list)
     for group in groups:
-        for run in group.finished if claim.sides[0].has(group, "") else ():
+        for run in group.finished if claim.sides[0].has(group, Way()) else ():
             row = [n for record in run.evaluations() for n in every_round(record)]
             tenth = max(1, len(row) // 10)
             if row:

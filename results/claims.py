@@ -97,10 +97,11 @@ and `results/*/records`.
 
 **A pair** is two runs of equal data set, partition, networks, number of rounds and
 seed; the difference of their accuracies in points counts. Where a pair exists at
-several lengths, it counts once, with the mean. Of several settings, the smallest
-difference counts. Where a claim is about the similarity or the separation of
-prototypes, angles between global prototypes after the last round are compared instead,
-in degrees. A claim is
+several lengths, it counts once, with the mean. Pairs may differ in what a claim does
+not name, such as d or the number of clients: each counts. If a claim compares with
+several settings, the smallest difference counts. Where a claim is about the
+similarity or the separation of prototypes, angles between global prototypes after the
+last round are compared instead, in degrees. A claim is
 
 - **shown**, if the difference has the claimed sign in at least three quarters of the
   pairs, and its mean exceeds two standard errors;
@@ -119,11 +120,12 @@ fewer than two seeds, those on all data: then the last column says "other data o
 networks". A claim that names data or networks is tested on no others. A run that
 diverged makes no pair: the last column counts such runs on the data of the pairs, and
 names the numbers of a claim that no pair has. Runs have the default reading of their
-method, and only without two such seeds the reading `paper`. Methods are judged by the
-rule of their paper ([decisions](decisions.md#judged)); in a pair with FAST, whose
-clients keep no network of their own, both by `received`, where the other has that rule.
-The papers print the best round. The earlier records of Fashion-MNIST and CIFAR share
-one partition each, so that their pairs say nothing of other partitions.
+method and no clipping of gradients; only without two such seeds, those with gradients
+clipped alike on both sides decide, then those in the reading `paper`. Methods are
+judged by the rule of their paper ([decisions](decisions.md#judged)); in a pair with
+FAST, whose clients keep no network of their own, both by `received`, where the other
+has that rule. The papers print the best round. The earlier records of Fashion-MNIST and
+CIFAR share one partition each, so that their pairs say nothing of other partitions.
 """
 
 

@@ -107,10 +107,8 @@ def test_a_run_in_several_calls_has_the_same_events_and_resumes(tmp_path):
 
 
 def test_what_does_not_go_with_a_buffer_is_refused(tmp_path):
-    two_of_three = {"participation__law": "uniform", "participation__fraction": 0.67}
     for fields, message in [
         ({"time__buffer": 4}, "time.buffer is 4, but at most 3 clients"),
-        ({"time__buffer": 3} | two_of_three, "time.buffer is 3, but at most 2 clients"),
         ({"time__buffer": 1, "time__deadline": 2.0}, "set one of them to 0"),
         ({"time__buffer": 1, "privacy__unit": "client"}, "privacy.unit is 'client'"),
     ]:

@@ -41,5 +41,5 @@ def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
     everyone = sorted(steps, reverse=True)
     assert waste(everyone, execution.plan_segments(everyone)) <= 0.15
     assert waste(everyone, execution.plan_segments(everyone, 1)) > 0.4
-    forms = execution.all_at_once(), execution.in_chunks(2), execution.one_by_one()
+    forms = execution.in_chunks(3), execution.in_chunks(2), execution.one_by_one()
     assert [form.steps([10, 5, 1]) for form in forms] == [30, 21, 16]

@@ -22,7 +22,7 @@ from jaxproto.types import Client
 quick_runs = quick.quick_runs  # a fixture of all tests here
 HALF = participation.uniform(0.5)
 MODES = {"one": execution.one_by_one(), "chunks": execution.in_chunks(2)}
-MODES |= {"all": execution.all_at_once()}
+MODES |= {"all": execution.in_chunks(6)}
 
 
 def there(*ids, clients=6):

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterable, Mapping
 
 import ml_collections
+from flax.traverse_util import unflatten_dict
 
 from jaxproto import models
 from jaxproto.config import privacy, robustness
-from jaxproto.config.factory_fields import all_fields
-from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten, nested
+from jaxproto.config.factory_fields import all_fields, method_fields
+from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten
 from jaxproto.config.registries import arguments
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
@@ -44,7 +45,8 @@ def check(config: ml_collections.ConfigDict):
     """Raises UserError for missing, unknown or impossible fields."""
     values = flatten(config)
     method_paths = [path for path in values if path.startswith("method.")]
-    check_keys(nested(dict.fromkeys([*FIELDS, *method_paths])), values)
+    others = (path for path in values if path not in method_paths)
+    check_keys(unflatten_dict(FIELDS, sep="."), others)
     missing = sorted(FIELDS.keys() - values.keys())
     if missing:
         raise UserError(
@@ -53,7 +55,7 @@ def check(config: ml_collections.ConfigDict):
         )
     name = choose_from("method", values["method.name"], METHODS)
     fields = all_fields(name)
-    keys = nested(fields)["method"]
+    keys = method_fields(name)
     for path in method_paths:
         choose_from(f"field of method {name!r}:", path.removeprefix("method."), keys)
     for path, value in values.items():

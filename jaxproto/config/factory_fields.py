@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import ml_collections
+from flax.traverse_util import unflatten_dict
 
 from jaxproto import models
-from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults, nested
+from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
-from jaxproto.methods.options import FIRST_KEYS, INHERITED_FIELDS, NETWORKS, OPTIONS
+from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
 
 HELP = {  # hyper-parameter of several methods -> meaning in each of them
     "lam": "weight of the pull towards prototypes",
@@ -55,8 +56,7 @@ def all_fields(method: str) -> dict[str, Field]:
         return FIELDS
     name = dataclasses.replace(FIELDS["method.name"], default=method)
     fields = {"name": name, **_factory_fields(METHODS[method])}
-    order = dict.fromkeys([*FIRST_KEYS.get(method, ()), *fields])
-    return {**FIELDS, **{f"method.{key}": fields[key] for key in order}}
+    return {**FIELDS, **{f"method.{key}": field for key, field in fields.items()}}
 
 
 def default(method: str = "") -> ml_collections.ConfigDict:
@@ -65,12 +65,13 @@ def default(method: str = "") -> ml_collections.ConfigDict:
     Args:
       method: Name of the method; "" leaves out the fields of a method.
     """
-    return ml_collections.ConfigDict(nested(defaults(all_fields(method))))
+    fields = defaults(all_fields(method))
+    return ml_collections.ConfigDict(unflatten_dict(fields, sep="."))
 
 
 def method_fields(name: str) -> dict:
     """Returns a method's hyper-parameters and their defaults."""
-    return nested(defaults(all_fields(name)))["method"]
+    return default(name).method.to_dict()
 
 
 def _factory_fields(factory: Callable) -> dict[str, Field]:

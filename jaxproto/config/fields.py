@@ -240,18 +240,6 @@ def defaults(fields: Mapping[str, Field]) -> dict:
     return {path: field.default for path, field in fields.items()}
 
 
-def nested(fields: Mapping[str, Any]) -> dict:
-    """Returns dotted paths, two deep at most, as nested sections."""
-    out: dict[str, Any] = {}
-    for path, value in fields.items():
-        section, dot, key = path.partition(".")
-        if dot:
-            out.setdefault(section, {})[key] = value
-        else:
-            out[path] = value
-    return out
-
-
 def flatten(config) -> dict:
     """Returns dotted path -> value; tuples become lists, as in JSON.
 

@@ -40,6 +40,7 @@ def hostile_clients(run: ml_collections.ConfigDict) -> Callable[[ArrayLike], Arr
     if listed:  # rank 0 for these clients, 1 for the others
         rank_K = ~np.isin(np.arange(num_clients), np.array(listed.split(","), int))
         num_hostile = 1
+    rank_K = np.append(rank_K, num_clients)  # of ids beyond: clients that join later
     return lambda id_K: jnp.asarray(rank_K)[id_K] < jnp.round(num_hostile)
 
 

@@ -113,17 +113,22 @@ def read_csv(path: str | os.PathLike) -> Counts:
     return counts
 
 
-def majority_share(counts: Counts) -> MajorityShare:
+def majority_share(
+    counts: Counts, ids: np.ndarray | slice = slice(None)
+) -> MajorityShare:
     """Returns the accuracy of always predicting the majority class of each client.
 
     The first of equally frequent classes counts as the majority class. A client without
     training examples predicts the majority class of all clients.
+
+    Args:
+      ids: Clients whose accuracies count; default: all.
     """
     trains_K1 = counts.train.any(axis=1, keepdims=True)
     train_KC = np.where(trains_K1, counts.train, counts.train.sum(0))
     majority_K1 = np.argmax(train_KC, axis=1, keepdims=True)
-    correct_K = np.take_along_axis(counts.test, majority_K1, axis=1)[:, 0]
-    size_K = counts.test.sum(axis=1)
+    correct_K = np.take_along_axis(counts.test, majority_K1, axis=1)[ids, 0]
+    size_K = counts.test[ids].sum(axis=1)
     accuracy_K = correct_K / np.maximum(size_K, 1)
     total = int(size_K.sum())
     pooled = float(correct_K.sum() / max(total, 1))

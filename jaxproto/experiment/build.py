@@ -27,6 +27,7 @@ from jaxproto.experiment.cohorts import (
     ExecutionChoices,
     build_cohorts,
     choose_store,
+    evaluated_ids,
     evaluation_tables,
     make_stateless,
     plan_execution,
@@ -80,6 +81,12 @@ class Experiment(NamedTuple):
     def resident(self) -> tuple[CohortPlan, ...]:
         """Cohorts whose clients are in the state of the run: all or none."""
         return () if self.store in OFF_DEVICE else self.cohorts
+
+    @property
+    def counted_ids(self) -> np.ndarray:
+        """Returns the ids of the clients whose results count, cohort after cohort."""
+        id_K = np.array([i for cohort in self.cohorts for i in evaluated_ids(cohort)])
+        return id_K[np.asarray(self.method.scored(id_K))]
 
 
 def experiment(

@@ -10,7 +10,6 @@ from jaxproto import config as configuration
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import evaluated_ids
 from jaxproto.experiment.shape_checks import check_cohorts
 
 
@@ -39,19 +38,7 @@ def check_experiment(exp: Experiment, rule: str = ""):
     Args:
       rule: Prediction rule of early stopping; "" if it names none.
     """
-    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
-    ids = ids[np.asarray(exp.method.scored(ids))]
-    if not len(ids):
-        raise UserError(
-            "all clients that are evaluated are hostile, and their results are left "
-            "out; lower attack.share, or raise eval.clients."
-        )
-    held_out = [exp.partition.validation[i] for i in ids if exp.partition.validation]
-    if held_out and not any(map(len, held_out)):
-        raise UserError(
-            "no client that is evaluated has validation examples: a client gives "
-            "floor(data.validation_share * its training examples); raise the share."
-        )
+    check_evaluated(exp)
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     memory.check_experiment_memory(exp)
@@ -64,6 +51,23 @@ def check_experiment(exp: Experiment, rule: str = ""):
             "wrap."
         )
     check_early_stopping_rule(exp, rule)
+
+
+def check_evaluated(exp: Experiment):
+    """Raises UserError if no client has results that count."""
+    if not len(exp.counted_ids):
+        raise UserError(
+            "all clients that are evaluated are hostile, and their results are left "
+            "out; lower attack.share, or raise eval.clients."
+        )
+    held_out = [
+        exp.partition.validation[i] for i in exp.counted_ids if exp.partition.validation
+    ]
+    if held_out and not any(map(len, held_out)):
+        raise UserError(
+            "no client that is evaluated has validation examples: a client gives "
+            "floor(data.validation_share * its training examples); raise the share."
+        )
 
 
 def check_early_stopping_rule(exp: Experiment, rule: str):

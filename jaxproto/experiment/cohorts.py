@@ -29,7 +29,7 @@ class CohortPlan(Cohort):
 
     num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
-    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () is all
+    sample: tuple[int, ...] | None = None  # indices in `ids` of evaluated clients
 
     @property
     def stateless(self) -> bool:
@@ -38,8 +38,13 @@ class CohortPlan(Cohort):
 
     @property
     def evaluated(self) -> np.ndarray:
-        """Returns the indices in `ids` of the clients that are evaluated."""
-        return np.asarray(self.sample or range(len(self.ids)))
+        """Returns the indices in `ids` that programs evaluate: one if none counts."""
+        return np.asarray(self.counted or [0])
+
+    @property
+    def counted(self) -> Sequence[int]:
+        """Returns the indices in `ids` of the clients that the sample has, or all."""
+        return range(len(self.ids)) if self.sample is None else self.sample
 
 
 def build_cohorts(
@@ -129,7 +134,7 @@ def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
 
 def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
     """Returns the ids of a cohort's evaluated clients, in the cohort's order."""
-    return tuple(cohort.ids[k] for k in cohort.evaluated)
+    return tuple(cohort.ids[k] for k in cohort.counted)
 
 
 NODES = "nodes"  # store of clients that are processes: `jaxproto.flower`
@@ -154,9 +159,9 @@ def choose_store(
     off_device, all_train = choice in OFF_DEVICE, not any(c.sampled for c in cohorts)
     if off_device and all_train:
         raise UserError(
-            f"clients.store is {choice}, but all clients may take part in a round, so "
-            "that the device must hold them; use auto, or let a share take part "
-            "(participation.law=uniform, participation.fraction=0.1)."
+            f"clients.store is {choice}, but all clients of each network may take part "
+            "in a round, so that the device must hold them; use auto, or let a smaller "
+            "share take part (participation.law=uniform, participation.fraction=0.1)."
         )
     if choice != "auto" or all_train:
         return choice if off_device else "device"
@@ -226,9 +231,9 @@ def evaluation_tables(
 
 
 def evaluated_rows(cohort: CohortPlan, partition: Partition) -> list[list[np.ndarray]]:
-    """Returns the test rows of a cohort's evaluated clients, and validation rows."""
+    """Returns the test rows that a cohort's programs evaluate, and validation rows."""
     parts = filter(None, (partition.test, partition.validation))
-    return [[part[i] for i in evaluated_ids(cohort)] for part in parts]
+    return [[part[cohort.ids[k]] for k in cohort.evaluated] for part in parts]
 
 
 def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:

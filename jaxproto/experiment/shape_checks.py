@@ -1,5 +1,6 @@
 """Checks by shapes that methods, networks and data fit; nothing is computed."""
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 
@@ -41,7 +42,9 @@ def check_cohorts(
             scores = jax.eval_shape(
                 partial(_scores, method, cohort.net, spec), key, x, down
             )
-            _check_metrics(method, more, scores, spec.num_classes)
+            columns = {array.shape[-1] for array in scores.values()}
+            for metric, number in itertools.product(more, columns):
+                check_metric(metric, number)
 
 
 def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
@@ -87,20 +90,3 @@ def _scores(method: Method, net: Net, spec: Spec, key, x, down: Tree):
     count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
     client = Client(params, norm, (), memory, count_C, zero, zero)
     return method.predict(net, client, x, down)
-
-
-def _check_metrics(
-    method: Method, metrics: Sequence[Metric], scores: dict, classes: int
-):
-    """Raises UserError for rules that lack the scores of the metrics."""
-    for rule, array in scores.items():
-        if array.ndim != 2 or array.shape[-1] < classes:
-            raise UserError(
-                f"rule {rule!r} of {method.name} returns an array of shape "
-                f"{array.shape} for {len(array)} examples of {classes} classes; "
-                f"{', '.join(m.name for m in metrics)} need a score for every class: "
-                "return them, or leave eval.metrics at accuracy."
-            )
-    for columns in {array.shape[-1] for array in scores.values()}:
-        for metric in metrics:
-            check_metric(metric, columns)

@@ -59,7 +59,7 @@ def single_client_experiment(exp: Experiment, id: int) -> Experiment:
         cohorts.with_all_in_one_call(cohort),
         ids=(id,),
         mode=one_by_one(),
-        sample=(),
+        sample=None,
         scoring=BY_CLIENT._replace(rules=rules),
     )
     return exp._replace(

@@ -26,7 +26,7 @@ from jaxproto.storage.workdir import lock_workdir
 from jaxproto.summary import reference_accuracy, run_summary
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import privacy_ledger, runner, xla_cache
-from jaxproto.training.client_store import DeviceStore
+from jaxproto.training.client_store import ClientStore
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table
 from jaxproto.training.rounds import RoundEnvironment, initial_state
@@ -79,7 +79,7 @@ def _train(start: runner.Start, link: Link) -> dict:
             build.examples(exp.dataset),
             server.run,
             config.seed,
-            DeviceStore(exp, server.run),
+            ClientStore(exp, server.run),
         ),
         compile_stats=run_summary.CompileStats(0.0, 0),
         privacy=privacy_ledger.privacy_ledger(config, exp, server.context),

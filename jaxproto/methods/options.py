@@ -102,11 +102,6 @@ DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> va
     ),
 }
 NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default
-# Of configurations that older versions saved
-FIRST_KEYS = {  # method -> its first fields, where they are not in a factory's order
-    "protonorm": ("name", "lam", "alignment", "upscale"),
-    "fedgh": ("name", "server_rate"),
-}
 OLD_DEFAULTS = {  # method -> later fields, with the value that older versions implied
     "cps_ppa_cpkd": {"method.compare": "sparse"}
 }

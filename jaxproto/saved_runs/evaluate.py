@@ -9,7 +9,7 @@ import numpy as np
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import evaluated_ids, evaluation_tables
+from jaxproto.experiment.cohorts import evaluation_tables
 from jaxproto.federation import Model
 from jaxproto.method import every_client
 from jaxproto.saved_runs.restore import RestoredRun, check_clients
@@ -44,12 +44,6 @@ class EvaluationCounts(NamedTuple):
         }
 
 
-def evaluated_clients(exp: Experiment) -> set[int]:
-    """Returns the ids of the clients that the results of the run include."""
-    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
-    return {*ids[np.asarray(exp.method.scored(ids))].tolist()}
-
-
 def evaluate(
     run: RestoredRun, examples: Examples, part: str, everyone: bool
 ) -> EvaluationCounts:
@@ -58,7 +52,7 @@ def evaluate(
     Args:
       examples: Examples of all clients.
       part: "train", "test" or "validation".
-      everyone: Whether all clients are evaluated, not only `evaluated_clients`.
+      everyone: Whether all clients are evaluated, not only `Experiment.counted_ids`.
     """
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
@@ -81,7 +75,7 @@ def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
     if not rows:
         raise UserError(f"the run has no {part} examples: data.{part}_share is 0.")
     if everyone:
-        cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)
+        cohorts = tuple(dataclasses.replace(c, sample=None) for c in cohorts)
         method = dataclasses.replace(exp.method, scored=every_client)
         exp = exp._replace(method=method)
     partition = exp.partition._replace(test=rows, validation=())

@@ -103,7 +103,7 @@ class CheckpointView:
         They include `clients`; None is those that the run evaluates.
         """
         run = self.opened
-        everyone = not {*(clients or ())} <= evaluate.evaluated_clients(run.exp)
+        everyone = not {*(clients or ())} <= {*run.exp.counted_ids.tolist()}
         if (key := (part, everyone)) not in self._counts:
             examples = self.resources.examples
             self._counts[key] = evaluate.evaluate(run, examples, part, everyone)

@@ -25,7 +25,7 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
 from jaxproto.training.batched_programs import without_lanes
-from jaxproto.training.client_store import ClientStore, DeviceStore
+from jaxproto.training.client_store import ClientStore
 from jaxproto.training.programs import State
 from jaxproto.training.stores import open_store
 from jaxproto.types import Client
@@ -69,7 +69,7 @@ def load(path: str | Path, data_dir: str = "") -> RestoredRun:
     places = [np.arange(len(cohort.ids)) for cohort in restored.exp.cohorts]
     clients = tuple(restored.clients(i, at) for i, at in enumerate(places))
     exp, state = restored.exp._replace(store="device"), restored.state
-    store = DeviceStore(exp, programs.jit_programs(exp))
+    store = ClientStore(exp, programs.jit_programs(exp))
     return restored._replace(
         exp=exp, state=state._replace(clients=clients), store=store
     )

@@ -162,7 +162,7 @@ def run_summary(
         **({"metrics": metrics} if metrics else {}),
         **({"privacy": privacy} if privacy else {}),
         **reference_accuracy.reference_fields(
-            records, partition_stats.majority_share(exp.counts)
+            records, partition_stats.majority_share(exp.counts, exp.counted_ids)
         ),
         "scalars_per_round": {
             "nominal": nominal_cost.nominal(exp.method, net, classes_K),

@@ -18,7 +18,7 @@ from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell
 from jaxproto.training import programs, rounds, run_evaluation, runner
 from jaxproto.training.batched_programs import stack_trees, without_lanes
-from jaxproto.training.client_store import DeviceStore
+from jaxproto.training.client_store import ClientStore
 from jaxproto.training.loop import Engine, Evaluated, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.rounds import RoundEnvironment
@@ -89,7 +89,7 @@ class BatchedEngine(Engine):
         stacked = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, stacked)
         first = environments[0]
-        store = DeviceStore(without_lanes(first.exp), bound)
+        store = ClientStore(without_lanes(first.exp), bound)
         self._environment = first._replace(compiled=bound, store=store)
         self._exps = [environment.exp for environment in environments]
 

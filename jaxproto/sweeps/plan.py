@@ -10,9 +10,13 @@ import ml_collections
 
 from jaxproto.config import check, flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, sampler, traced
+from jaxproto.experiment import build, sampler, simulated_devices, traced
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.check import check_early_stopping_rule, check_experiment
+from jaxproto.experiment.check import (
+    check_early_stopping_rule,
+    check_evaluated,
+    check_experiment,
+)
 from jaxproto.storage import checkpoint, default_workdir, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
@@ -162,6 +166,9 @@ def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
     for cell in cells:
         with errors_named(cell, UNUSABLE):
             own = experiment(exp, cell)
+            check_evaluated(own)
+            if own.timing:
+                simulated_devices.check_buffer(cell.config)
             check_early_stopping_rule(own, cell.config.early_stopping.rule)
             if not RunFolder.at(cell.path).status(cell.config.rounds).ended:
                 check_same(own, cell.path)

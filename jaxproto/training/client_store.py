@@ -1,4 +1,4 @@
-"""Interface of client stores, and the store in the arrays of the run's state.
+"""Client store in the arrays of the run's state, and base of the other stores.
 
 A store gathers the participants of a round and scatters them back. Only the store knows
 where clients are between rounds: on one device (this module), on several devices
@@ -38,9 +38,22 @@ class Chunk(NamedTuple):
 
 
 class ClientStore:
-    """Clients of a run between rounds; by default in the arrays of the state."""
+    """Clients of a run between rounds, here in the arrays of the state."""
 
     hosted: bool = False  # whether clients are outside the state
+
+    def __init__(self, exp: Experiment, programs: Programs):
+        """Stores programs with the floats of the run; no data is on the device yet."""
+        self._exp, self._programs = exp, programs
+
+    @cached_property
+    def _shards(self) -> tuple[Shard, ...]:
+        return jax.device_put(self._exp.train)
+
+    @cached_property
+    def _tests(self) -> list[list[tuple[np.ndarray, Shard]]]:
+        by_cohort = zip(self._exp.test, self._exp.cohorts, strict=True)
+        return [_in_lanes(tests, cohort.num_lanes) for tests, cohort in by_cohort]
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
@@ -49,19 +62,29 @@ class ClientStore:
           upcoming: Draws the participants of the next round; None if they depend on
             this round.
         """
-        raise NotImplementedError
+        by_cohort = zip(self._programs.gather, clients, self._shards, strict=True)
+        return [f(who, rows, shards) for f, rows, shards in by_cohort]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Returns all clients with the trained rows of the participants."""
-        raise NotImplementedError
+        by_cohort = zip(self._programs.scatter, clients, rows, trained, strict=True)
+        return tuple(
+            f(old, [call.place for call in calls], list(new))
+            for f, old, calls, new in by_cohort
+        )
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
         """Yields the clients to evaluate; the chunks of one list run side by side."""
-        raise NotImplementedError
+        chunks = []
+        by_cohort = zip(self._programs.tested, clients, self._tests, strict=True)
+        for i, (f, of_cohort, tests) in enumerate(by_cohort):
+            for rows, (place, table) in zip(f(of_cohort), tests, strict=True):
+                chunks.append(Chunk(i, place, rows, table))
+        yield chunks
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":
         """Returns a store of these clients for another test split."""
-        raise NotImplementedError
+        return ClientStore(exp, programs)
 
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
         """Returns some clients of a cohort, [n, ...], on the host."""
@@ -95,49 +118,6 @@ class ClientStore:
 
     def close(self):
         """Ends threads and removes scratch files."""
-
-
-class DeviceStore(ClientStore):
-    """Clients in the arrays of the state."""
-
-    def __init__(self, exp: Experiment, programs: Programs):
-        """Stores programs with the floats of the run; no data is on the device yet."""
-        self._exp, self._programs = exp, programs
-
-    @cached_property
-    def _shards(self) -> tuple[Shard, ...]:
-        return jax.device_put(self._exp.train)
-
-    @cached_property
-    def _tests(self) -> list[list[tuple[np.ndarray, Shard]]]:
-        by_cohort = zip(self._exp.test, self._exp.cohorts, strict=True)
-        return [_in_lanes(tests, cohort.num_lanes) for tests, cohort in by_cohort]
-
-    def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
-        """Returns the participants' rows; all clients if one call trains all."""
-        by_cohort = zip(self._programs.gather, clients, self._shards, strict=True)
-        return [f(who, rows, shards) for f, rows, shards in by_cohort]
-
-    def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
-        """Returns the clients of the state with the trained rows."""
-        by_cohort = zip(self._programs.scatter, clients, rows, trained, strict=True)
-        return tuple(
-            f(old, [call.place for call in calls], list(new))
-            for f, old, calls, new in by_cohort
-        )
-
-    def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
-        """Yields the calls of all cohorts in one list."""
-        chunks = []
-        by_cohort = zip(self._programs.tested, clients, self._tests, strict=True)
-        for i, (f, of_cohort, tests) in enumerate(by_cohort):
-            for rows, (place, table) in zip(f(of_cohort), tests, strict=True):
-                chunks.append(Chunk(i, place, rows, table))
-        yield chunks
-
-    def of_tests(self, exp: Experiment, programs: Programs) -> "DeviceStore":
-        """Returns a store of these clients for another test split."""
-        return DeviceStore(exp, programs)
 
 
 def _in_lanes(tests: Shard, lanes: int) -> list[tuple[np.ndarray, Shard]]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -11,7 +11,6 @@ import numpy as np
 from jaxproto.io import atomic
 from jaxproto.types import Client
 
-Leaves = list[np.ndarray]  # one array per leaf, one row per client
 Places = list[np.ndarray]  # indices of clients in each cohort
 # context of a function shape, dtype -> array of zeros
 Space = contextlib.AbstractContextManager[Callable[..., np.ndarray]]
@@ -65,27 +64,19 @@ class ClientRows:
           allocate: shape, dtype -> array.
         """
         self.ids, self.counts = np.asarray(ids, np.int32), np.asarray(counts)
-        leaves = jax.tree_util.tree_leaves_with_path(shapes)
         count = len(self.ids)
-        self.rows = [allocate((count, *a.shape), a.dtype) for _, a in leaves]
+        self.rows = jax.tree.map(lambda a: allocate((count, *a.shape), a.dtype), shapes)
         self.written = np.zeros(count, bool)
         # rows that changed since the last checkpoint, and since the last but one
         self.dirty = np.zeros((2, count), bool)
-        self._names = [jax.tree_util.keystr(path) for path, _ in leaves]
-        self._structure = jax.tree.structure(shapes)
 
-    def client(self, rows: Leaves) -> Client:
-        """Returns clients [n, ...] made of rows of every leaf."""
-        return jax.tree.unflatten(self._structure, rows)
+    def get(self, place: np.ndarray) -> Client:
+        """Returns clients [n, ...]."""
+        return jax.tree.map(lambda a: a[place], self.rows)
 
-    def get(self, place: np.ndarray) -> Leaves:
-        """Returns rows of every leaf."""
-        return [a[place] for a in self.rows]
-
-    def set(self, place: np.ndarray, rows: Sequence[np.ndarray]):
-        """Stores rows that have changed."""
-        for a, new in zip(self.rows, rows, strict=True):
-            a[place] = new[: len(place)]
+    def set(self, place: np.ndarray, rows: Client):
+        """Stores clients [n, ...] that have changed."""
+        put_rows(self.rows, place, rows)
         self.written[place] = self.dirty[:, place] = True
 
     def arrays(self, complete: bool) -> dict[str, np.ndarray]:
@@ -93,17 +84,27 @@ class ClientRows:
         place = np.flatnonzero(self.written if complete else self.dirty[1])
         if not len(place):
             return {}
-        named = zip(self._names, self.get(place), strict=True)
-        return {".at": place, **{name: a for name, a in named if a.size}}
+        return {".at": place, **_named(self.get(place))}
 
     def load(self, arrays: Mapping[str, np.ndarray]):
         """Stores rows in the format of `arrays`."""
         if (place := arrays.get(".at")) is None:
             return
-        for name, a in zip(self._names, self.rows, strict=True):
-            if a.size:
-                a[place] = arrays[name]
+        for name, a in _named(self.rows).items():
+            a[place] = arrays[name]
         self.written[place] = True
+
+
+def _named(rows: Client) -> dict[str, np.ndarray]:
+    """Returns the arrays of clients by their paths, without empty ones."""
+    leaves = jax.tree_util.tree_leaves_with_path(rows)
+    return {jax.tree_util.keystr(path): a for path, a in leaves if a.size}
+
+
+def put_rows(rows: Client, place: np.ndarray, new: Client):
+    """Copies the first clients of `new` to places of `rows`, both on the host."""
+    for a, b in zip(jax.tree.leaves(rows), jax.tree.leaves(new), strict=True):
+        a[place] = b[: len(place)]
 
 
 def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:

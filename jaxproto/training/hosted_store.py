@@ -30,7 +30,7 @@ from jaxproto.training.client_store import (
     Trained,
     Upcoming,
 )
-from jaxproto.training.host_rows import ClientRows, Leaves, Places, Space, pad_rows
+from jaxproto.training.host_rows import ClientRows, Places, Space, pad_rows, put_rows
 from jaxproto.training.programs import Programs, State, num_rows
 from jaxproto.types import Client, Shard
 
@@ -95,8 +95,8 @@ class HostedStore(ClientStore):
             by_cohort = zip(self._now, next_places, reading.result(), new, strict=True)
             for now, later, prefetched, trained_rows in by_cohort:
                 _, source, target = np.intersect1d(now, later, return_indices=True)
-                for a, b in zip(prefetched, trained_rows, strict=True):
-                    a[target] = b[source]
+                both = jax.tree.map(lambda a, at=source: a[at], trained_rows)
+                put_rows(prefetched, target, both)
         self.wait()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
@@ -124,9 +124,7 @@ class HostedStore(ClientStore):
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
         """Returns rows of a cohort."""
         self.wait()
-        stored = self.cohorts[cohort]
-        client = stored.client(self._read(cohort, place))
-        return client.replace(id=stored.ids[place])
+        return self._read(cohort, place).replace(id=self.cohorts[cohort].ids[place])
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "HostedStore":
         """Returns a store of these clients for another test split."""
@@ -139,44 +137,44 @@ class HostedStore(ClientStore):
         trains = np.asarray(who.trains)
         return [np.flatnonzero(trains[stored.ids]) for stored in self.cohorts]
 
-    def _in_lanes(self, i: int, place: np.ndarray, rows: Leaves):
+    def _in_lanes(self, i: int, place: np.ndarray, rows: Client):
         """Yields the places and rows of each call."""
         lanes = self.exp.cohorts[i].num_lanes
         for lane in range(lanes):
-            yield place[lane::lanes], [a[lane::lanes] for a in rows]
+            yield jax.tree.map(lambda a, lane=lane: a[lane::lanes], (place, rows))
 
-    def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
+    def _from_devices(self, i: int, lanes: Sequence[Client]) -> Client:
         """Returns the rows of all calls in the order of their places."""
         rows = jax.tree.map(lambda *a: np.concatenate(a), *mesh.to_host(list(lanes)))
         columns = len(lanes) * self.exp.layout.num_devices  # one of the two is 1
-        return jax.tree.leaves(mesh.deinterleave(rows, len(self._now[i]), columns))
+        return mesh.deinterleave(rows, len(self._now[i]), columns)
 
-    def _read_all(self, places: Places) -> list[Leaves]:
+    def _read_all(self, places: Places) -> list[Client]:
         return [self._read(i, place) for i, place in enumerate(places)]
 
-    def _read(self, i: int, place: np.ndarray) -> Leaves:
+    def _read(self, i: int, place: np.ndarray) -> Client:
         """Returns rows of a cohort; initialises those that were never written."""
         stored, size = self.cohorts[i], self._sizes[i]
         rows, unwritten = stored.get(place), np.flatnonzero(~stored.written[place])
         for first in range(0, len(unwritten), size):
             chunk = unwritten[first : first + size]
-            for a, new in zip(rows, self._new_clients(i, place[chunk]), strict=True):
-                a[chunk] = new[: len(chunk)]
+            put_rows(rows, chunk, self._new_clients(i, place[chunk]))
         return rows
 
-    def _new_clients(self, i: int, place: np.ndarray) -> Leaves:
+    def _new_clients(self, i: int, place: np.ndarray) -> Client:
         """Returns clients before their first round."""
         stored, size = self.cohorts[i], self._sizes[i]
         ids = pad_rows(stored.ids[place], size)
         counts = pad_rows(stored.counts[place], size)
         clients = self._start[i](self._key, ids, counts.astype(np.float32))
-        return jax.tree.leaves(jax.device_get(clients))
+        return jax.device_get(clients)
 
-    def _on_devices(self, i: int, place: np.ndarray, rows: Leaves) -> Client:
+    def _on_devices(self, i: int, place: np.ndarray, rows: Client) -> Client:
         """Puts rows on the devices for a call; padding has an id that no client has."""
-        stored, size = self.cohorts[i], self._sizes[i]
-        client = stored.client([pad_rows(a, size) for a in rows])
-        ids = pad_rows(stored.ids[place], size, len(self.exp.counts.train))
+        size = self._sizes[i]
+        client = jax.tree.map(lambda a: pad_rows(a, size), rows)
+        ids = self.cohorts[i].ids[place]
+        ids = pad_rows(ids, size, len(self.exp.counts.train))
         return self.exp.layout.shard_rows(client.replace(id=ids))
 
     def _tables(self, i: int, shard: Shard, place: np.ndarray) -> Shard:
@@ -241,5 +239,5 @@ class HostedStore(ClientStore):
         """Ends the thread and removes the files."""
         self._pool.shutdown(wait=True)
         for stored in self.cohorts:
-            stored.rows = []
+            stored.rows = ()
         self._space.close()

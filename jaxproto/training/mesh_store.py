@@ -15,12 +15,12 @@ from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, process_shards
 from jaxproto.training import processes
-from jaxproto.training.client_store import DeviceStore
+from jaxproto.training.client_store import ClientStore
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.programs import Programs, State
 
 
-class MeshStore(DeviceStore):
+class MeshStore(ClientStore):
     """Clients in the arrays of the state, on several devices or processes."""
 
     def __init__(

@@ -189,6 +189,8 @@ def by_client(
     """
     trees, rows = [], []
     for cohort, cohort_sums in zip(exp.cohorts, sums, strict=True):
+        if not cohort.counted:  # the sample has no client of this cohort
+            continue
         parts = evaluated_rows(cohort, exp.partition)
         of_parts, count = cohort.scoring.by_client(parts, cohort_sums), len(parts[part])
         chosen = slice(part * count, (part + 1) * count)

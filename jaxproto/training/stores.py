@@ -1,21 +1,19 @@
 """Choice of the client store of a run."""
 
 import contextlib
-from functools import partial
 from pathlib import Path
 
-import jax
 import numpy as np
 
-from jaxproto import federation
 from jaxproto.experiment import memory
 from jaxproto.experiment.build import Experiment
-from jaxproto.training.client_store import ClientStore, DeviceStore
+from jaxproto.experiment.statelessness import client_shapes
+from jaxproto.training.client_store import ClientStore
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.host_rows import Space, scratch_files
 from jaxproto.training.hosted_store import HostedStore
 from jaxproto.training.mesh_store import MeshStore
-from jaxproto.training.programs import Programs, client_ids_and_counts, keys
+from jaxproto.training.programs import Programs, keys
 
 FOLDER = "clients.scratch"  # scratch files in the work directory
 
@@ -39,18 +37,16 @@ def open_store(
     """
     if exp.store not in ("host", "disk"):
         if tables is None:
-            return DeviceStore(exp, programs)
+            return ClientStore(exp, programs)
         return MeshStore(exp, programs, tables, home)
-    key, shapes = keys(seed)[0], []
-    for cohort in exp.cohorts:
-        init = partial(federation.init_cohort, exp.method, exp.local, cohort)
-        id_K, count_KC = client_ids_and_counts(exp, cohort)
-        rows = jax.eval_shape(init, key, count_KC[:1], id_K[:1])
-        shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), rows))
-    by_cohort = zip(exp.cohorts, shapes, strict=True)
-    size = sum(len(c.ids) * memory.tree_bytes(shape) for c, shape in by_cohort)
+    shapes = [
+        client_shapes(exp.method, cohort.net, exp.local, exp.dataset).client
+        for cohort in exp.cohorts
+    ]
+    size = memory.client_state_bytes(exp.cohorts, exp.method, exp.local, exp.dataset)
     spaces: dict[str, Space] = {
         "host": contextlib.nullcontext(np.zeros),
         "disk": scratch_files(path / FOLDER, size),
     }
-    return HostedStore(exp, programs.start_clients, key, shapes, spaces[exp.store])
+    start, key = programs.start_clients, keys(seed)[0]
+    return HostedStore(exp, start, key, shapes, spaces[exp.store])

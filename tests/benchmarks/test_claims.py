@@ -45,7 +45,8 @@ VERDICTS = [  # runs, verdict, effect, and where
     (LENGTHS, pairs.SHOWN, "+2.00 ± 0.00", "cifar10 2"),
     (without_pair(rounds=20), NONE, "", APART),
     (without_pair(status="diverged"), NONE, "", "of `fedtgp` diverged"),
-    (without_pair(optimizer__clip_norm=9.0), NONE, "", APART),
+    (without_pair(optimizer__clip_norm=100.0), NONE, "", APART),
+    (two(0.02, 0.03, optimizer__clip_norm=100.0), pairs.SHOWN, "+2.50", "clipped"),
 ]
 
 

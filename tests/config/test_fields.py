@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
+from flax.traverse_util import unflatten_dict
 from support import toys
 from support.every import check_every
 from support.refusal import refused
@@ -25,7 +26,7 @@ def changed(**changes):
     """A configuration with flat fields, even of a wrong type; __ for a dot."""
     flat = config.flatten(config.experiment("protonorm", "digits"))
     flat |= {path.replace("__", "."): value for path, value in changes.items()}
-    return ml_collections.ConfigDict(fields.nested(flat))
+    return ml_collections.ConfigDict(unflatten_dict(flat, sep="."))
 
 
 CANNOT = [  # more: `support/bad_rows.py`

@@ -40,6 +40,10 @@ def other(out):
 FEATURES = other({"head": jnp.ones((3, 64))})
 MISTAKES = {  # changed slots, or a factory -> part of the message
     "predict: features": ({"predict": FEATURES}, r"predict returns float32\[3,64\]"),
+    "predict: no scores": (
+        {"predict": other({"head": jnp.zeros(3)})},
+        r"predict returns float32\[3\] for the rule 'head'; it must return a score",
+    ),
     "predict: no dict": ({"predict": other(1.0)}, "predict returns float; .*rule"),
     "update: axis left": (
         {"update": lambda net, server, up, key: up[0]},

@@ -1,26 +1,21 @@
 """Metrics: against scikit-learn, in the compiled evaluation, in the files of a run."""
 
-import dataclasses
 import warnings
 from functools import partial
 from itertools import product
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 from sklearn import calibration
 from sklearn import metrics as theirs
-from support import quick, runs, toys
+from support import quick, runs
 from support.every import every
 from support.fast_jit import jit
 from support.refusal import refused
 
 from jaxproto import config, evaluation, metrics
-from jaxproto.errors import UserError
-from jaxproto.experiment import shape_checks
-from jaxproto.methods import METHODS as METHODS_
 from jaxproto.metrics import METRICS, Metric, metric, metrics_by_name
 from jaxproto.metrics import auc as ranks
 from jaxproto.metrics.shape_check import check_metric
@@ -281,16 +276,3 @@ def test_names_and_metrics_that_cannot_be_are_refused_before_training():
         with refused(message) as e:
             check_metric(Metric(broken.sums, broken.value, name=name), C)
         assert repr(name) in str(e.value) and "\n" not in str(e.value)
-
-
-def test_a_rule_without_scores_is_refused_where_metrics_need_them():
-    def predict(net, client, x, down):
-        return {"said": jnp.zeros(len(x))}
-
-    local = METHODS_["local"](toys.SPEC)
-    method = dataclasses.replace(local, predict=predict)
-    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
-    asked, auc = toys.cohorts(*toys.HOM), metrics_by_name("auc")
-    with pytest.raises(UserError, match=r"rule 'said' of .* needs? a score for every"):
-        shape_checks.check_cohorts(method, asked, toys.SPEC, x, auc)
-    shape_checks.check_cohorts(local, asked, toys.SPEC, x, auc)

@@ -199,10 +199,12 @@ def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
     assert "client 2" in first["reason"]  # all others train on what it sent before
     c.robust.aggregate = "median"
     console = Console(file=io.StringIO(), width=200)
-    assert jaxproto.run(c, tmp_path / "median", console)["status"] == "finished"
-    lines = console.file.getvalue()
-    assert lines.count("not finite, so counted as lost: clients 1") == 3
-    assert [r["evaluated_clients"] for r in metrics(tmp_path / "median")] == [2] * 3
+    summary = jaxproto.run(c, tmp_path / "median", console)
+    assert console.file.getvalue().count("so counted as lost: clients 1") == 3
+    rows = metrics(tmp_path / "median")
+    assert [r["evaluated_clients"] for r in rows] == [2] * 3
+    tested = summary["commonest_class"]["examples"]  # of the same clients
+    assert tested == sum(rows[0]["by_client"]["test_examples"])
 
 
 @pytest.mark.long
@@ -223,8 +225,9 @@ def test_hostile_clients_are_drawn_by_the_seed_of_the_data_or_listed():
     assert (few.sum(), many.sum()) == (2, 6) and not np.any(few & ~many)
     other = configured(attack__share=0.3, data__seed=2, seed=5)
     assert np.any(np.asarray(hostile_clients(other)(ids)) != many)
-    listed = hostile_clients(configured(attack__clients="3, 7"))(ids)
-    np.testing.assert_array_equal(np.flatnonzero(listed), [3, 7])
+    c = configured(attack__clients="3, 19")
+    listed = hostile_clients(c)(np.arange(22))  # two have joined a saved run
+    np.testing.assert_array_equal(np.flatnonzero(listed), [3, 19])
 
 
 def test_programs_of_default_runs_know_nothing_of_attacks_and_shares_are_arguments():

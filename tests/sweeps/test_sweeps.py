@@ -108,13 +108,14 @@ CANNOT = [
     ("method.lam=1,-1", f"method.lam=-1 {NONE}method.lam is -1.0; it must be"),
     ("data.clients=3,1700", "data.clients=1700 cannot run"),
     ("rounds=3,4", f"rounds=4 {NONE}{TWICE}"),
+    ("attack.share=0.1,0.9", f"attack.share=0.9 {NONE}all clients that are evaluated"),
 ]
 
 
 def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
     """Or whose folder holds another run."""
     monkeypatch.chdir(tmp_path)
-    c = tiny()
+    c = tiny(attack__kind="scale")
 
     def check(text, message):
         with refused(f"the cell {message}"):
@@ -122,6 +123,11 @@ def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
         assert not list(tmp_path.iterdir())
 
     check_every(CANNOT, check)
+    c = tiny(data__clients=40, participation__law="uniform", time__buffer=20)
+    c.time.devices = "lognormal"
+    check(
+        "participation.fraction=0.5,0.475", f"participation.fraction=0.475 {NONE}time"
+    )
     path = tmp_path / "fedproto-digits-seed1"
     path.mkdir()
     (path / "config.json").write_text(tiny(local__epochs=7).to_json())

@@ -97,7 +97,7 @@ def round_messages(
     net, key = constant_network(net, spec), jax.random.key(0)
     method = method.collecting()
     ids = tuple(range(len(count_KC)))
-    cohort = Cohort("hollow", net, ids, execution.all_at_once())
+    cohort = Cohort("hollow", net, ids, execution.in_chunks(len(ids)))
     local = LocalTraining(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
     data = one_example_per_class(count_KC, public_C, like)
     participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)

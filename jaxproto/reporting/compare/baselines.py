@@ -12,21 +12,22 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
-# of the finished runs, by fields `data` of a configuration
+# of the finished runs, by the fields that decide them
+DECIDING = ("data.", "eval.clients", "attack.")  # fields of partition and clients
 Shares = Mapping[tuple, Sequence[MajorityShare | None]]
 
 
 def footnotes(rows: Sequence[SeedGroup]) -> list[str]:
     """Returns sentences on the baselines of each data set and on collapsed rows."""
     shares: dict[tuple, list[MajorityShare | None]] = {}
-    for key, run in [(_data_fields(g), run) for g in rows for run in g.finished]:
+    for key, run in [(_deciding_fields(g), run) for g in rows for run in g.finished]:
         shares.setdefault(key, []).append(majority_share(run))
     return [*_local(rows), *_shares(rows, shares), *_collapses(rows)]
 
 
-def _data_fields(group: SeedGroup) -> tuple:
+def _deciding_fields(group: SeedGroup) -> tuple:
     return tuple(
-        (k, str(v)) for k, v in sorted(group.config.items()) if k.startswith("data.")
+        (k, str(v)) for k, v in sorted(group.config.items()) if k.startswith(DECIDING)
     )
 
 
@@ -72,7 +73,7 @@ def _shares(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
         by_text: dict[str, list[str]] = {}
         for g in rows:
             if g.dataset == dataset:
-                text = _share_text(shares[_data_fields(g)])
+                text = _share_text(shares[_deciding_fields(g)])
                 by_text.setdefault(text, []).append(g.label)
         texts = [
             text + f" in {', '.join(names)}" * (len(by_text) > 1)
