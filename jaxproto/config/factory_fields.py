@@ -22,14 +22,12 @@ from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
 
-HELP = {  # hyper-parameter of several methods -> meaning in each of them
+HELP = {  # argument of several factories that not all of them explain -> its meaning
     "lam": "weight of the pull towards prototypes",
     "reg": "distance between features and prototypes in the pull",
     "collect": "when a client computes its prototypes",
     "aggregate": "mean of a class over clients, over all examples, or N Eq. 3",
-    "upscale": "gamma, the factor of the global prototypes that clients receive",
     "on_server": "classes that no client reported: no prototype, or the last one",
-    "tau": "maximum margin between prototypes",
     "server_epochs": "epochs of the server's training",
     "server_rate": "learning rate of the server's training",
     "server_batch": "prototypes per step of the server's training; 0: local.batch_size",
@@ -38,9 +36,6 @@ HELP = {  # hyper-parameter of several methods -> meaning in each of them
     "masks": "choice of the coordinates that a class keeps",
     "mask_seed": "seed of random masks",
     "scaling": "scaling of uploads by class counts",
-    "mu": "TinyProto: scale of class counts; 0: 0.9 C / num_examples. Other methods: "
-    "weight of the proximal term",
-    "num_examples": "number of training examples; 0: that of the partition",
     "compare": "compare features with the whole prototype, or on its mask",
     "statistics": "statistics of BatchNorm: local to a client, or averaged",
     "aux": "network that clients exchange",
