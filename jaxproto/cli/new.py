@@ -99,7 +99,7 @@ def main(prog: str, arguments: Sequence[str]):
         "is the name of a module, or of a variable in the file": name in taken,
     }
     for why in (why for why, true in reasons.items() if true):
-        raise UserError(f"{name!r} {why}; choose another, such as mine.")
+        raise UserError(f"{name!r} {why}; choose another, such as my_method.")
     for file, text in files.items():
         atomic.write(file, text.replace("NAME", name).encode())
     method, test = files

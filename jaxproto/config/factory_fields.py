@@ -1,8 +1,7 @@
 """Fields of a configuration that are arguments of its method's factory.
 
 An argument is a field if its default is a bool, number or text. Its range is that of
-its annotation; its meaning is under "Args:" of the factory's docstring, or in `HELP` if
-several methods have it.
+its annotation; its meaning is under "Args:" of the factory's docstring, or in `HELP`.
 Compiled programs take a float as an argument unless it is annotated with `STATIC`.
 """
 
@@ -17,19 +16,18 @@ from flax.traverse_util import unflatten_dict
 
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
-from jaxproto.config.registries import annotations, arguments
+from jaxproto.config.registries import annotations, arguments, plain_arguments
+from jaxproto.errors import UserError
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
 
-HELP = {  # hyper-parameter of several methods -> meaning in each of them
+HELP = {  # argument of several factories that not all of them explain -> its meaning
     "lam": "weight of the pull towards prototypes",
     "reg": "distance between features and prototypes in the pull",
     "collect": "when a client computes its prototypes",
     "aggregate": "mean of a class over clients, over all examples, or N Eq. 3",
-    "upscale": "gamma, the factor of the global prototypes that clients receive",
     "on_server": "classes that no client reported: no prototype, or the last one",
-    "tau": "maximum margin between prototypes",
     "server_epochs": "epochs of the server's training",
     "server_rate": "learning rate of the server's training",
     "server_batch": "prototypes per step of the server's training; 0: local.batch_size",
@@ -38,9 +36,6 @@ HELP = {  # hyper-parameter of several methods -> meaning in each of them
     "masks": "choice of the coordinates that a class keeps",
     "mask_seed": "seed of random masks",
     "scaling": "scaling of uploads by class counts",
-    "mu": "TinyProto: scale of class counts; 0: 0.9 C / num_examples. Other methods: "
-    "weight of the proximal term",
-    "num_examples": "number of training examples; 0: that of the partition",
     "compare": "compare features with the whole prototype, or on its mask",
     "statistics": "statistics of BatchNorm: local to a client, or averaged",
     "aux": "network that clients exchange",
@@ -77,12 +72,19 @@ def method_fields(name: str) -> dict:
 def _factory_fields(factory: Callable) -> dict[str, Field]:
     """Returns the fields of a factory by the names of its arguments."""
     fields, flat = {}, arguments(factory)  # which refuses what is no function
-    metadata = annotations(factory)
+    metadata, plain = annotations(factory), plain_arguments(factory)
+    if "name" in plain:
+        raise UserError(
+            "an argument of a method's factory is called 'name', which is the field of "
+            "the method's name; call it otherwise."
+        )
     for key, default in flat.items():
-        value, allowed = _value(key, default), _allowed(key, metadata[key])
+        option = "" if key in plain else key
+        value, allowed = _value(option, default), _allowed(option, metadata[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in metadata[key]
-            text = HELP.get(key) or documented_argument(factory, key)
+            texts = [HELP.get(key, ""), documented_argument(factory, key)]
+            text = next(filter(None, texts[::-1] if key in plain else texts), "")
             fields[key] = Field(value, text, allowed, TRACED if traced else STATIC)
     return fields
 
@@ -90,7 +92,7 @@ def _factory_fields(factory: Callable) -> dict[str, Field]:
 def _value(key: str, default: Any):
     """Returns the value of a field for an argument's default."""
     if key in OPTIONS:
-        return next(name for name, f in OPTIONS[key].items() if f is default)
+        return next((name for name, f in OPTIONS[key].items() if f is default), None)
     return 0 if key in INHERITED_FIELDS else NETWORKS.get(key, default)
 
 

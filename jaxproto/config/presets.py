@@ -14,6 +14,7 @@ from jaxproto.config.factory_fields import default
 from jaxproto.config.paper_variants import READINGS, in_table
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
+from jaxproto.methods.options import OPTIONS
 
 DEFAULT_DATASET = "digits"  # if --config names none
 WIDE = {  # for every method, so that all runs have the same clients
@@ -101,6 +102,7 @@ FIRST = {  # first experiment of the files in configs/: 1,797 images of 8 x 8 pi
     "optimizer.learning_rate": 0.05,
     "optimizer.momentum": 0.0,
 }
+PULLS = {*OPTIONS["reg"], *OPTIONS["pull"]}
 LAM = {  # for every method with a pull, where features have few dimensions d: lam / d
     # is 10 / 500, as with d = 500; with lam 10 ProtoNorm diverges there
     "digits": 1.28,
@@ -225,7 +227,7 @@ def experiment(
     config.name = method
     for name in [*datasets, *(n for n in names if n not in DATASETS)]:
         apply_fields(config, DATASETS.get(name, {}))
-        if name in LAM and {"reg", "pull"} & {*config.method}:
+        if name in LAM and any(config.method.get(k) in PULLS for k in ("reg", "pull")):
             config.method.lam = LAM[name]
         apply_fields(config, variants.get(name, {}))
     return config

@@ -1,7 +1,6 @@
 """Differential privacy of a run: checks of its guarantee, mechanism and epsilon."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 
 import jax
@@ -38,8 +37,8 @@ FIXED_SIZE_LAWS = ("all", "uniform")  # rounds have equally many participants
 
 def private_methods() -> list[str]:
     """Returns the methods with a guarantee: their factories take `privacy`."""
-    factories = METHODS.items()
-    return [k for k, f in factories if "privacy" in inspect.signature(f).parameters]
+    every = [(k, registries.arguments(f).get("privacy")) for k, f in METHODS.items()]
+    return [name for name, default in every if isinstance(default, Privacy)]
 
 
 def privacy_of(run) -> Privacy:

@@ -64,6 +64,15 @@ def _metadata(hint) -> tuple:
     return tuple(item for member in members for item in _metadata(member))
 
 
+def plain_arguments(factory: Callable) -> set[str]:
+    """Returns the arguments that have a bool, number or text as their own default.
+
+    They are fields as they are, also where the name has a meaning in `options.py`.
+    """
+    parameters = inspect.signature(factory).parameters.items()
+    return {k for k, p in parameters if isinstance(p.default, bool | int | float | str)}
+
+
 def group_arguments(factory: Callable, flat: Mapping) -> dict:
     """Returns a factory's arguments, with `GROUPED_ARGUMENTS` built from `flat`."""
     grouped = dict(flat)
@@ -84,5 +93,6 @@ def needs_rounds(method: str, schedule: str) -> bool:
 
     Of a method that is not imported the schedule alone is known.
     """
-    known = inspect.signature(METHODS[method]).parameters if method in METHODS else ()
-    return "rounds" in known or schedule == "cosine"
+    factory = METHODS.get(method, dict)
+    derived = {*inspect.signature(factory).parameters} - plain_arguments(factory)
+    return "rounds" in derived or schedule == "cosine"

@@ -48,9 +48,12 @@ def build_method(
     """
     name = choose_from("method", config.name, METHODS)
     run = run or default()
+    plain = registries.plain_arguments(METHODS[name])
     arguments: dict[str, Any] = {}
     for key, value in config.items():
-        if key in registries.OPTIONS:
+        if key in plain:
+            arguments[key] = value
+        elif key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
             arguments[key] = choices[choose_from(f"method.{key}", value, choices)]
         elif key in NETWORKS:
@@ -66,13 +69,13 @@ def build_method(
     if arguments.get("num_examples") == 0:
         arguments["num_examples"] = num_examples
     for key, path in INHERITED_FIELDS.items():
-        if arguments.get(key) == 0:
+        if key not in plain and arguments.get(key) == 0:
             arguments[key] = operator.attrgetter(path)(run)
-    parameters = inspect.signature(METHODS[name]).parameters
+    derived = {*inspect.signature(METHODS[name]).parameters} - plain
     arguments |= {
-        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters
+        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in derived
     }
-    if "public" in parameters:
+    if "public" in derived:
         arguments["public"] = public
     arguments = registries.group_arguments(METHODS[name], arguments)
     return dataclasses.replace(make_method(name, spec, arguments), name=name)

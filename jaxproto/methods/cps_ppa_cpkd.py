@@ -90,7 +90,8 @@ def cps_ppa_cpkd(
       distill: weight of the pull for each class and client, in place of
         `pull.class_weight`: `cpkd`, or `fedproto.no_class_weights` for none.
       pull: as in `fedproto` (lam: S 5.1 has 0.1, T's and N's code 10).
-      tau, training: as in `fedtgp` (S 5.1: tau 100, 100 epochs), with `on_fedtgp` only.
+      tau: largest margin between prototypes (S 5.1: 100), with `on_fedtgp` only.
+      training: as in `fedtgp` (S 5.1: 100 epochs), with `on_fedtgp` only.
       compare: what the pull sees of the features, `DENSE` or `SPARSE` (S 4.3).
 
     Raises:

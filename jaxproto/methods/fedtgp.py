@@ -193,8 +193,9 @@ def fedtgp(
     """FedTGP.
 
     Args:
-      pull, upscale, on_upload, on_client: as in `fedproto` (lam: T 5.1 has 1, S 5.1
-        0.1, the code 10).
+      pull, on_upload, on_client: as in `fedproto` (lam: T 5.1 has 1, S 5.1 0.1, the
+        code 10).
+      upscale: factor of global prototypes on the client, as in `fedproto`.
       tau: largest margin (S 5.1, code: 100).
       training: of the generator.
       on_server: transform, without state, of generated prototypes before they are sent.

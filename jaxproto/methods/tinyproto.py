@@ -196,7 +196,8 @@ def tinyproto(
       num_examples: training examples of all clients, for `mu` 0. From a configuration
         it is filled in.
       pull: as in `fedproto` (lam: T 5.1 has 1, the code 10).
-      tau, training: as in `fedtgp`, for -FT only.
+      tau: largest margin between prototypes, for -FT only.
+      training: as in `fedtgp`, for -FT only.
       compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S), in place
         of `pull.feature_map`.
       privacy: as in `fedproto`, for -FP with `SUM`; the sum is that of what was sent.

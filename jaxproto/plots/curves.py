@@ -63,9 +63,15 @@ def accuracy_against_seconds(path: str | Path, runs: Runs, rule: str | None = No
       rule: Rule to draw; None draws all.
 
     Raises:
-      UserError: a run has no records, or none with simulated seconds.
+      UserError: a run has no records, or some without simulated seconds.
     """
-    panels = curves(runs, rule, _elapsed)
+    for name, seeds in runs.items():
+        if not all(ELAPSED in r.get("every_round", {}) for rows in seeds for r in rows):
+            raise UserError(
+                f"run {name!r} has no simulated seconds in its records. Leave it out, "
+                "or run it again with time.devices."
+            )
+    panels = curves(runs, rule, lambda record: record["every_round"][ELAPSED][-1])
     _accuracy_against(path, runs, panels, "simulated time", SECONDS)
 
 
@@ -115,7 +121,7 @@ def curves(
     rules = rules if rule is None else [choose_from("rule", rule, rules)]
     panels: dict[str, list[Band]] = {}
     for name, seeds in runs.items():
-        common = shared_rounds(seeds)
+        common = shared_rounds(name, seeds)
         x = np.mean([[so_far(r) for r in rows] for rows in common], 0)
         for key in (k for k in rules if k in rules_of[name]):
             panel, label = (name, key) if len(runs) == 1 else (f"rule {key}", name)
@@ -134,7 +140,7 @@ def _line_across(line: Band) -> Band:
     return Band(f"{line.label} (sends nothing)", [], mean, low, high, "across")
 
 
-def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
+def shared_rounds(name: str, seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
     """Returns the records of each seed in the rounds that all seeds evaluated.
 
     Raises:
@@ -143,21 +149,10 @@ def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
     common = set.intersection(*[{r["round"] for r in records} for records in seeds])
     if not common:
         raise UserError(
-            "the seeds of a run share no evaluated round: no mean over them can be "
-            "drawn. Give runs with the same eval_every."
+            f"the seeds of run {name!r} share no evaluated round: no mean over them "
+            "can be drawn. Give runs with the same eval_every."
         )
     return [[r for r in records if r["round"] in common] for records in seeds]
-
-
-def _elapsed(record) -> float:
-    """Returns the simulated seconds until the round of a record."""
-    history = record.get("every_round", {}).get(ELAPSED)
-    if not history:
-        raise UserError(
-            f"the record of round {record['round']} has no simulated seconds. Leave "
-            "its run out, or run it again with time.devices."
-        )
-    return history[-1]
 
 
 def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:

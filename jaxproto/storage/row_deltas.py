@@ -67,6 +67,7 @@ def write(changes: RowDelta, round: int, folder: Path) -> dict[str, int]:
 
 def read(folder: Path) -> Iterator[dict[str, np.ndarray]]:
     """Reads the rows of a checkpoint, oldest first."""
+    folder = folder.absolute()  # orbax reads no relative path
     yield from map(orbax_arrays.read_all, delta_folders(folder))
 
 

@@ -14,7 +14,7 @@ from support.refusal import refused
 from jaxproto import config, federation
 from jaxproto.config import factory_fields, fields, registries
 from jaxproto.data import host_memory
-from jaxproto.experiment import shape_checks
+from jaxproto.experiment import method_builder, shape_checks
 from jaxproto.hyperparameters import NonNegative, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import fedproto
@@ -113,6 +113,28 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
         config.check(with_method("mine", share=1.5))
     with refused("method.lam is -1.0; it must be at least 0."):
         config.check(with_method("mine", lam=-1.0))
+
+
+def test_arguments_of_ones_own_may_be_called_like_those_of_the_package(monkeypatch):
+    """Their defaults hold: no option, preset or value of the run replaces them."""
+
+    def mine(spec, *, rounds=3, inner_rate=0.2, reg=0.1, aux="a", lam=9.0):
+        """A method.
+
+        Args:
+          lam: weight of my own.
+        """
+        assert (rounds, inner_rate, reg, aux, lam) == (3, 0.2, 0.1, "a", 9.0)
+        return METHODS["local"](spec)
+
+    monkeypatch.setitem(METHODS, "mine", mine)
+    c = config.experiment("mine", "digits")
+    method_builder.build_method(c.method, Spec(10, 64), run=c)
+    assert factory_fields.all_fields("mine")["method.lam"].help == "weight of my own"
+    assert "rounds" in fields.resumable(c, fields.MORE)
+    monkeypatch.setitem(METHODS, "mine", lambda spec, *, name="a": None)
+    with refused("called 'name', which is the field of the method's name"):
+        config.experiment("mine")
 
 
 def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):

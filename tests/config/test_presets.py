@@ -11,6 +11,7 @@ from jaxproto.config.paper_variants import READINGS
 from jaxproto.config.presets import DATASETS
 from jaxproto.experiment import build, method_builder
 from jaxproto.methods import METHODS
+from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.storage import default_workdir
 from jaxproto.types import Spec
 
@@ -99,8 +100,8 @@ def test_every_reading_holds_for_every_data_set():
 def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkeypatch):
     c, seen = config.load("configs/fedtgp.py:digits"), []
 
-    def fake(spec, *, server_batch=32, **_):
-        seen.append(server_batch)
+    def fake(spec, *, training=ServerTraining(), **_):
+        seen.append(training.server_batch)
         return METHODS["local"](spec)
 
     monkeypatch.setitem(build.METHODS, "fedtgp", fake)

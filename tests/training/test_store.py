@@ -45,9 +45,12 @@ def on_device(device_run):
 
 
 @pytest.mark.parametrize("store", ["host", "disk"])
-def test_a_run_goes_on_to_the_numbers_of_the_device(few, tmp_path, on_device, store):
+def test_a_run_goes_on_to_the_numbers_of_the_device(
+    few, tmp_path, on_device, store, monkeypatch
+):
+    monkeypatch.chdir(tmp_path.parent)
     for rounds in (2, 3):
-        attacked.run(few(store, rounds=rounds), tmp_path)
+        attacked.run(few(store, rounds=rounds), tmp_path.name)  # a relative path
     assert runs.records(tmp_path) == on_device
     scratch = tmp_path / stores.FOLDER
     assert not scratch.exists()  # room to work in, gone at the end

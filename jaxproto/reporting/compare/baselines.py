@@ -63,7 +63,7 @@ def _local(rows: Sequence[SeedGroup]) -> Iterable[str]:
         yield f"Upper reference: {CENTRALISED}, one network on the examples of all."
     if missing := [b for b in blocks if b not in with_local]:
         yield (
-            f"No run of {REFERENCE} on {', '.join(missing)}: what clients reach alone, "
+            f"No run of {REFERENCE} on {'; '.join(missing)}: what clients reach alone, "
             f"the reference, is not in this table (configs/{REFERENCE}.py)."
         )
 

@@ -19,6 +19,7 @@ from jaxproto.reporting.compare.run_groups import (
     ON_NODES,
     SeedGroup,
     differing_fields,
+    fields_apart,
 )
 from jaxproto.storage import records
 
@@ -231,10 +232,12 @@ def _between(rows: Rows) -> list[str]:
         by_block.setdefault(g.block, []).append(g.config)
     mixed = {key for configs in by_block.values() for key in _differing(configs)}
     firsts = {block: configs[0] for block, configs in by_block.items()}
+    lengths = fields_apart([g.dataset for g in rows], [g.config for g in rows])
+    of_data_set = {key for fields in lengths for key in fields}
     return [
         f"{key} differs: {_shared((c.get(key), block) for block, c in firsts.items())}."
         for key in _differing(firsts.values())
-        if key not in mixed and not key.startswith("data.")
+        if key not in mixed and (not key.startswith("data.") or key in of_data_set)
         if key != "rounds" or not any(g.length for g in rows)
     ]
 

@@ -191,15 +191,16 @@ def _against(
 
 
 def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
-    """Returns printed names with the fields in which groups of a block differ.
+    """Returns printed names with the fields in which groups of a data set differ.
 
-    Local training is marked as the reference.
+    Local training is marked as the reference; a block is of one number of rounds.
     """
-    names = [(display_name(g.config), g.block) for g in groups]
+    names = [(display_name(g.config), g.dataset) for g in groups]
     apart = fields_apart(names, [g.config for g in groups])
     result = []
     for g, (name, _), fields in zip(groups, names, apart, strict=True):
         details = ["reference"] * (g.method == REFERENCE)
-        details += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in fields]
+        shown = [k for k in fields if k != "rounds" or not g.length]
+        details += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in shown]
         result.append(with_details(name, details))
     return result

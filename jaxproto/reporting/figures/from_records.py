@@ -58,7 +58,8 @@ def accuracy(args):
         return
     shown = {f"rule {rule}": [] for rule in rules}
     for name, group in groups.items():
-        seeds = curves.shared_rounds([run.evaluations() for run in group.runs])
+        by_seed = [run.evaluations() for run in group.runs]
+        seeds = curves.shared_rounds(name, by_seed)
         rounds = [record["round"] for record in seeds[0]]
         for rule in (k for k in rules if k in last[name]):
             key = measures.AVERAGES[args.average]

@@ -83,6 +83,11 @@ def test_unequal_rounds_have_columns_of_their_own(tmp_path):
     longer, shorter = text.split("cifar10, 20 rounds\n\n")  # that of Local first
     assert "**90.00**" in longer and "FedTGP" not in longer and "50.00" not in longer
     assert "**50.00**" in shorter and "90.00" not in shorter
+    few = folder(tmp_path / "few", "fedproto", rounds=50, data__clients=5)
+    table = made(paths[0], few)  # another setting too: its values name the rows
+    labels = [f"FedProto (data.clients={n})" for n in (20, 5)]
+    assert [row[0] for row in table.rows] == labels
+    assert notes_of(table, "data.clients differs: 20 in cifar10, 20 rounds; 5 in")
 
 
 def test_a_longer_run_is_read_as_it_was_after_fewer_rounds(tmp_path, capsys):

@@ -181,8 +181,9 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
         ("no alignment_iterations in its records", "alignment_iterations", blind),
         (f"a picture of one run: name one of {a}, {b}, ", "partition", str(tmp_path)),
         ("has no bytes_total in the record of round 1", "bytes", blind),
-        ("share no evaluated round", "bytes", *seeds),
+        ("seeds of run 'FedProto' share no evaluated round", "bytes", *seeds),
         ("share no evaluated round", "accuracy", *seeds),
+        ("run 'FedProto' has no simulated seconds in its", "time", seeds[0]),
         ("given twice", "bytes", a, a),
         ("picture 'accuracies'. Did you mean 'accuracy'?", "accuracies", a, b),
     ]
