@@ -93,6 +93,8 @@ def needs_rounds(method: str, schedule: str) -> bool:
 
     Of a method that is not imported the schedule alone is known.
     """
-    factory = METHODS.get(method, dict)
-    derived = {*inspect.signature(factory).parameters} - plain_arguments(factory)
-    return "rounds" in derived or schedule == "cosine"
+    if schedule == "cosine" or method not in METHODS:
+        return schedule == "cosine"
+    factory = METHODS[method]
+    derived = inspect.signature(factory).parameters.keys() - plain_arguments(factory)
+    return "rounds" in derived
