@@ -124,3 +124,16 @@ def test_a_share_that_cannot_be_is_refused():
         c.law, c.fraction = law, fraction
         with refused(f"fraction is {fraction}", words):
             build.build_sampler(c)
+
+
+def test_a_sampler_of_ones_own_is_checked_by_shapes(monkeypatch):
+    c = config.default()
+    c.participation.law = "own"
+    for own, words in (
+        (lambda period=2: None, "unknown argument of sampler 'own' 'period'"),
+        (lambda: lambda key, n: 0, "sampler 'own' fails: TypeError"),
+        (lambda: lambda key, n, r: jnp.ones(n, bool), "arrays bool[20], such as"),
+    ):
+        monkeypatch.setitem(participation.SAMPLERS, "own", own)
+        with refused(words):
+            build.check_sampler(c)

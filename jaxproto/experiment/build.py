@@ -39,7 +39,7 @@ from jaxproto.experiment.method_builder import (
     public_inputs,
 )
 from jaxproto.experiment.method_check import check_method
-from jaxproto.experiment.sampler import build_sampler, max_rows_of
+from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.federation import Federation, Parts
 from jaxproto.mesh import ONE, OneDevice
@@ -108,7 +108,7 @@ def experiment(
     Raises:
       UserError: names, data, partition or shapes are invalid.
     """
-    build_sampler(config.participation)  # its errors come before data are read
+    check_sampler(config)  # its errors come before data are read
     local = build_local_training(config)
     names = network_names(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)

@@ -3,12 +3,21 @@
 import inspect
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 
 from jaxproto import participation
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import (
+    UserError,
+    choose_from,
+    describe_failure,
+    is_external,
+    place_of,
+    shorten,
+)
 from jaxproto.hyperparameters import is_concrete
 from jaxproto.method import Method
+from jaxproto.participation import Participation
 from jaxproto.types import Net
 
 
@@ -23,7 +32,31 @@ def build_sampler(config) -> participation.Sampler:
             f"participation.fraction is {config.fraction}, but law {config.law!r} does "
             "not take a share of the clients; set participation.law to uniform."
         )
+    for name in parameters:
+        choose_from(f"argument of sampler {config.law!r}", name, config)
     return factory(**{k: config[k] for k in parameters})
+
+
+def check_sampler(config: ml_collections.ConfigDict):
+    """Checks by shapes that a user's sampler draws two flags of each client."""
+    law, clients = config.participation.law, config.data.clients
+    sampler, factory = build_sampler(config.participation), participation.SAMPLERS[law]
+    if not is_external(factory):
+        return
+    place = f"({place_of(factory)})"
+    key, r = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    try:
+        drawn = jax.eval_shape(lambda key, r: sampler(key, clients, r), key, r)
+    except Exception as e:  # a user's function may raise anything
+        why = describe_failure(e)
+        raise UserError(f"sampler {law!r} fails: {why} {place}.") from e
+    flags = jax.ShapeDtypeStruct((clients,), bool)
+    if not isinstance(drawn, Participation) or {*drawn} != {flags}:
+        raise UserError(
+            f"sampler {law!r} returns {shorten(drawn)}; it must return a "
+            f"Participation of two arrays bool[{clients}], such as "
+            f"participation.all_report(trains) {place}."
+        )
 
 
 def max_participants(config: ml_collections.ConfigDict) -> int:

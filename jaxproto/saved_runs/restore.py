@@ -81,12 +81,11 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     Raises:
       UserError: The method is not registered, or a value is no longer valid.
     """
-    name = run.config["method.name"]
-    if name not in METHODS and (files := run.config.get("imports")):
-        raise UserError(
-            f"{run.path} has the method {name!r} of {files}: import that file first, "
-            f"with --import={files.partition(',')[0]} on the command line."
-        )
+    name, files = run.config["method.name"], run.config.get("imports", "")
+    flags = " ".join(f"--import={file}" for file in files.split(","))
+    first = f"import that file first, with {flags} on the command line."
+    if name not in METHODS and files:
+        raise UserError(f"{run.path} has the method {name!r} of {files}: {first}")
     choose_from("method", name, METHODS)
     config = config_.default(name)
     config_.check_keys(config, run.config)
@@ -95,7 +94,10 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     if kind == "npz" and not data_dir and (run.path / rest).is_file():
         data_dir = str(run.path)  # data of `jaxproto.run(data=...)`, even if moved
     config.data.data_dir = data_dir or config.data.data_dir
-    config_.check(config)
+    try:
+        config_.check(config)
+    except UserError as e:  # such as a metric that is not registered
+        raise UserError(f"{e} If it is of {files}: {first}" if files else str(e)) from e
     return config
 
 
