@@ -136,7 +136,7 @@ def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, command):
     made = config.experiment("fedavg", "digits")
     made.eval.metrics, made.imports = "mine", "a.py,b.py"
     (tmp_path / "config.json").write_text(made.to_json())
-    with pytest.raises(UserError, match="metric 'mine'.*--import=a.py --import=b.py"):
+    with pytest.raises(UserError, match=r"metric 'mine'.*--import=a.py --import=b.py"):
         jaxproto.load(tmp_path)
     said = called("list", "methods", f"--import={tmp_path / 'none.py'}")
     assert "no such Python file" in said
