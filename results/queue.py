@@ -243,11 +243,11 @@ IN_SETTINGS = {
 CLIP = "--config.optimizer.clip_norm=100"
 # ProtoNorm diverges in these, unless clipped
 DIVERGES = ("d64", "pathological", "clients50", "alpha0.01")
-CLIPPED = {  # rows of N Table 1 and 2, and Local, all clipped alike
+CLIPPED = {  # rows of N Table 1 and 2, T Table 2, and Local, all clipped alike
     f"{name}{setting}_clip": (config, [*flags, *more, CLIP])
     for setting, more in ({f"_{s}": SETTINGS[s] for s in DIVERGES} | {"": []}).items()
     for name, (config, flags) in SMALLER.items()
-    if not name.startswith(("tinyproto", "cps"))
+    if not (setting and name.startswith(("tinyproto", "cps")))
 }
 PULLED = {  # S and its bases with the distance of the texts, lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
