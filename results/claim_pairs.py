@@ -124,6 +124,11 @@ class Unit(NamedTuple):
     setting: tuple  # fields of data and networks, as texts
     seed: int
 
+    @property
+    def without_seed(self) -> tuple:
+        """The data set and the setting, which pairs of other seeds share."""
+        return self.data, tuple(f for f in self.setting if f[0] != "data.seed")
+
 
 class Tested(NamedTuple):
     """A verdict under one statistic."""
@@ -166,7 +171,7 @@ def differences(
 ) -> dict[tuple[Unit, bool], float]:
     """Returns the differences of a claim, {(unit, whether on printed data): number}.
 
-    Of several sides the smallest difference counts, of several lengths the mean.
+    Of several sides the smallest difference counts, of several lengths the longest.
     """
     named = {k for side in claim.sides for k in side.fields if "." in k}
     units: dict[tuple, tuple[Unit, bool]] = {}
@@ -189,8 +194,25 @@ def differences(
         row = [accuracies[place] for accuracies in found]
         uppers = row if claim.order[0] == "chain" else row[:1] * len(row)
         smallest = min(a - b for a, b in zip(uppers, row[1:], strict=False))
-        pairs[units[place]].append(smallest)
-    return {unit: stats.fmean(pairs[unit]) for unit in sorted(pairs)}
+        pairs[units[place], int(dict(place[0])["rounds"])].append(smallest)
+    counts = longest(sorted((unit, rounds) for (unit, _), rounds in pairs))
+    return {
+        place: stats.fmean(pairs[place, rounds])
+        for place, rounds in sorted(pairs)
+        if counts[place[0].without_seed] == rounds
+    }
+
+
+def longest(places: Iterable[tuple[Unit, int]]) -> dict[tuple, int]:
+    """Returns the rounds that count in each setting, from pairs and their rounds.
+
+    They are the most rounds of which there are pairs of two seeds, or else of one.
+    """
+    seeds = defaultdict(set)
+    for unit, rounds in places:
+        seeds[unit.without_seed, rounds].add(unit.seed)
+    ranked = sorted(seeds, key=lambda at: (len(seeds[at]) > 1, at[1]))
+    return dict(ranked)  # the last of a setting stays
 
 
 def compared(

@@ -249,6 +249,7 @@ CLIPPED = {  # rows of N Table 1 and 2, T Table 2, and Local, all clipped alike
     for name, (config, flags) in SMALLER.items()
     if not (setting and name.startswith(("tinyproto", "cps")))
 }
+FULL_LENGTH = {**SMALLER, "protonorm_clip": CLIPPED["protonorm_clip"]}
 PULLED = {  # S and its bases with the distance of the texts, lam of N and T
     f"{name}_distance": (f"{config},paper", [*flags, *method(lam=1.0)])
     for name in ("fedproto", "fedtgp", "cps_ppa_cpkd", "cps_ppa_cpkd_ft")
@@ -281,7 +282,7 @@ SPIRAL = {  # N Section 3.2, Figure 2
     "protonorm": ("protonorm.py:spiral", []),
 }
 
-SMALL = [  # Flowers-102 with the small network
+SMALL = [  # Flowers-102 with the 4-layer CNN
     "--config.model.group=cnn4_d",
     "--config.eval_every=2",
     "--config.data.pixels=0",
@@ -292,7 +293,7 @@ FLAGS = {  # series -> flags of all its runs
         "--config.eval_every=1",
         "--config.rounds=20",
     ],
-    "flowers102_cnn4": [*SMALL, "--config.rounds=50"],
+    "flowers102_cnn4_300": [*SMALL, "--config.rounds=300"],
     "flowers102_cnn4_20": [*SMALL, "--config.rounds=20"],
     "fashion_mnist_20": [
         "--config.model.group=cnn4_d",
@@ -325,7 +326,7 @@ QUEUE = (
     Part("flowers102_cnn4_20", CLIPPED, (FIRST, 0)),
     Part("flowers102_cnn4_20", {**OF_T, **SCALED, **PULLED, **OF_S}, (FIRST, 0)),
     Part("fashion_mnist_20", BEYOND, (FIRST, 0, 2)),
-    Part("flowers102_cnn4", SMALLER, (FIRST, 0)),
+    Part("flowers102_cnn4_300", FULL_LENGTH, (FIRST, 0)),
     Part("refprotofl", MISSING),
     Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
     Part("fashion_mnist_50", {**PARTS, **DISTANCE}),
