@@ -227,10 +227,8 @@ OF_N = ("d64", "pathological")  # T has no such row
 FLOWERS = on("flowers102", HT0)
 FLOWERS_MORE = on("flowers102", GAMMA_1, GAMMA_400, SCALES[1.2], SCALES[1.4], *ABLATION)
 SMALLER = on("flowers102", HT0, OTHERS)
-RIVALS = {  # rows of T Table 2; N's are those without TinyProto
-    name: cell
-    for name, cell in SMALLER.items()
-    if name != "local" and not name.startswith("cps")
+RIVALS = {  # Local and the rows of T Table 2; N's are those without TinyProto
+    name: cell for name, cell in SMALLER.items() if not name.startswith("cps")
 }
 SLOW = ("fedtgp", "fml", "fedkd")  # after all others
 IN_SETTINGS = {
