@@ -107,17 +107,13 @@ BEYOND: Cells = {
 }
 
 # RefProtoFL's Table 2 and 1 on Fashion-MNIST, with the 4-layer CNN
-TABLE = "table.py:refprotofl2,fashion-mnist-{}-alpha{}"
-DIVIDED = ["--config.data.partition=dirichlet"]  # as the cells of the table
 REFPROTOFL = {
     **{
-        f"{name}_{alpha}": (TABLE.format(name, alpha), protocol.FLAGS.get(name, []))
+        f"{name}_{alpha}": protocol.cell(name, alpha)
         for alpha, name in product(("0.5", "100"), protocol.METHODS)
     },
-    "local_0.5": ("local.py:fashion_mnist,refprotofl", DIVIDED),
-    "local_100": ("local.py:fashion_mnist,refprotofl100", DIVIDED),
     **{
-        f"refprotofl_0.5_{name}": (TABLE.format("refprotofl", 0.5), flags)
+        f"refprotofl_0.5_{name}": (protocol.cell("refprotofl", "0.5")[0], flags)
         for name, flags in {
             "no_erpa": method(anchors="none"),
             "no_apud": method(budget=1.0),
@@ -126,7 +122,7 @@ REFPROTOFL = {
     },
     **{  # R 5.2.2
         f"refprotofl_{alpha}_frozen": (
-            TABLE.format("refprotofl", alpha),
+            protocol.cell("refprotofl", alpha)[0],
             [*method(backbone="frozen"), "--config.model.init=same"],
         )
         for alpha in ("0.5", "100")
@@ -139,10 +135,8 @@ MISSING = {  # in refprotofl_protocol
     or name in ("fedprox_100", "fednova_100", "vhl_100", "fedgh_100")
 }
 
-SHORT_TABLE = {  # the rows that both tables print
-    name: cell
-    for name, cell in REFPROTOFL.items()
-    if not name.startswith("local") and "frozen" not in name
+SHORT_TABLE = {  # Local and the rows that both tables print
+    name: cell for name, cell in REFPROTOFL.items() if "frozen" not in name
 }
 
 # Other data sets, d = 500 where the series has TinyProto's and S's setting
@@ -275,6 +269,8 @@ CIFAR100 = {
 TABLE_3 = {name: CIFAR100[name] for name in ("local", "protonorm", "feduv", "fednh")}
 
 SPIRAL = {  # N Section 3.2, Figure 2
+    "local_iid": ("local.py:spiral", ["--config.data.partition=iid"]),
+    "local": ("local.py:spiral", []),
     "fedproto_iid": ("fedproto.py:spiral", ["--config.data.partition=iid"]),
     "fedproto": ("fedproto.py:spiral", []),
     "protonorm": ("protonorm.py:spiral", []),

@@ -12,16 +12,19 @@ from pathlib import Path
 from results import series
 
 ROUNDS = 10  # of the paper's 300
-METHODS = ("protonorm", "fedproto", "fedtgp")
+CELLS = {  # of the table, and Local in the same setting
+    name: f"table.py:protonorm1,cifar10-{name}-dirichlet-alpha0.1"
+    for name in ("protonorm", "fedproto", "fedtgp")
+} | {"local": "local.py:cifar10"}
 
 
 def runs(data_dir: str = ""):
     """Yields name, configuration and flags of every run."""
     short = [f"--config.rounds={ROUNDS}", "--config.eval_every=2"]
+    short += ["--config.model.feat_dim=512"]
     short += [f"--config.data.name=npz:{Path(data_dir, 'cifar10.npz')}"]
-    for name in METHODS:
-        cell = f"protonorm1,cifar10-{name}-dirichlet-alpha0.1"
-        yield f"{name}-0", f"table.py:{cell}", short
+    for name, config in CELLS.items():
+        yield f"{name}-0", config, short
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from results import series
 
 METHODS = (
+    "local",
     "fedavg",
     "fedprox",
     "fednova",
@@ -21,21 +22,30 @@ METHODS = (
     "fedgh",
     "refprotofl",
 )
+LOCAL = {"0.5": "refprotofl", "100": "refprotofl100"}  # in no table
 PAPER = ["--config.method.reg=l2_of_means", "--config.method.lam=1.0"]  # of FedProto
 FLAGS = {"fedgh": ["--config.method.server_batch=64"]}  # as the clients' batch
 SMALLER = ["--config.model.group=cnn4_d", "--config.eval_every=5"]
+
+
+def cell(method: str, alpha: str) -> tuple[str, list[str]]:
+    """Returns configuration and flags of a method."""
+    if method == "local":
+        setting = f"local.py:fashion_mnist,{LOCAL[alpha]}"
+        return setting, ["--config.data.partition=dirichlet"]  # as the tables' cells
+    table = f"table.py:refprotofl2,fashion-mnist-{method}-alpha{alpha}"
+    return table, FLAGS.get(method, [])
 
 
 def runs():
     """Yields name, configuration and flags of every run."""
     for alpha in ("0.5", "100"):
         for method in METHODS:
-            cell = f"fashion-mnist-{method}-alpha{alpha}"
-            cell += ":reading=paper" * (method == "refprotofl")  # its lam is 0.1
-            flags = [*SMALLER, *FLAGS.get(method, [])]
-            yield f"{method}-{alpha}", f"table.py:refprotofl2,{cell}", flags
-    cell = "fashion-mnist-fedproto-alpha0.5"
-    yield "fedproto_l2-0.5", f"table.py:refprotofl2,{cell}", [*SMALLER, *PAPER]
+            config, flags = cell(method, alpha)
+            config += ":reading=paper" * (method == "refprotofl")  # its lam is 0.1
+            yield f"{method}-{alpha}", config, [*SMALLER, *flags]
+    config, _ = cell("fedproto", "0.5")
+    yield "fedproto_l2-0.5", config, [*SMALLER, *PAPER]
 
 
 if __name__ == "__main__":
