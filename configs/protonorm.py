@@ -22,7 +22,7 @@ DIGITS = {
     "method.lam": 1.28,
     "method.on_server": "none",
     "method.reg": "mse_mean",
-    "method.upscale": 50.0,  # our choice: best of 1, 5, 10, 20, 50
+    "method.upscale": 50.0,  # our choice: best of 1, 5, 10, 25, 50
 }
 VARIANTS = {
     "spiral": {"method.upscale": 10.0},  # Figure 2 (d)
