@@ -241,7 +241,12 @@ CLIPPED = {  # rows of N Table 1 and 2, T Table 2, and Local, all clipped alike
     for name, (config, flags) in SMALLER.items()
     if not (setting and name.startswith(("tinyproto", "cps")))
 }
-FULL_LENGTH = {**SMALLER, "protonorm_clip": CLIPPED["protonorm_clip"]}
+HOMOGENEOUS: Cells = {name: (f"{name}.py:{{}}", []) for name in ("feduv", "fednh")}
+FULL_LENGTH = {  # rows of N and T Table 1, N Table 3
+    **SMALLER,
+    "protonorm_clip": CLIPPED["protonorm_clip"],
+    **on("flowers102", HOMOGENEOUS),
+}
 REASONS = {  # of contradicted claims: equal pull per element, equal steps
     "protonorm_d64_gamma72_clip": (
         SMALLER["protonorm"][0],
