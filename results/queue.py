@@ -135,10 +135,6 @@ MISSING = {  # in refprotofl_protocol
     or name in ("fedprox_100", "fednova_100", "vhl_100", "fedgh_100")
 }
 
-SHORT_TABLE = {  # Local and the rows that both tables print
-    name: cell for name, cell in REFPROTOFL.items() if "frozen" not in name
-}
-
 # Other data sets, d = 500 where the series has TinyProto's and S's setting
 S_50 = method(s=50)
 HT0 = {  # name -> configuration without the data set, flags
@@ -330,7 +326,7 @@ COMMON = [
 ]
 QUEUE = (
     Part("spiral", SPIRAL, (FIRST, 0, 2)),
-    Part("refprotofl_20", SHORT_TABLE, (0, 2)),
+    Part("refprotofl_20", REFPROTOFL, (0, 2)),
     Part("flowers102_cnn4_20", {**RIVALS, **FIRST_SCALED, **IN_SETTINGS}, (FIRST, 0)),
     Part("flowers102_cnn4_20", {**CLIPPED, **REASONS}, (FIRST, 0)),
     Part("flowers102_cnn4_20", {**OF_T, **SCALED, **PULLED, **OF_S}, (FIRST, 0)),
