@@ -126,6 +126,8 @@ judged by the rule of their paper ([decisions](decisions.md#judged)); in a pair 
 FAST, whose clients keep no network of their own, both by `received`, where the other
 has that rule. The papers print the best round. The earlier records of Fashion-MNIST and
 CIFAR share one partition each, so that their pairs say nothing of other partitions.
+Most runs are shorter than the papers'. The reasons of contradicted claims, where runs
+show one: [results](results.md#contradicted).
 """
 
 
