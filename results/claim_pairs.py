@@ -78,9 +78,14 @@ class Claim(NamedTuple):
         """The sides as the ledger has them."""
         return [text for text in (self.left, *self.right.split(" | ")) if text]
 
+    @property
+    def parameter_values(self) -> dict[str, str]:
+        """The fields of the parameters, with the values `a|b` that they may have."""
+        return Side.of(f"any {self.parameters}").fields
+
     def allows(self, group: SeedGroup) -> bool:
         """Returns whether runs have the parameters."""
-        return allows(Side.of(f"any {self.parameters}").fields, group.config)
+        return allows(self.parameter_values, group.config)
 
     def printed_on(self, group: SeedGroup) -> bool:
         """Returns whether runs have a data set and networks of the printed numbers."""
@@ -124,10 +129,9 @@ class Unit(NamedTuple):
     setting: tuple  # fields of data and networks, as texts
     seed: int
 
-    @property
-    def without_seed(self) -> tuple:
-        """The data set and the setting, which pairs of other seeds share."""
-        return self.data, tuple(f for f in self.setting if f[0] != "data.seed")
+    def kind(self, fields: Iterable[str]) -> tuple:
+        """Returns the data set and the values of these fields."""
+        return self.data, *map(dict(self.setting).get, fields)
 
 
 class Tested(NamedTuple):
@@ -171,7 +175,7 @@ def differences(
 ) -> dict[tuple[Unit, bool], float]:
     """Returns the differences of a claim, {(unit, whether on printed data): number}.
 
-    Of several sides the smallest difference counts, of several lengths the longest.
+    Of several sides the smallest difference counts, of several lengths the `longest`.
     """
     named = {k for side in claim.sides for k in side.fields if "." in k}
     units: dict[tuple, tuple[Unit, bool]] = {}
@@ -195,24 +199,26 @@ def differences(
         uppers = row if claim.order[0] == "chain" else row[:1] * len(row)
         smallest = min(a - b for a, b in zip(uppers, row[1:], strict=False))
         pairs[units[place], int(dict(place[0])["rounds"])].append(smallest)
-    counts = longest(sorted((unit, rounds) for (unit, _), rounds in pairs))
+    fields = claim.parameter_values
+    counts = longest((unit.kind(fields), n, unit.seed) for (unit, _), n in pairs)
     return {
         place: stats.fmean(pairs[place, rounds])
         for place, rounds in sorted(pairs)
-        if counts[place[0].without_seed] == rounds
+        if counts[place[0].kind(fields)] == rounds
     }
 
 
-def longest(places: Iterable[tuple[Unit, int]]) -> dict[tuple, int]:
-    """Returns the rounds that count in each setting, from pairs and their rounds.
+def longest(pairs: Iterable[tuple[tuple, int, int]]) -> dict[tuple, int]:
+    """Returns {data: rounds that count there} from pairs (data, rounds, seed).
 
     They are the most rounds of which there are pairs of two seeds, or else of one.
+    "Data" are a data set and the values of the fields that a claim names.
     """
     seeds = defaultdict(set)
-    for unit, rounds in places:
-        seeds[unit.without_seed, rounds].add(unit.seed)
+    for data, rounds, seed in pairs:
+        seeds[data, rounds].add(seed)
     ranked = sorted(seeds, key=lambda at: (len(seeds[at]) > 1, at[1]))
-    return dict(ranked)  # the last of a setting stays
+    return dict(ranked)  # the last of a data set stays
 
 
 def compared(
@@ -303,7 +309,7 @@ def of_records(claim: Claim, groups: Sequence[SeedGroup], statistic: str) -> Tes
 
 def values_without(claim: Claim, by_unit: Iterable[Unit]) -> Iterator[str]:
     """Yields the numbers that a claim names and no pair has."""
-    for key, texts in Side.of(f"any {claim.parameters}").fields.items():
+    for key, texts in claim.parameter_values.items():
         found = {dict(unit.setting)[key] for unit in by_unit}
         numbers = [x for x in texts.split("|") if x[0].isdigit()]
         absent = [x for x in numbers if not any(float(x) == float(y) for y in found)]

@@ -200,8 +200,8 @@ FIELDS = {
     "clients_at_once": Field("auto", "number of clients of a cohort that the device trains at a time", AT_ONCE, compared=False),
     "clients.store": Field("auto", "where client states are between rounds; none: clients keep no state", STORES),
     "eval.clients": Field("all", "clients that are evaluated: all, or the size of a sample", ALL_OR_NUMBER),
-    "eval.metrics": Field("accuracy", "metrics of every prediction rule; accuracy is always measured", METRIC_NAMES),
-    "eval.per_client": Field(False, "write a table of the clients at each evaluation", program=UNUSED),
+    "eval.metrics": Field("accuracy", "metrics of every prediction rule; accuracy is always measured", METRIC_NAMES, compared=False),
+    "eval.per_client": Field(False, "write a table of the clients at each evaluation", program=UNUSED, compared=False),
 }
 # fmt: on
 
