@@ -129,10 +129,6 @@ class Unit(NamedTuple):
     setting: tuple  # fields of data and networks, as texts
     seed: int
 
-    def kind(self, fields: Iterable[str]) -> tuple:
-        """Returns the data set and the values of these fields."""
-        return self.data, *map(dict(self.setting).get, fields)
-
 
 class Tested(NamedTuple):
     """A verdict under one statistic."""
@@ -199,26 +195,28 @@ def differences(
         uppers = row if claim.order[0] == "chain" else row[:1] * len(row)
         smallest = min(a - b for a, b in zip(uppers, row[1:], strict=False))
         pairs[units[place], int(dict(place[0])["rounds"])].append(smallest)
-    fields = claim.parameter_values
-    counts = longest((unit.kind(fields), n, unit.seed) for (unit, _), n in pairs)
+
+    def kind(unit: Unit, printed: bool) -> tuple:
+        return unit.data, printed, *map(dict(unit.setting).get, claim.parameter_values)
+
+    counts = longest((kind(*place), n, place[0].seed) for place, n in pairs)
     return {
         place: stats.fmean(pairs[place, rounds])
         for place, rounds in sorted(pairs)
-        if counts[place[0].kind(fields)] == rounds
+        if counts[kind(*place)] == rounds
     }
 
 
 def longest(pairs: Iterable[tuple[tuple, int, int]]) -> dict[tuple, int]:
-    """Returns {data: rounds that count there} from pairs (data, rounds, seed).
+    """Returns {kind: rounds that count} from the kind, rounds and seed of each pair.
 
     They are the most rounds of which there are pairs of two seeds, or else of one.
-    "Data" are a data set and the values of the fields that a claim names.
     """
     seeds = defaultdict(set)
-    for data, rounds, seed in pairs:
-        seeds[data, rounds].add(seed)
+    for kind, rounds, seed in pairs:
+        seeds[kind, rounds].add(seed)
     ranked = sorted(seeds, key=lambda at: (len(seeds[at]) > 1, at[1]))
-    return dict(ranked)  # the last of a data set stays
+    return dict(ranked)  # the last of a kind stays
 
 
 def compared(

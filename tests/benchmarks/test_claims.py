@@ -36,8 +36,9 @@ def without_pair(**fields):
     return runs
 
 
-# The most rounds that two seeds have count.
-LENGTHS = [*two(0.01, 0.02), *two(0.03, 0.02, 0.04, rounds=20)]
+# The most rounds that two seeds have on a data set count.
+SHORT = *two(0.03, 0.02, 0.04, rounds=20), *two(0.09, rounds=20, data__clients=50)
+LENGTHS = [*two(0.01, 0.02), *SHORT]
 ONE_LONGER = [*two(0.05), *two(0.01, 0.02, rounds=20)]
 NONE, APART = pairs.NOT_RUN, "no two runs of equal setting and length"
 # Other verdicts, angles, FAST, readings, other data: in the committed page.
