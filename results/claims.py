@@ -96,13 +96,14 @@ say. `python -m results.claims` makes this page from `results/claims.csv`
 and `results/*/records`.
 
 **A pair** is two runs of equal data set, partition, networks, number of rounds and
-seed; the difference of their accuracies in points counts. On each data set only the
-most rounds that two seeds have count, apart for the paper's networks and for each value
-that a claim names, such as alpha. Pairs may differ in what a claim does not name, such
-as d or the number of clients: each counts. If a claim compares with several settings,
-the smallest difference counts. Where a claim is about the similarity or the separation
-of prototypes, angles between global prototypes after the last round are compared
-instead, in degrees. A claim is
+seed; the difference of their accuracies in points counts. Of the pairs on a data set,
+only those with the most rounds that two seeds have count; the number of rounds is
+chosen separately for the paper's networks and for each value that a claim names, such
+as alpha. Pairs may differ in what a claim does not name, such as d or the number of
+clients: each counts. If a claim compares with several settings, the smallest difference
+counts. Where a claim is about the similarity or the separation of prototypes, angles
+between global prototypes after the last round are compared instead, in degrees. A claim
+is
 
 - **shown**, if the difference has the claimed sign in at least three quarters of the
   pairs, and its mean exceeds two standard errors;

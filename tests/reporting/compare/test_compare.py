@@ -151,7 +151,8 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     labels = [row[0] for row in table.rows]
     assert labels == ["FedProto (local.epochs=1)", "FedProto (local.epochs=5)"]
     assert any("local.epochs differs: 1 in" in note for note in table.notes)
-    silent = {"data__data_dir": "elsewhere", "eval__metrics": "auc"}  # of the numbers
+    silent = {"data__data_dir": "elsewhere", "checkpoint_every": 1}  # of the numbers
+    silent["eval__metrics"] = "auc"
     assert len(made(a, folder(tmp_path / "c", seed=1, rounds=5, **silent)).rows) == 1
     named = {"d": {"data__name": "npz:d/mine.npz", "accuracy": 0.1}}
     named["e"] = {"data__name": "npz:e/mine.npz", "accuracy": 0.9}
