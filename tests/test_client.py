@@ -63,7 +63,7 @@ def made_of(loss) -> Method:
 
 def witness(net, params, norm, batch, down, client):
     """Counts in `sums` how often each row of the pool was seen."""
-    out = net.apply(params["net"], norm["net"], batch.x, True)
+    out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
     row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
     seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
     return 0.0 * out.logits.sum(), LossAux({"net": out.norm}, seen_N)

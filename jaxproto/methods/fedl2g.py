@@ -23,6 +23,7 @@ Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here
 - study batch: random / in each round the next examples, except those of the quiz.
 - rows sent: of the study batch's classes / of all classes that the client holds.
 - order of batches: that of the data / as other methods.
+- masks of dropout in the quiz and its pseudo step: each client's own / of a round.
 - first vectors: N(0, 1) / the same.
 - gradients: clipped to norm 100 / `optimizer.clip_norm`; of the vectors as they are.
 - rounds of warm-up: 50, not counted as rounds / `warm_up`, counted.
@@ -108,10 +109,13 @@ def fedl2g(
         next_row = (down.round * study + jnp.arange(study)) % num_rows
         studied = ~jnp.isin(next_row, held) & (jnp.arange(study) < size)
 
-        def batch(row_B, mask_B):
-            return gather_examples(data, row_B % num_rows, mask_B.astype(jnp.float32))
+        def batch(row_B, mask_B, key):
+            mask_B = mask_B.astype(jnp.float32)
+            return gather_examples(data, row_B % num_rows, mask_B, key)
 
-        quiz_batch, study_batch = batch(held, held < size), batch(next_row, studied)
+        keys = jax.random.split(jax.random.key(down.round))  # of dropout
+        quiz_batch = batch(held, held < size, keys[0])
+        study_batch = batch(next_row, studied, keys[1])
 
         def quiz_loss(vector_CD):
             def study_loss(params):
@@ -120,7 +124,7 @@ def fedl2g(
 
             grads = jax.grad(study_loss)(params)
             stepped = jax.tree.map(lambda w, g: w - rate * g, params, grads)
-            out = net.apply(stepped, norm, quiz_batch.x, True)
+            out = net.apply(stepped, norm, quiz_batch.x, True, quiz_batch.key)
             return losses.cross_entropy(out.logits, quiz_batch.y, quiz_batch.mask)
 
         return Top(jax.grad(quiz_loss)(down.vectors), after.count > 0), after.memory

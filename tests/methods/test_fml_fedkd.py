@@ -77,13 +77,13 @@ def test_a_detached_loss_trains_its_own_network_alone():
     """L_l for the mentor, with what the mentee does as constants."""
     grads, net, x, ones = on_batch(make())[1], toys.net(8), jnp.asarray(X), jnp.ones(6)
     params, norm, _ = make().init_client(net, KEY)
-    q = AUX.apply(params["aux"], norm["aux"], x, True)
+    q = AUX.apply(params["aux"], norm["aux"], x, True, KEY)
     like_BD = q.feat @ params["project"]
     ce_g = losses.cross_entropy(q.logits, Y, ones)
 
     @jax.jit
     def mentor(own):
-        out = net.apply(own, norm["net"], x, True)
+        out = net.apply(own, norm["net"], x, True, KEY)
         term = losses.kl_mean(q.logits, out.logits, ones)
         term += losses.mse(out.feat, like_BD, ones)
         ce_l = losses.cross_entropy(out.logits, Y, ones)

@@ -79,14 +79,14 @@ def test_fedl2g_sends_the_gradient_of_the_quiz_after_a_pseudo_step():
 
     def quiz(vectors):
         def loss(params):
-            out = NET.apply(params, norm["net"], X[:4], True)
+            out = NET.apply(params, norm["net"], X[:4], True, KEY)
             log = jax.nn.log_softmax(out.logits)[jnp.arange(4), Y[:4]]
             away = jnp.mean((out.feat - vectors[Y[:4]]) ** 2, 1)
             return jnp.mean((away - log)[studied])
 
         grads = jax.grad(loss)(params["net"])
         moved = jax.tree.map(lambda w, g: w - 0.1 * g, params["net"], grads)
-        return ce(NET.apply(moved, norm["net"], X[held], True).logits, Y[held])
+        return ce(NET.apply(moved, norm["net"], X[held], True, KEY).logits, Y[held])
 
     np.testing.assert_allclose(up.value, jax.grad(quiz)(vectors), rtol=1e-4, atol=1e-6)
 
@@ -113,7 +113,7 @@ def test_fedsas_loss_has_its_four_terms_and_anchors_move_where_prototypes_are():
     own = Protos(jnp.asarray(5 * MEAN[1]), jnp.asarray(COUNT[1]))
     me = client(params, norm, COUNT[1]).replace(memory=own)
     value, _ = method.loss(NET, params, norm, batch(), anchors, me)
-    out = NET.apply(params["net"], norm["net"], X, True)
+    out = NET.apply(params["net"], norm["net"], X, True, KEY)
     feat = np.asarray(out.feat)
     away = np.linalg.norm(feat[:, None] - MEAN[0], axis=2)
     away[np.arange(6), Y] += max(fedsa.gap(own), fedsa.gap(anchors))
@@ -138,7 +138,9 @@ def test_fedmd_digests_mean_public_scores_and_then_revisits_the_own_examples():
         return method.loss(NET, params, norm, batch(step=step), consensus, me)[0]
 
     row = jax.random.randint(jax.random.fold_in(KEY, 1), (6,), 0, 4)
-    both = (NET.apply(params["net"], norm["net"], x, True) for x in (X, PUBLIC[row]))
+    both = (
+        NET.apply(params["net"], norm["net"], x, True, KEY) for x in (X, PUBLIC[row])
+    )
     own, known = (out.logits for out in both)
     digest = np.abs(known - consensus[row]).mean()
     got = [loss(step) for step in range(4)]
@@ -162,7 +164,7 @@ def test_feddf_takes_adams_step_from_the_mean_towards_the_mean_scores():
     row = jax.random.randint(jax.random.split(KEY, 1)[0], (3,), 0, 4)
 
     def logits(params):
-        return NET.apply(params["net"], norm, PUBLIC[row], True).logits
+        return NET.apply(params["net"], norm, PUBLIC[row], True, KEY).logits
 
     first, third = (logits(jax.tree.map(lambda a, k=k: a[k], each)) for k in (0, 2))
     teacher = jax.nn.softmax((first + third) / 2)

@@ -180,8 +180,9 @@ def test_rules_take_the_own_or_the_broadcast_adapter():
 def pulled(lam, count_C):
     """The loss of a batch, and its slope in the anchors."""
     net, method = toys.net(8), ref.refprotofl(toys.SPEC, adapter_dim=WIDTH, lam=lam)
-    params, norm, _ = method.init_client(net, jax.random.key(0))
-    batch = Batch(POOL.x[:8], POOL.y[:8], jnp.ones(8).at[6:].set(0))
+    key = jax.random.key(0)
+    params, norm, _ = method.init_client(net, key)
+    batch = Batch(POOL.x[:8], POOL.y[:8], jnp.ones(8).at[6:].set(0), key)
 
     def loss(mean_CD):
         down = start()._replace(anchors=Protos(mean_CD, count_C))

@@ -44,7 +44,7 @@ def golden(*names):
 def output():
     """Returns the output of the network of `on_batch`'s client on the examples X."""
     net = toys.net(8)
-    return jax.device_get(net.apply(*net.init(KEY), jnp.asarray(X), True))
+    return jax.device_get(net.apply(*net.init(KEY), jnp.asarray(X), True, KEY))
 
 
 @functools.cache
@@ -71,13 +71,13 @@ def exchange(method) -> Exchange:
         batch = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(Y)), KEY)
         me = client(params, norm, count[0])
         loss, _ = method.loss(net, params, norm, batch, down, me)
-        feat = net.apply(params["net"], norm["net"], batch.x, True).feat
+        feat = net.apply(params["net"], norm["net"], batch.x, True, KEY).feat
         return Exchange(up, server, down, loss, feat)
 
     return jax.device_get(run(MEAN, COUNT))
 
 
-def on_batch(method, down=None, params=None, memory=(), key=None):
+def on_batch(method, down=None, params=None, memory=(), key=KEY):
     """Returns value, gradient and sums of a client's loss on the examples X.
 
     The client is fresh, but for the parameters and the memory that are given.

@@ -54,7 +54,7 @@ def net(width: int, spec: Spec = SPEC) -> Net:
         return feat @ params["kernel"] + params["bias"]
 
     def apply(params, norm, x, train, key=None):
-        del key
+        assert not train or key is not None, "training needs a key, of dropout"
         h = x @ params["body"]["in"]
         mean, var = (h.mean(0), h.var(0)) if train else (norm["mean"], norm["var"])
         if train:
