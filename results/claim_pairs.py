@@ -27,23 +27,9 @@ STATISTICS = {  # column -> statistic over rounds, average
     for title, average in (("pooled", "pooled"), ("mean over clients", "client"))
 }
 TUNED = {"mu", "num_examples", "s", "server_batch"}  # free unless a claim names them
-CLIPPED = 100.0  # norm of the gradients in runs that repeat diverged ones
-
-
-class Way(NamedTuple):
-    """Settings in which a claim is tested."""
-
-    reading: str = ""
-    clip: float = 0.0
-
-    @property
-    def note(self) -> str:
-        """Returns what the last column says of the settings."""
-        reading = f", reading `{self.reading}`" * bool(self.reading)
-        return f", gradients clipped at {self.clip:g}" * bool(self.clip) + reading
-
-
-WAYS = (Way(), Way(clip=CLIPPED), Way("paper"))  # in the order in which they are tried
+CLIP = "optimizer.clip_norm"
+CLIPS = "0|100"  # 100: runs that repeat diverged ones, and their rivals
+DEFAULT, PAPER = "", "paper"  # readings, in the order in which they are tried
 ORDERS = ("order", "chain", "equal")  # kinds of claims about pairs
 
 
@@ -107,17 +93,18 @@ class Side(NamedTuple):
         method, *fields = text.split()
         return cls(method, dict(f.split("=") for f in fields))
 
-    def has(self, group: SeedGroup, way: Way) -> bool:
-        """Returns whether runs are of this side in these settings."""
+    def has(self, group: SeedGroup, reading: str) -> bool:
+        """Returns whether runs are of this side in a reading."""
         if group.method != self.method:
             return False
-        wanted = defaults(self.method, way.reading) | {"optimizer.clip_norm": way.clip}
+        wanted = defaults(self.method, reading)
         of_data = {"method.lam": presets.LAM}  # and gamma: those of the data set
         if self.method == "protonorm":
             of_data["method.upscale"] = presets.UPSCALE
         data = dataset(group)
         wanted = {k: of_data.get(k, {}).get(data, v) for k, v in wanted.items()}
         given = {k if "." in k else f"method.{k}": v for k, v in self.fields.items()}
+        given = {CLIP: CLIPS} | given
         rest = {k: v for k, v in wanted.items() if k not in given}
         return matches(rest, group.config, "") and allows(given, group.config)
 
@@ -126,8 +113,13 @@ class Unit(NamedTuple):
     """A pair of runs of a claim, without their length: what counts once."""
 
     data: str
-    setting: tuple  # fields of data and networks, as texts
+    setting: tuple  # fields of data and networks and the clipping, as texts
     seed: int
+
+    @property
+    def clip(self) -> float:
+        """The norm at which gradients are clipped; 0: not, or named by the claim."""
+        return float(dict(self.setting).get(CLIP, 0))
 
 
 class Tested(NamedTuple):
@@ -167,11 +159,12 @@ def dataset(group: SeedGroup) -> str:
 
 
 def differences(
-    claim: Claim, groups: Sequence[SeedGroup], way: Way, statistic: str
+    claim: Claim, groups: Sequence[SeedGroup], reading: str, statistic: str
 ) -> dict[tuple[Unit, bool], float]:
     """Returns the differences of a claim, {(unit, whether on printed data): number}.
 
-    Of several sides the smallest difference counts, of several lengths the `longest`.
+    Of several sides the smallest difference counts, of several lengths and clippings
+    the `longest`.
     """
     named = {k for side in claim.sides for k in side.fields if "." in k}
     units: dict[tuple, tuple[Unit, bool]] = {}
@@ -179,7 +172,7 @@ def differences(
     for side in claim.sides:
         accuracies: dict[tuple, float] = {}
         for group in groups:
-            if not (side.has(group, way) and claim.allows(group)):
+            if not (side.has(group, reading) and claim.allows(group)):
                 continue
             fields = {k: str(v) for k, v in group.config.items() if k not in named}
             key = tuple(sorted(f for f in fields.items() if f[0][:7] != "method."))
@@ -199,22 +192,23 @@ def differences(
     def kind(unit: Unit, printed: bool) -> tuple:
         return unit.data, printed, *map(dict(unit.setting).get, claim.parameter_values)
 
-    counts = longest((kind(*place), n, place[0].seed) for place, n in pairs)
+    counts = longest((kind(*at), (n, -at[0].clip), at[0].seed) for at, n in pairs)
     return {
-        place: stats.fmean(pairs[place, rounds])
-        for place, rounds in sorted(pairs)
-        if counts[kind(*place)] == rounds
+        at: stats.fmean(pairs[at, rounds])
+        for at, rounds in sorted(pairs)
+        if counts[kind(*at)] == (rounds, -at[0].clip)
     }
 
 
-def longest(pairs: Iterable[tuple[tuple, int, int]]) -> dict[tuple, int]:
-    """Returns {kind: rounds that count} from the kind, rounds and seed of each pair.
+def longest(pairs: Iterable[tuple[tuple, tuple, int]]) -> dict[tuple, tuple]:
+    """Returns {kind: (rounds, -clip) that count} from those and the seed of each pair.
 
-    They are the most rounds of which there are pairs of two seeds, or else of one.
+    They are the most rounds of which there are pairs of two seeds, or else of one; of
+    as many rounds, those without clipping.
     """
     seeds = defaultdict(set)
-    for kind, rounds, seed in pairs:
-        seeds[kind, rounds].add(seed)
+    for kind, length, seed in pairs:
+        seeds[kind, length].add(seed)
     ranked = sorted(seeds, key=lambda at: (len(seeds[at]) > 1, at[1]))
     return dict(ranked)  # the last of a kind stays
 
@@ -237,7 +231,7 @@ def compared(
 
 def unit_of(group: SeedGroup, fields: Mapping[str, str], seed: int) -> Unit:
     """Returns the unit of a run, which runs of other lengths share."""
-    own = {k: v for k, v in fields.items() if k.startswith(("data.", "model."))}
+    own = {k: v for k, v in fields.items() if k.startswith(("data.", "model.", CLIP))}
     if own["data.seed"] == str(FOLLOW):
         own["data.seed"] = str(seed)
     return Unit(dataset(group), tuple(sorted(own.items())), seed)
@@ -253,17 +247,18 @@ def deciding(
 ) -> tuple[dict[Unit, float], str]:
     """Returns the differences that decide, and a note on their origin.
 
-    For each of `WAYS`, the pairs on the paper's data are tried first, then those on all
+    For each reading, the pairs on the paper's data are tried first, then those on all
     data. The first set with two seeds decides, or else the largest.
     """
     options = []
-    for way in WAYS:
-        by_place = differences(claim, groups, way, statistic)
+    for reading in (DEFAULT, PAPER):
+        note = f", reading `{reading}`" * bool(reading)
+        by_place = differences(claim, groups, reading, statistic)
         on_paper = {unit: d for (unit, printed), d in by_place.items() if printed}
-        options.append((on_paper, way.note))
+        options.append((on_paper, note))
         if len(on_paper) < len(by_place) and claim.elsewhere != "no":
             on_all = {unit: d for (unit, _), d in by_place.items()}
-            options.append((on_all, f"{way.note}, other data or networks"))
+            options.append((on_all, f"{note}, other data or networks"))
     largest = max(options, key=lambda option: len(option[0]))
     return next((option for option in options if enough(option[0])), largest)
 
@@ -331,7 +326,7 @@ def runs_of(claim: Claim, side: Side, groups: Sequence[SeedGroup]) -> list[SeedG
     return [
         group
         for group in groups
-        if any(side.has(group, way) for way in WAYS)
+        if any(side.has(group, reading) for reading in (DEFAULT, PAPER))
         and claim.allows(group)
         and (claim.elsewhere != "no" or claim.printed_on(group))
     ]
@@ -357,7 +352,7 @@ def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
     """Returns the verdict on fewer iterations in the last tenth of the rounds."""
     fewer = defaultdict(list)
     for group in groups:
-        for run in group.finished if claim.sides[0].has(group, Way()) else ():
+        for run in group.finished if claim.sides[0].has(group, DEFAULT) else ():
             row = [n for record in run.evaluations() for n in every_round(record)]
             tenth = max(1, len(row) // 10)
             if row:
@@ -373,9 +368,12 @@ def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
 
 
 def count(by_unit: Iterable[Unit]) -> str:
-    """Returns the number of pairs by data set."""
-    numbers = Counter(unit.data for unit in by_unit)
-    return ", ".join(f"{data} {number}" for data, number in numbers.items())
+    """Returns the number of pairs by data set and clipping."""
+    numbers = Counter((unit.data, unit.clip) for unit in by_unit)
+    return ", ".join(
+        f"{data} {number}" + f" (gradients clipped at {clip:g})" * bool(clip)
+        for (data, clip), number in numbers.items()
+    )
 
 
 def every_round(record: Mapping) -> list[float]:

@@ -122,14 +122,14 @@ fewer than two seeds, those on all data: then the last column says "other data o
 networks". A claim that names data or networks is tested on no others. A run that
 diverged makes no pair: the last column counts such runs on the data of the pairs, and
 names the numbers of a claim that no pair has. Runs have the default reading of their
-method and no clipping of gradients; only without two such seeds, those with gradients
-clipped alike on both sides decide, then those in the reading `paper`. Methods are
-judged by the rule of their paper ([decisions](decisions.md#judged)); in a pair with
-FAST, whose clients keep no network of their own, both by `received`, where the other
-has that rule. The papers print the best round. The earlier records of Fashion-MNIST and
-CIFAR share one partition each, so that their pairs say nothing of other partitions.
-Most runs are shorter than the papers'. The reasons of contradicted claims, where runs
-show one: [results](results.md#contradicted).
+method, or, without two such seeds, the reading `paper`. Gradients are clipped in both
+runs of a pair or in neither; of pairs of equal length those without clipping count.
+Methods are judged by the rule of their paper ([decisions](decisions.md#judged)); in a
+pair with FAST, whose clients keep no network of their own, both by `received`, where
+the other has that rule. The papers print the best round. The earlier records of
+Fashion-MNIST and CIFAR share one partition each, so that their pairs say nothing of
+other partitions. Most runs are shorter than the papers'. The reasons of contradicted
+claims, where runs show one: [results](results.md#contradicted).
 """
 
 
