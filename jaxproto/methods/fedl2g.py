@@ -23,7 +23,8 @@ Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here
 - study batch: random / in each round the next examples, except those of the quiz.
 - rows sent: of the study batch's classes / of all classes that the client holds.
 - order of batches: that of the data / as other methods.
-- masks of dropout in the quiz and its pseudo step: each client's own / of a round.
+- dropout in the quiz and its pseudo step: a mask of each client / in a round, the same
+  mask for all clients.
 - first vectors: N(0, 1) / the same.
 - gradients: clipped to norm 100 / `optimizer.clip_norm`; of the vectors as they are.
 - rounds of warm-up: 50, not counted as rounds / `warm_up`, counted.
