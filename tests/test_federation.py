@@ -39,8 +39,8 @@ def test_a_round_as_one_function_has_the_numbers_of_a_run_also_mapped_over_seeds
 ):
     if method in LONG:
         fields = {"data__clients": 4, "rounds": 2, "eval_every": 1, **PART}
-        fields |= {"model__group": "mlp", "clients__store": "device", "seed": 1}
-        c, path = runs.small(method, "digits", **fields), tmp_path
+        fields |= {"clients__store": "device", "seed": 1}
+        c, path = runs.digits(method, **fields), tmp_path
         runs.run(c, path)
     else:
         c, path = trained.CONFIGS[method](), trained_runs(method)

@@ -24,8 +24,7 @@ LOT = {"participation.law": "uniform", "participation.fraction": 0.34}
 
 
 def small(name, unit, **changes):
-    fields = {"model.group": "mlp", "rounds": 2, "privacy.unit": unit}
-    return runs.small(name, "digits", **fields | changes)
+    return runs.digits(name, **{"rounds": 2, "privacy.unit": unit} | changes)
 
 
 REFUSED = (

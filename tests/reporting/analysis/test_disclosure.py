@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.refusal import refused
+from support.runs import digits
 
-from jaxproto import config
 from jaxproto.methods import METHODS
 from jaxproto.privacy import accounting
 from jaxproto.reporting.analysis import disclosure
@@ -31,8 +31,7 @@ def on_the_page() -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def view():
     """Every method with its defaults, on clients of one architecture."""
-    made = config.experiment("fedmd", "digits")  # which needs public examples
-    made.model.group, made.data.clients = "mlp", 3
+    made = digits("fedmd")  # which needs public examples
     return disclosure.view(made, every=True)
 
 
@@ -67,19 +66,13 @@ def test_what_is_cited_as_measured_is_in_the_tables_of_the_run(view):
         assert f"| {row['examples']} | {row['images back']} | {row['kept']} |" in PAGE
 
 
-def private(method, unit):
-    made = config.experiment(method, "digits")
-    made.model.group, made.data.clients, made.privacy.unit = "mlp", 3, unit
-    return made
-
-
 SPENT = {"epsilon": 4.983, "delta": 1e-5}
 
 
 def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch):
     monkeypatch.setattr(accounting, "check_installed", lambda: None)
     for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
-        c = private("fedproto", unit)
+        c = digits("fedproto", privacy__unit=unit)
         found = disclosure.view(c, False, lambda config, exp: SPENT)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
         assert up == {disclosure.EVERY, "class means with noise"}
@@ -87,8 +80,8 @@ def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch
         assert f"(epsilon 4.98, delta 1e-05) after {c.rounds} rounds" in said
         assert disclosure.GUARANTEE[unit] in said
         assert not any("class means, measured" in note for note in found.notes)
-        found = disclosure.view(private("fedavg", unit), False)
+        found = disclosure.view(digits("fedavg", privacy__unit=unit), False)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
         assert up == {"trained values with noise", size}
     with refused("leave out --all"):
-        disclosure.view(private("fedavg", "client"), True)
+        disclosure.view(digits("fedavg", privacy__unit="client"), True)
