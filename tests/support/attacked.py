@@ -61,8 +61,9 @@ def begins(c):
     now[:] = [repr(sorted(settings.items()))]
 
 
-def quick():
-    """Compiles equal programs once and leaves pictures unrendered, from now on."""
+@contextlib.contextmanager
+def quickly():
+    """Compiles equal programs once and leaves pictures unrendered."""
     compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):
@@ -72,16 +73,9 @@ def quick():
             compiled[key] = compile_(exp, *args)[1:]
         return exp, *compiled[key]
 
-    compiler.compile_to_fit = compile_to_fit
-    unrendered()
-
-
-@contextlib.contextmanager
-def quickly():
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((compiler, "compile_to_fit"), (Figure, "savefig")):
-            patch.setattr(owner, name, getattr(owner, name))  # undone at the end
-        quick()
+        patch.setattr(compiler, "compile_to_fit", compile_to_fit)
+        patch.setattr(Figure, "savefig", save_unrendered)
         yield
 
 
@@ -99,8 +93,8 @@ def quick_runs():
         yield
 
 
-def unrendered():
-    Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
+def save_unrendered(figure, to, **_):
+    to.write(repr(figure).encode())
 
 
 def end(path: Path) -> tuple:
