@@ -137,6 +137,27 @@ def test_arguments_of_ones_own_may_be_called_like_those_of_the_package(monkeypat
         config.experiment("mine")
 
 
+def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch):
+    def mine(spec, *, lam: float = 1.0, share: float = 0.5, low=0, high=1):
+        """A method.
+
+        Args:
+          spec: number of classes and feature dimension.
+          share: of the old prototypes,
+            in every round.
+          low, high: both ends.
+        """
+
+    monkeypatch.setitem(METHODS, "mine", mine)
+    told = factory_fields.all_fields("mine")
+    assert told["method.share"].help == "of the old prototypes, in every round"
+    assert told["method.low"].help == told["method.high"].help == "both ends"
+    of_fedproto = factory_fields.all_fields("fedproto")
+    assert told["method.lam"].help == of_fedproto["method.lam"].help != ""
+    mine.__doc__ = None
+    assert factory_fields.all_fields("mine")["method.share"].help == ""
+
+
 def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):
     (tmp_path / "max").write_text("1024\n")
     monkeypatch.setattr(host_memory, "LIMIT", tmp_path / "max")
