@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support import workdirs
 from support.every import check_every
+from support.processes import until
 
 from jaxproto import config
 from jaxproto.config.fields import FOLLOW, fields_where
@@ -131,10 +131,7 @@ def count_lines(path):
 def test_a_killed_queue_goes_on_where_it_was_and_records_each_run_once(tmp_path):
     work = tmp_path / "out/digits/fedproto-1"
     with start(tmp_path) as first:
-        until = time.monotonic() + 300
-        while count_lines(work / "metrics.jsonl") < 4:
-            assert first.poll() is None and time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: count_lines(work / "metrics.jsonl") >= 4, first)
         os.killpg(first.pid, signal.SIGKILL)
     assert 4 <= len(records.read(work / "metrics.jsonl")) < ROUNDS
     assert not (tmp_path / "results").exists()
