@@ -59,13 +59,8 @@ def rounds(path):
     return [r["round"] for r in metrics(path)]
 
 
-def faults(path):
-    return [(f["round"], f["client"], f["stage"]) for f in records.read(path / FAULTS)]
-
-
-def why(path, *stages):
-    reported = records.read(path / FAULTS)
-    return [f["why"] for f in reported if not stages or f["stage"] in stages]
+def why(path, stage):
+    return [f["why"] for f in records.read(path / FAULTS) if f["stage"] == stage]
 
 
 def assert_the_same(path, other):

@@ -39,7 +39,7 @@ def double(x, y):
     return {"sum": x + y, "twice": (2 * x, None)}
 
 
-def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
+def cache(folder, f=double, name="n"):
     """The function as `wrap` gives it, and how often it was traced for that."""
     traces = []
 
@@ -47,7 +47,7 @@ def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
         traces.append(1)
         return f(*values)
 
-    made = program_cache.load_or_trace(folder, cache_key, name, counted, args)
+    made = program_cache.load_or_trace(folder, "r", name, counted, ARGS)
     return made, len(traces)
 
 

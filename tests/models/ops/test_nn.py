@@ -35,10 +35,10 @@ WINDOWS = [  # kernel, stride, padding, input size; odd height and even width
 WINDOWS += [(k, 1, p, (5, 11)) for k in (3, 5) for p in (0, 1, k - 1)]
 
 
-def image(size, channels=6, batch=3):
-    """A random image [B, H, W, C]; size is an int or (H, W)."""
+def image(size):
+    """Random images [3, H, W, 6]; size is an int or (H, W)."""
     size = size if isinstance(size, tuple) else (size, size)
-    return normal(batch, *size, channels)
+    return normal(3, *size, 6)
 
 
 def at(function, *static):
