@@ -12,6 +12,7 @@ import pytest
 from support import workdirs
 from support.every import check_every
 from support.processes import until
+from support.runs import ROOT
 
 from jaxproto import config
 from jaxproto.config.fields import FOLLOW, fields_where
@@ -24,7 +25,6 @@ from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
 from results.refprotofl_protocol import run as refprotofl_protocol
 
-ROOT = Path(__file__).parents[2]
 RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.processes import until
+from support.runs import ROOT
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.long
 LATER = "the same command resumes from the last checkpoint"
 

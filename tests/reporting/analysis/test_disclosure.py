@@ -2,11 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from support.refusal import refused
-from support.runs import digits
+from support.runs import ROOT, digits
 
 from jaxproto.methods import METHODS
 from jaxproto.privacy import accounting
@@ -14,7 +13,6 @@ from jaxproto.reporting.analysis import disclosure
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-ROOT = Path(__file__).parents[3]
 LEAKS = sorted((ROOT / "results" / "leakage").glob("*.json"))
 IMAGES = sorted((ROOT / "results" / "leakage").glob("[!p]*/updates.json"))  # exact
 PAGE = (ROOT / "docs/how_to/privacy.md").read_text()
