@@ -30,7 +30,7 @@ from benchmarks import round as round_
 from benchmarks.peers import ours, prepare
 from jaxproto import config
 from jaxproto.experiment import build
-from jaxproto.models.ops import forms
+from jaxproto.models.ops import ops
 from jaxproto.storage import records
 
 PRECISIONS = {  # name -> matmul precision of float32, dtype of the networks' bodies
@@ -240,7 +240,7 @@ def fastest_forms(lines: list[dict]) -> dict[str, str]:
 
 
 def write_forms(
-    platform: str, names: Mapping[str, str], source: str, file: Path = forms.FILE
+    platform: str, names: Mapping[str, str], source: str, file: Path = ops.FILE
 ):
     """Writes the forms of a platform.
 
@@ -248,7 +248,7 @@ def write_forms(
       names: Field of `Ops` -> name in `FORMS`; other fields are left out.
       source: Origin of the choice, such as the device that was measured.
     """
-    known = {kind: name for kind, name in names.items() if kind in forms.FORMS}
+    known = {kind: name for kind, name in names.items() if kind in ops.FORMS}
     entry = {"source": source, "forms": known}
     table = json.loads(file.read_text()) | {platform: entry}
     file.write_text(json.dumps(table, indent=2) + "\n")

@@ -18,7 +18,7 @@ from jax import lax
 
 from benchmarks import measure
 from jaxproto import execution
-from jaxproto.models.ops import channel_sums, forms
+from jaxproto.models.ops import channel_sums, ops
 
 
 class Case(NamedTuple):
@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 
 FORMS = {  # kind -> name -> function
-    **forms.FORMS,
+    **ops.FORMS,
     "sums": {
         "lax": channel_sums.channel_sums,
         "short": channel_sums.channel_sums_short,
