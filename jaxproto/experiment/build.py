@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, participation
+from jaxproto import batches, models, participation
 from jaxproto.client import LocalTraining
 from jaxproto.config import fields, privacy, robustness
-from jaxproto.config.checks import network_names, num_evaluated
+from jaxproto.config.checks import num_evaluated
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import FederationData, Partition
@@ -110,7 +110,7 @@ def experiment(
     """
     check_sampler(config)  # its errors come before data are read
     local = build_local_training(config)
-    names = network_names(config.model.group)
+    names = models.group_members(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, _ = data
     privacy.check_vocabulary(config, dataset)

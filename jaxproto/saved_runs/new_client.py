@@ -22,7 +22,6 @@ from jaxproto.client import (
     local_step,
     num_steps,
 )
-from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
 from jaxproto.experiment import shape_checks, statelessness
@@ -65,7 +64,7 @@ def architecture(
     Raises:
       UserError: The network does not fit the others.
     """
-    name = name or models.assign_networks(network_names(config.model.group), [id])[0]
+    name = name or models.assign_networks(config.model.group, [id])[0]
     for cohort in exp.cohorts:
         if cohort.name == name:
             return name, cohort.net
