@@ -25,8 +25,9 @@ from jaxproto.client import (
 from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
-from jaxproto.experiment import shape_checks, statelessness
+from jaxproto.experiment import statelessness
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_cohorts
 from jaxproto.federation import Cohort
 from jaxproto.saved_runs import user_inputs
 from jaxproto.saved_runs.metrics_table import Table
@@ -71,9 +72,8 @@ def architecture(
             return name, cohort.net
     net = exp.network(name)
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
-    shape_checks.check_cohorts(
-        exp.method, [*exp.cohorts, Cohort(name, net, (id,))], exp.spec, x
-    )
+    cohorts = [*exp.cohorts, Cohort(name, net, (id,))]
+    check_cohorts(exp.method, cohorts, exp.spec, x)
     return name, net
 
 
