@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.domains import domain_ids
 from jaxproto.data.partitions.label_skew import (
     Rng,
     Scheme,
@@ -71,9 +72,7 @@ def partition_dataset(
     """Divides a data set over clients, and each client's examples into train and test.
 
     Args:
-      dataset: to divide.
       scheme: division over clients, such as `dirichlet(0.1)`.
-      clients: number of clients.
       pooled: True pools the official parts and divides every client's examples by
         `train_share` (docs/decisions.md#pool). False divides the official training part
         and tests every client on the whole official test part.
@@ -83,7 +82,9 @@ def partition_dataset(
     """
     rng = scheme.make_rng(seed)
     official = None if pooled else official_test(dataset)
-    y_N, num_classes = scheme.looks_at(dataset)
+    y_N, num_classes = dataset.y, dataset.num_classes
+    if scheme.by_source:
+        y_N, num_classes = domain_ids(dataset)
     size = len(y_N) if pooled else dataset.train_size
     client_rows = scheme.assign(y_N[:size], num_classes, clients, rng)
     train, test = split_each(client_rows, train_share if pooled else 1, rng)
