@@ -36,12 +36,8 @@ def load(config) -> Dataset:
             f"data.public_source is {other!r}, the data set of the clients, whose test "
             "examples would be public. Set data.public_share for a part of it."
         )
-    read = partial(
-        registry.load,
-        data_dir=config.data_dir or None,
-        seed=config.seed,
-        pixels=config.pixels,
-    )
+    options = {key: config[key] for key in ("data_dir", "seed", "pixels")}
+    read = partial(registry.load, **options)
     dataset = read(config.name)
     if dataset.y.min() == dataset.y.max():
         raise errors.UserError(
