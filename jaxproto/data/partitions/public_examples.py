@@ -147,19 +147,8 @@ def _check_names(dataset, extra):
 
 
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides a data set by `partition_dataset`, and withdraws public examples.
-
-    Appended examples are left out, and inputs, which no scheme needs.
-    """
-    size = len(dataset.y) - dataset.foreign
-    own = dataset._replace(
-        x=dataset.x[:0],
-        y=dataset.y[:size],
-        public=None,
-        domain=None if dataset.domain is None else dataset.domain[:size],
-        foreign=0,
-    )
-    return remove_public(dataset, partition_dataset(own, scheme, **options))
+    """Divides a data set by `partition_dataset`, and withdraws public examples."""
+    return remove_public(dataset, partition_dataset(dataset, scheme, **options))
 
 
 def remove_public(dataset: Dataset, parts: Partition) -> Partition:

@@ -85,7 +85,7 @@ def partition_dataset(
     y_N, num_classes = dataset.y, dataset.num_classes
     if scheme.by_source:
         y_N, num_classes = domain_ids(dataset)
-    size = len(y_N) if pooled else dataset.train_size
+    size = len(y_N) - dataset.foreign if pooled else dataset.train_size
     client_rows = scheme.assign(y_N[:size], num_classes, clients, rng)
     train, test = split_each(client_rows, train_share if pooled else 1, rng)
     test = test if official is None else [official] * clients
@@ -130,8 +130,8 @@ def official_test(dataset: Dataset) -> np.ndarray:
     if len(rows) == 0:
         raise errors.UserError(
             f"data set {dataset.name!r} has no official test part (all "
-            f"{len(dataset.y)} examples are for training). Pool it: pooled=True splits "
-            "every client's examples."
+            f"{dataset.train_size} examples are for training). Pool it: pooled=True "
+            "splits every client's examples."
         )
     return rows
 
