@@ -5,8 +5,6 @@ in its own shard. So a run with public examples has the same partition as one wi
 except for these examples.
 """
 
-from functools import partial
-
 import numpy as np
 
 from jaxproto import errors
@@ -37,15 +35,14 @@ def load(config) -> Dataset:
             "examples would be public. Set data.public_share for a part of it."
         )
     options = {key: config[key] for key in ("data_dir", "seed", "pixels")}
-    read = partial(registry.load, **options)
-    dataset = read(config.name)
+    dataset = registry.load(config.name, **options)
     if dataset.y.min() == dataset.y.max():
         raise errors.UserError(
             f"{config.name}: all {len(dataset.y)} examples have one label, so that "
             "there is nothing to learn. Give examples of two classes at least."
         )
     if other:
-        return append_public(dataset, read(other))
+        return append_public(dataset, registry.load(other, **options))
     if share:
         return make_some_public(
             dataset,
