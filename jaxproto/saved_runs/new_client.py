@@ -169,9 +169,8 @@ def rules_using_broadcast(
         x, down = batches.normalise_inputs(x), wire.for_client(down, client.id)
         return compiled.method.predict(compiled.net, client, x, down)[rule]
 
-    inputs = client, down, jnp.asarray(x)
-    structure, uses = jax.tree.structure(inputs), {}
+    inputs, uses = (client, down, jnp.asarray(x)), {}
     for rule in jax.eval_shape(compiled.scores, *inputs):
-        used = statelessness.inputs_used(partial(scores, rule=rule), *inputs)
-        uses[rule] = any(jax.tree.leaves(jax.tree.unflatten(structure, used)[1]))
+        _, used, _ = statelessness.inputs_used(partial(scores, rule=rule), *inputs)
+        uses[rule] = any(jax.tree.leaves(used))
     return uses
