@@ -134,5 +134,5 @@ def client_independent_rules(
 
 def _reads_client(f: Callable, shapes: ClientShapes, fields: Sequence[str]) -> bool:
     """Returns whether `f` reads one of the fields of the client."""
-    client, *_ = inputs_used(f, *shapes)
+    client = inputs_used(f, *shapes)[0]
     return any(jax.tree.leaves([getattr(client, field) for field in fields]))

@@ -169,6 +169,6 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
         received, own = receive(method, client, down)
         return method.pre_upload(net, received, Data(examples, shard), own)
 
-    _, down, *_ = statelessness.inputs_used(first, *args)
+    down = statelessness.inputs_used(first, *args)[1]
     fields = jax.tree.leaves(down, is_leaf=wire.is_message_node)
     return [any(jax.tree.leaves(field)) for field in fields]

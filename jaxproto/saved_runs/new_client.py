@@ -171,6 +171,6 @@ def rules_using_broadcast(
 
     inputs, uses = (client, down, jnp.asarray(x)), {}
     for rule in jax.eval_shape(compiled.scores, *inputs):
-        _, used, _ = statelessness.inputs_used(partial(scores, rule=rule), *inputs)
+        used = statelessness.inputs_used(partial(scores, rule=rule), *inputs)[1]
         uses[rule] = any(jax.tree.leaves(used))
     return uses
