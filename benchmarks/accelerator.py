@@ -139,15 +139,13 @@ def _local_training(name: str, clients: int, precision: str, size: dict) -> dict
 
 def whole_round(size: dict) -> Lines:
     """Yields seconds and peak memory of a ProtoNorm round of Ht0 with evaluation."""
+    s = {"clients": 8, "classes": 10, "dim": 512, "pixels": size["pixels"]}
+    s |= {"train": size["train"], "test": 96 * size["train"] // 320 or 2}
+    s |= {"batch": min(32, size["train"])}
+    s |= {"group": ",".join(size["networks"][:5][-4:])}
     for precision, (matmul, dtype) in PRECISIONS.items():
-        base = synthetic.plain("protonorm", synthetic.AS_RELEASED)
-        base.model.compute_dtype = dtype
-        s = {"clients": 8, "classes": 10, "dim": 512, "pixels": size["pixels"]}
-        s |= {"train": size["train"], "test": 96 * size["train"] // 320 or 2}
-        s |= {"batch": min(32, size["train"])}
-        s |= {"group": ",".join(size["networks"][:5][-4:])}
         with jax.default_matmul_precision(matmul):
-            _, exp = synthetic.equal_clients(s, base)
+            exp = round_.experiment(s, dtype)
             timing = measure.timed(round_.ours(exp), size["rounds"])
         peak = records.peak_memory_bytes()["device"]
         yield {"precision": precision, "peak_bytes": peak, **timing.record()}
