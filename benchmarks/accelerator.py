@@ -92,10 +92,8 @@ def products(size: dict) -> Lines:
         a = jax.random.normal(jax.random.key(0), (n, n), dtype)
         matmul = jax.jit(partial(jnp.matmul, precision=precision))
         timing = measure.timed(measure.waiting(matmul, a, a), repeats)
-        yield {
-            "precision": name,
-            "flops_per_second": 2 * n**3 / min(timing.seconds),
-        }
+        speed = 2 * n**3 / min(timing.seconds)
+        yield {"precision": name, "flops_per_second": speed}
     a = jnp.ones((n, n))
     timing = measure.timed(measure.waiting(jax.jit(lambda a: a + 1), a), repeats)
     yield {"bytes_per_second": 2 * a.nbytes / min(timing.seconds)}
@@ -199,9 +197,8 @@ STAGES = {  # name -> measurement, share of --seconds
 
 def run_stage(name: str, size: dict, file: Path):
     """Runs a stage in this process; appends a line per measurement."""
-    measurement, _ = STAGES[name]
     with file.open("a") as lines:
-        for line in measurement(size):
+        for line in STAGES[name][0](size):
             lines.write(json.dumps({"stage": name, **line}) + "\n")
             lines.flush()
 
