@@ -19,8 +19,8 @@ from collections import Counter
 import jax
 
 from benchmarks import hlo, measure, synthetic
-from jaxproto import mesh
-from jaxproto.experiment.build import Experiment, network_names
+from jaxproto import mesh, models
+from jaxproto.experiment.build import Experiment
 from jaxproto.training import compiler, data_placement, sharded_programs
 
 FLAGS = measure.flag_values(
@@ -45,7 +45,7 @@ def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Exp
 def counted(settings: dict, group: str, number: int) -> dict:
     """Returns FLOPs, bytes and collectives of one of `number` devices."""
     s = settings
-    clients = s["each"] * len(network_names(group)) * number
+    clients = s["each"] * len(models.group_members(group)) * number
     exp = experiment(s, group, clients, number, "all")
     examples, _ = data_placement.place_data(exp)
     train, whole = Counter(), Counter()
