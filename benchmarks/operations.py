@@ -2,10 +2,11 @@
 
     python -m benchmarks.operations
     python -m benchmarks.operations --cases=conv3x3_64,depthwise3x3_192 --clients=4
+    python -m benchmarks.operations --clients=2 --batch=4 --steps=2       # on CPUs
 
 Every client has its own kernel. `all:` maps over the clients with `vmap`, `one:` runs
 them one after the other within the program. `models.ops.ops_for` selects the form of a
-platform.
+platform. On CPUs, XLA's own implementations are slow.
 """
 
 import sys
