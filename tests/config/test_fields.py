@@ -14,7 +14,8 @@ from support.refusal import refused
 from jaxproto import config, federation
 from jaxproto.config import factory_fields, fields, registries
 from jaxproto.data import host_memory
-from jaxproto.experiment import method_builder, shape_checks
+from jaxproto.experiment import method_builder
+from jaxproto.experiment.check import check_cohorts
 from jaxproto.hyperparameters import NonNegative, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import fedproto
@@ -54,7 +55,7 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
         cohorts = [federation.Cohort("narrow", toys.net(8), (0, 1))]
         cohorts.append(federation.Cohort("wide", toys.net(8, spec), (2,)))
         with refused(*words):
-            shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)
+            check_cohorts(method, cohorts, toys.SPEC, x)
 
 
 def with_method(name, **values):

@@ -64,14 +64,13 @@ def test_what_is_cited_as_measured_is_in_the_tables_of_the_run(view):
         assert f"| {row['examples']} | {row['images back']} | {row['kept']} |" in PAGE
 
 
-SPENT = {"epsilon": 4.983, "delta": 1e-5}
-
-
 def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch):
     monkeypatch.setattr(accounting, "check_installed", lambda: None)
+    spent = {"privacy": {"epsilon": 4.983, "delta": 1e-5}}
+    monkeypatch.setattr(disclosure, "privacy_ledger", lambda *_: lambda rounds: spent)
     for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
         c = digits("fedproto", privacy__unit=unit)
-        found = disclosure.view(c, False, lambda config, exp: SPENT)
+        found = disclosure.view(c, False)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
         assert up == {disclosure.EVERY, "class means with noise"}
         (said,) = (n for n in found.notes if n.startswith("class means with noise: "))
