@@ -155,7 +155,7 @@ def shared_rounds(name: str, seeds: Sequence[Sequence[Mapping]]) -> list[list[Ma
 
 def check_evaluations(runs: Runs):
     """Raises UserError if a run has no records, or some have no bytes."""
-    for name, records in ((name, rows) for name in runs for rows in runs[name]):
+    for name, records in ((k, rows) for k, seeds in runs.items() for rows in seeds):
         if not records:
             raise UserError(
                 f"run {name!r} has no evaluation yet: nothing to draw. Leave it out or "
