@@ -59,9 +59,7 @@ def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
     """
     by_setting: dict[str, list[RunFolder]] = {}
     for run in runs:
-        setting = _setting(run).items()  # a float may be saved as 1
-        numbers = {k: float(v) if type(v) is int else v for k, v in setting}
-        key = json.dumps(numbers, sort_keys=True)
+        key = settings_key(run)
         for other in by_setting.setdefault(key, []):
             if other.config["seed"] == run.config["seed"]:
                 raise UserError(
@@ -118,6 +116,13 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     )
     vars(short)["records"] = kept  # the cached property
     return short
+
+
+def settings_key(run: RunFolder) -> str:
+    """Returns a text that is the same for runs that differ in the seed alone."""
+    setting = _setting(run).items()  # a float may be saved as 1
+    numbers = {k: float(v) if type(v) is int else v for k, v in setting}
+    return json.dumps(numbers, sort_keys=True)
 
 
 def _setting(run: RunFolder) -> dict:
