@@ -19,6 +19,7 @@ from jaxproto.reporting.compare.measures import Measure, values
 from jaxproto.reporting.compare.paper_cells import matches
 from jaxproto.reporting.compare.paper_numbers import GROUPS, PAPERS, SPELLINGS
 from jaxproto.reporting.compare.paper_rules import RULES, WITHOUT_HEAD
+from jaxproto.summary import pictures
 
 SHOWN, LEVEL, CONTRADICTED, NOT_RUN = "shown", "level", "contradicted", "not run"
 STATISTICS = {  # column -> statistic over rounds, average
@@ -353,7 +354,7 @@ def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
     fewer = defaultdict(list)
     for group in groups:
         for run in group.finished if claim.sides[0].has(group, DEFAULT) else ():
-            row = [n for record in run.evaluations() for n in every_round(record)]
+            _, row = pictures.every_round(run.evaluations(), "alignment_iterations")
             tenth = max(1, len(row) // 10)
             if row:
                 unit = Unit(dataset(group), (), run.config["seed"])
@@ -374,10 +375,3 @@ def count(by_unit: Iterable[Unit]) -> str:
         f"{data} {number}" + f" (gradients clipped at {clip:g})" * bool(clip)
         for (data, clip), number in numbers.items()
     )
-
-
-def every_round(record: Mapping) -> list[float]:
-    """Returns the iterations of each round up to an evaluation, from the last one."""
-    key = "alignment_iterations"
-    last = [record[key]] if key in record else []  # absent from old records
-    return record.get("every_round", {}).get(key, last)
