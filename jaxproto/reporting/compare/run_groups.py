@@ -151,6 +151,15 @@ def with_details(name: str, details: Iterable[str]) -> str:
     return f"{name} ({listed})" if listed else name
 
 
+def by_value(pairs: Iterable[tuple[object, str]]) -> str:
+    """Returns values with the names that have them: `1 in a, b; 2 in c`."""
+    names_of: dict[str, dict[str, None]] = {}
+    for value, name in pairs:
+        names_of.setdefault(str(value), {})[name] = None
+    texts = (f"{value} in {', '.join(names)}" for value, names in names_of.items())
+    return "; ".join(texts)
+
+
 def differing_fields(settings: Sequence[Mapping]) -> list[str]:
     """Returns the fields in which settings differ, sorted."""
     keys = sorted({k for s in settings for k in s})
