@@ -335,17 +335,17 @@ def runs_of(claim: Claim, side: Side, groups: Sequence[SeedGroup]) -> list[SeedG
 
 def missing(claim: Claim, groups: Sequence[SeedGroup]) -> str:
     """Returns which runs a claim lacks, or which of its runs diverged."""
-    absent, diverged = list[str](), list[str]()
+    absent, failed = list[str](), list[str]()
     for text, side in zip(claim.texts, claim.sides, strict=True):
         of_side = runs_of(claim, side, groups)
         if not any(group.finished for group in of_side):
-            (diverged if of_side else absent).append(f"`{text}`")
+            (failed if of_side else absent).append(f"`{text}`")
     where = f" with `{claim.parameters}`" * bool(claim.parameters)
     where += f" on {claim.data}, {claim.networks}" * (claim.elsewhere == "no")
     if absent:
         return f"no run of {' and '.join(absent)}{where}"
-    if diverged:
-        return f"all runs of {' and '.join(diverged)}{where} diverged"
+    if failed:
+        return f"all runs of {' and '.join(failed)}{where} diverged"
     return "no two runs of equal setting and length"
 
 
