@@ -54,7 +54,12 @@ def scalars(
     wanted = {k if "." in k else f"method.{k}": v for k, v in fields}
     config.apply_fields(c, {k: type(defaults[k])(v) for k, v in wanted.items()})
     spec = Spec(classes, c.model.feat_dim)
-    network = partial(models.build, input_shape=shape, **spec._asdict())
+    network = partial(
+        models.build,
+        input_shape=shape,
+        num_classes=spec.num_classes,
+        feat_dim=spec.feat_dim,
+    )
     method = method_builder.build_method(c.method, spec, classes * each, c, network)
     if method.nominal is None:
         raise ValueError(f"{name} has no formula of its cost")

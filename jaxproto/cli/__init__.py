@@ -44,7 +44,6 @@ FUNCTIONS = {  # command -> module and function, where not `main` of its own mod
     "list": ("list_names", "main"),
     **{name: ("describe", name) for name in ("cost", "disclosure", "inspect")},
 }
-OLD_NAMES = {"fields": "disclosure"}  # former names of commands, still accepted
 
 
 def usage() -> str:
@@ -88,7 +87,7 @@ def call(name: str, prog: str, arguments: Sequence[str]):
       prog: what the user typed, for messages.
     """
     with _errors_in_one_line():
-        name = choose_from("command", OLD_NAMES.get(name, name), COMMANDS)
+        name = choose_from("command", name, COMMANDS)
         Path.cwd()  # raises an error if the folder was deleted
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)

@@ -1,9 +1,7 @@
 """Picture of finished runs, as in the papers."""
 
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from jaxproto import plots
 from jaxproto.cli.argparse_types import Parser, new_file
@@ -16,9 +14,8 @@ def main(prog: str, arguments: Sequence[str]):
     """Draws the picture."""
     name, *rest = [*arguments] or [""]
     if name and not name.startswith("-"):
-        name = registry.OLD_NAMES.get(name, name)
         arguments = [choose_from("picture", name, registry.FIGURES), *rest]
-    args = _parser(prog).parse_args(_out_as_flag(arguments))
+    args = _parser(prog).parse_args(arguments)
     plots.check(args.out)
     if not args.out.parent.is_dir():
         raise UserError(f"cannot write {args.out}: its folder does not exist.")
@@ -50,13 +47,3 @@ def _parser(prog: str) -> Parser:
         subparser.add_argument("--size", choices=[*plots.SIZES], default="", help=width)
         subparser.set_defaults(figure=picture)
     return parser
-
-
-def _out_as_flag(arguments: Sequence[str]) -> Sequence[str]:
-    """Returns `NAME --out=FILE WORKDIR...` for the former `NAME FILE WORKDIR...`."""
-    name, first, *rest = [*arguments, "", ""]
-    is_file = Path(first).suffix[1:].isalpha() and not first.startswith("-")
-    has_out_flag = any(word.partition("=")[0] == "--out" for word in rest)
-    if has_out_flag or not is_file or os.path.isdir(first):
-        return arguments
-    return [name, f"--out={first}", *rest[:-2]]

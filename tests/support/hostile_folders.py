@@ -135,7 +135,7 @@ def compared(c, runs, out):
 def plotted(kind, *more):
     def plot(c, runs, out):
         (out / "a.png").unlink(missing_ok=True)
-        command("plot", [kind, out / "a.png", *runs, *more])
+        command("plot", [kind, f"--out={out}/a.png", *runs, *more])
 
     plot.__name__ = f"plot_{kind}"
     return plot
@@ -169,7 +169,7 @@ def swept(c, runs, out):
 
 TABLES = [  # of several runs, without checkpoints: one bad run costs its row
     *(report, compared),
-    *map(plotted, ("accuracy_over_rounds", "accuracy_against_bytes")),
+    *map(plotted, ("accuracy", "bytes")),
     plotted("until", "--target=50"),
     plotted("accuracy_against_field", "--field=data.clients"),
 ]

@@ -91,11 +91,6 @@ FIGURES = {
         from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
     ),
 }
-OLD_NAMES = {  # older name that still draws a picture -> its name
-    "accuracy_over_rounds": "accuracy",
-    "accuracy_against_bytes": "bytes",
-    "alignment_iterations": "iterations",
-}
 
 
 def add_arguments(parser, picture: Figure):

@@ -43,7 +43,7 @@ def drawn(tmp_path):
     def f(name, *arguments):
         def call(out):
             out.unlink(missing_ok=True)
-            plot.main("plot", [name, str(out), *map(str, arguments)])
+            plot.main("plot", [name, f"--out={out}", *map(str, arguments)])
 
         return drawing.draw(out, call)
 

@@ -54,7 +54,7 @@ def draw(tmp_path):
     """Calls `jaxproto plot`; its file is out.png."""
 
     def f(name, *arguments):
-        plot.main("plot", [name, str(tmp_path / "out.png"), *arguments])
+        plot.main("plot", [name, f"--out={tmp_path / 'out.png'}", *arguments])
 
     return f
 
@@ -108,7 +108,7 @@ def test_bytes_far_apart_have_a_log_scale_and_none_are_a_line_across(drawn):
 def test_accuracy_over_rounds_is_the_mean_over_seeds(make, draw, bands):
     runs = [make(f"a-{s}", "fedproto", 0.6 + 0.3 * s, s) for s in (0, 1)]
     runs.append(make("b", "local", 0.3))
-    draw("accuracy_over_rounds", *runs)
+    draw("accuracy", *runs)
     ((shown, xlabel, _),) = bands
     ours, other = shown["rule head"]
     assert (ours.label, other.label) == ("FedProto (2 seeds)", "Local (1 seed)")
@@ -150,7 +150,7 @@ def test_iterations_are_those_of_every_round(make, draw, bands, tmp_path):
     for s in (0, 2):  # the first record is of an older version
         history = [record(1, {"head": 0.5}), watched(3, 0.5, s)]
         make(f"runs/a-{s}", "protonorm", seed=s, history=history)
-    draw("alignment_iterations", str(tmp_path / "runs"))
+    draw("iterations", str(tmp_path / "runs"))
     (shown,) = bands[0][0][""]
     assert shown.x == [2, 3]
     assert shown.mean.tolist() == [11] * 2 and shown.high.tolist() == [12] * 2
@@ -167,7 +167,7 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
 
     def check(what, name, *arguments, out="out.png"):
         with refused(what) as caught:
-            plot.main("plot", [name, str(tmp_path / out), *arguments])
+            plot.main("plot", [name, f"--out={tmp_path / out}", *arguments])
         assert "\n" not in str(caught.value)
         assert out == "there.png" or not (tmp_path / out).exists()
 
@@ -178,7 +178,7 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
         ("is no partition of a run", "partition", a),
         ("'a' is no list of numbers such as 2,5", "partition", a, "--classes", "a"),
         ("holds no checkpoint, which networks and prototypes are", "margins", a),
-        ("no alignment_iterations in its records", "alignment_iterations", blind),
+        ("no alignment_iterations in its records", "iterations", blind),
         (f"a picture of one run: name one of {a}, {b}, ", "partition", str(tmp_path)),
         ("has no bytes_total in the record of round 1", "bytes", blind),
         ("seeds of run 'FedProto' share no evaluated round", "bytes", *seeds),
@@ -250,7 +250,7 @@ def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
         make("l", "local", history=climb(["head"], 0.82)),  # has no rule `global`
     ]
     svg = tmp_path / "x.svg"
-    plot.main("plot", ["accuracy", str(svg), *runs, "--size=column"])
+    plot.main("plot", ["accuracy", f"--out={svg}", *runs, "--size=column"])
     (width,) = re.findall(r'<svg[^>]* width="([\d.]+)pt"', svg.read_text())
     assert float(width) == pytest.approx(72 * 3.25)
     seen = []
