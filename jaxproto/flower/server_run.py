@@ -71,7 +71,7 @@ def _train(start: runner.Start, link: Link) -> dict:
         server = Server(exp, config.seed, link, report_fault, limits, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
-    due = start.claim_folder(exp.dataset.tokens)
+    start.claim_folder(exp.dataset.tokens)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     run = start.run(
         work=RoundEnvironment(
@@ -87,7 +87,7 @@ def _train(start: runner.Start, link: Link) -> dict:
         omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
     start_state = initial_state(exp, config.seed, server.run, config.eval_every)
-    first, state = runner.resume(run, start_state, due)
+    first, state = runner.resume(run, start_state)
     (summary,) = train_rounds([run], server, first, [state])
     return summary
 

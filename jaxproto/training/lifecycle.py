@@ -55,13 +55,11 @@ class Start(NamedTuple):
     layout: OneDevice = ONE  # or several devices
     home: Path | None = None  # the work directory, if all processes share it
 
-    def claim_folder(self, tokens: Sequence[str]) -> Iterable[int]:
-        """Makes the folder a run's; returns the rounds after which it is evaluated."""
+    def claim_folder(self, tokens: Sequence[str]):
+        """Makes the folder a run's."""
         workdir.save_tokens(self.path, tokens)
-        due = workdir.expected_rounds(self.path, self.config)  # of the saved summary
         workdir.save_config(self.path, self.config)  # after all checks
         self.lock.keep()
-        return due
 
     def run(self, work: RoundEnvironment, **others) -> Run:
         """Returns the run that starts, with the other fields of a `Run`."""
@@ -128,12 +126,11 @@ def finished_summary(start: Start) -> dict | None:
     return summary
 
 
-def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
+def resume(run: Run, state: State) -> tuple[int, State]:
     """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
-    Args:
-      due: Rounds after which the run is evaluated, ascending. A checkpoint is valid
-        only if the metrics have the records of all of them up to its round.
+    A checkpoint is valid only if the metrics have the records of all evaluations that
+    are due up to its round.
 
     Returns:
       The round and the state; 0 and `state` without checkpoints.
@@ -142,7 +139,7 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
       UserError: No checkpoint is valid.
     """
     like = run.work.store.gather_state(state)
-    restored = processes.raise_everywhere(lambda: _restore_latest(run, like, due))
+    restored = processes.raise_everywhere(lambda: _restore_latest(run, like))
     start, saved = processes.broadcast_arrays((restored.round, restored.state))
     if start:
         state = run.work.store.restore(saved)
@@ -150,9 +147,10 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     return int(start), state
 
 
-def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
+def _restore_latest(run: Run, like: State) -> checkpoint.Restored:
     """Restores the newest valid checkpoint; loads its client rows into the store."""
     directory = run.path / "checkpoints"
+    due = workdir.expected_rounds(run.path, run.config)
     covered = records.coverage(run.path / METRICS, due)
     restored = checkpoint.restore_latest(directory, like, run.settings, covered)
     if restored is None:

@@ -190,7 +190,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
       UserError: The folder has checkpoints, and none is valid.
     """
     config, path, exp = start.config, start.path, prepared.exp
-    due = start.claim_folder(exp.dataset.tokens)
+    start.claim_folder(exp.dataset.tokens)
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = start.run(
@@ -199,4 +199,4 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
         privacy=privacy_ledger.privacy_ledger(config, exp),
     )
     state = initial_state(exp, config.seed, compiled, config.eval_every)
-    return started, *resume(started, state, due)
+    return started, *resume(started, state)
