@@ -214,9 +214,7 @@ def _has_elements(entry):
 
 def _read_arrays(folder, entries):
     entries = [e for e in entries if _has_elements(e)]
-    clients = {}
-    if process_shards.has_process_shards(folder):
-        clients = process_shards.read(folder, entries)
+    clients = process_shards.read(folder, entries)
     paths = [e["path"] for e in entries if e["path"] not in clients]
     return clients | (orbax_arrays.read(folder / "state", paths) if paths else {})
 
@@ -232,10 +230,9 @@ def _from_host(entries, arrays, like):
 
 def _is_of_stateless_client(path, leaves):
     """Returns whether a leaf belongs to clients that are stateless now."""
-    cohort = re.match(r"\.clients\[\d+\]\.", path)
-    if cohort is None:
+    if (i := process_shards.cohort_of_path(path)) is None:
         return False
-    return not any(p.startswith(f"{cohort[0]}params") for p in leaves)
+    return not any(p.startswith(f".clients[{i}].params") for p in leaves)
 
 
 def _restore_leaf(entry, arrays, like):
