@@ -17,7 +17,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.mesh import ONE, available_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
-from jaxproto.storage.workdir import lock_workdir, tokens
+from jaxproto.storage.workdir import tokens
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
@@ -101,7 +101,7 @@ def run(
     callback_objects = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
     home = Path(workdir or default_workdir(config))
-    with processes.locked_workdir(home, lock_workdir) as (path, lock, shared):
+    with processes.locked_workdir(home) as (path, lock, shared):
         start = Start(
             config=config,
             path=path,
