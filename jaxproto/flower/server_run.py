@@ -23,7 +23,7 @@ from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
 from jaxproto.storage import default_workdir, records, run_folder
 from jaxproto.storage.workdir import lock_workdir
-from jaxproto.summary import reference_accuracy, run_summary
+from jaxproto.summary import run_summary
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import ClientStore
@@ -83,8 +83,6 @@ def _train(start: runner.Start, link: Link) -> dict:
         ),
         compile_stats=run_summary.CompileStats(0.0, 0),
         privacy=privacy_ledger.privacy_ledger(config, exp, server.context),
-        # reference accuracies need examples by class, which the server lacks:
-        omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
     start_state = initial_state(exp, config.seed, server.run, config.eval_every)
     first, state = runner.resume(run, start_state)

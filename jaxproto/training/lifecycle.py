@@ -39,7 +39,6 @@ class Run(NamedTuple):
     progress: Callable  # rounds, rounds done, console -> context of a `Progress`
     callbacks: CallbackList
     privacy: Callable[[int], dict]  # see `privacy_ledger`
-    omitted: Sequence[str] = ()  # entries that the summary leaves out
 
 
 class Start(NamedTuple):

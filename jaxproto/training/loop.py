@@ -166,10 +166,9 @@ class LoopRun:
 
         def write() -> dict:
             history.restore()
-            entries = run_summary.run_summary(
+            summary = run_summary.run_summary(
                 run.config, exp, history.records, run.compile_stats, status
             )
-            summary = {k: v for k, v in entries.items() if k not in run.omitted}
             if Status(status["status"]).ok and exp.store != NODES:
                 trained = pictures.TrainedFederation(exp, state.server, state.clients)
                 name = display_names.display_name(flatten(run.config))
