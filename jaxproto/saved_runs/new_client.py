@@ -88,7 +88,6 @@ def join(
     """Returns a new client after local training, with its accuracies in `joined`.
 
     Args:
-      compiled: Compiled functions of its architecture.
       down: The broadcast.
       id: Its id, which determines its randomness.
       epochs: Epochs of its training; 0 takes the number of the configuration.

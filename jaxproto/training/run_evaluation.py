@@ -179,11 +179,8 @@ def by_client(
 ) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
     """Returns sums by rule and metric, numbers of examples, and ids of clients.
 
-    Clients that are not evaluated or whose results are left out have no row.
-
-    Args:
-      sums: See `EvaluationSums`.
-      part: `TEST` or `VALIDATION`.
+    Clients that are not evaluated or whose results are left out have no row. The
+    argument `sums` is that of `EvaluationSums`, `part` is `TEST` or `VALIDATION`.
     """
     trees, rows = [], []
     for cohort, cohort_sums in zip(exp.cohorts, sums, strict=True):
