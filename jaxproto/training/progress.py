@@ -79,12 +79,8 @@ def progress(total: int, start: int, console: Console) -> Iterator[Progress]:
 
 
 def result_table(summary: Mapping) -> Table:
-    """Returns accuracies in percent per rule: pooled, and as the mean over clients.
-
-    Args:
-      summary: Summary of a run (with an entry "rules"), or of `records.rule_summary`.
-    """
-    rules = summary.get("rules", summary)
+    """Returns accuracies in percent per rule: pooled, and as the mean over clients."""
+    rules = summary["rules"]
     count = _averaged(rules)
     split = records.chosen_on(averages["pooled"] for averages in rules.values())
     title = f"test accuracy in %: best {split} round, final, "
