@@ -30,7 +30,7 @@ from benchmarks import round as round_
 from benchmarks.peers import ours, prepare
 from jaxproto import config
 from jaxproto.experiment import build
-from jaxproto.models.ops import forms
+from jaxproto.models.ops import ops
 from jaxproto.storage import records
 
 PRECISIONS = {  # name -> matmul precision of float32, dtype of the networks' bodies
@@ -92,10 +92,8 @@ def products(size: dict) -> Lines:
         a = jax.random.normal(jax.random.key(0), (n, n), dtype)
         matmul = jax.jit(partial(jnp.matmul, precision=precision))
         timing = measure.timed(measure.waiting(matmul, a, a), repeats)
-        yield {
-            "precision": name,
-            "flops_per_second": 2 * n**3 / min(timing.seconds),
-        }
+        speed = 2 * n**3 / min(timing.seconds)
+        yield {"precision": name, "flops_per_second": speed}
     a = jnp.ones((n, n))
     timing = measure.timed(measure.waiting(jax.jit(lambda a: a + 1), a), repeats)
     yield {"bytes_per_second": 2 * a.nbytes / min(timing.seconds)}
@@ -139,15 +137,13 @@ def _local_training(name: str, clients: int, precision: str, size: dict) -> dict
 
 def whole_round(size: dict) -> Lines:
     """Yields seconds and peak memory of a ProtoNorm round of Ht0 with evaluation."""
+    s = {"clients": 8, "classes": 10, "dim": 512, "pixels": size["pixels"]}
+    s |= {"train": size["train"], "test": 96 * size["train"] // 320 or 2}
+    s |= {"batch": min(32, size["train"])}
+    s |= {"group": ",".join(size["networks"][:5][-4:])}
     for precision, (matmul, dtype) in PRECISIONS.items():
-        base = synthetic.plain("protonorm", synthetic.AS_RELEASED)
-        base.model.compute_dtype = dtype
-        s = {"clients": 8, "classes": 10, "dim": 512, "pixels": size["pixels"]}
-        s |= {"train": size["train"], "test": 96 * size["train"] // 320 or 2}
-        s |= {"batch": min(32, size["train"])}
-        s |= {"group": ",".join(size["networks"][:5][-4:])}
         with jax.default_matmul_precision(matmul):
-            _, exp = synthetic.equal_clients(s, base)
+            exp = round_.experiment(s, dtype)
             timing = measure.timed(round_.ours(exp), size["rounds"])
         peak = records.peak_memory_bytes()["device"]
         yield {"precision": precision, "peak_bytes": peak, **timing.record()}
@@ -201,9 +197,8 @@ STAGES = {  # name -> measurement, share of --seconds
 
 def run_stage(name: str, size: dict, file: Path):
     """Runs a stage in this process; appends a line per measurement."""
-    measurement, _ = STAGES[name]
     with file.open("a") as lines:
-        for line in measurement(size):
+        for line in STAGES[name][0](size):
             lines.write(json.dumps({"stage": name, **line}) + "\n")
             lines.flush()
 
@@ -240,7 +235,7 @@ def fastest_forms(lines: list[dict]) -> dict[str, str]:
 
 
 def write_forms(
-    platform: str, names: Mapping[str, str], source: str, file: Path = forms.FILE
+    platform: str, names: Mapping[str, str], source: str, file: Path = ops.FILE
 ):
     """Writes the forms of a platform.
 
@@ -248,7 +243,7 @@ def write_forms(
       names: Field of `Ops` -> name in `FORMS`; other fields are left out.
       source: Origin of the choice, such as the device that was measured.
     """
-    known = {kind: name for kind, name in names.items() if kind in forms.FORMS}
+    known = {kind: name for kind, name in names.items() if kind in ops.FORMS}
     entry = {"source": source, "forms": known}
     table = json.loads(file.read_text()) | {platform: entry}
     file.write_text(json.dumps(table, indent=2) + "\n")

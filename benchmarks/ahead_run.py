@@ -61,8 +61,10 @@ def run(target: Target, settings: dict, tables: Callable):
     """
     jax.config.update("jax_platforms", "cpu")
     default = measure.ROOT / "benchmarks" / "results" / f"{target.name}.json"
-    settings = {**settings, "out": settings["out"] or str(default)}
-    rows = before(settings)
+    path, rows = Path(settings["out"] or default), []
+    settings = {**settings, "out": str(path)}
+    if settings["add"] and path.exists():
+        rows = json.loads(path.read_text())["results"]
     try:
         for row in compiled(target, settings):
             rows = [*(old for old in rows if key(old) != key(row)), row]
@@ -70,13 +72,6 @@ def run(target: Target, settings: dict, tables: Callable):
     except UserError as e:
         sys.exit(f"error: {e}")
     measure.finish(target.name, settings, rows, tables(rows))
-
-
-def before(settings: dict) -> list[dict]:
-    """Returns the rows of the file if this run adds to it, else none."""
-    path = Path(settings["out"])
-    adds = settings["add"] and path.exists()
-    return json.loads(path.read_text())["results"] if adds else []
 
 
 def compiled(target: Target, s: dict) -> Iterator[dict]:

@@ -19,7 +19,7 @@ from collections import Counter
 import jax
 
 from benchmarks import hlo, measure, synthetic
-from jaxproto import mesh
+from jaxproto import mesh, models
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import compiler, data_placement, sharded_programs
 
@@ -32,7 +32,6 @@ FLAGS = measure.flag_values(
     clients=(8, "clients of `time`"),
 )
 
-NETWORKS = {"Ht0": 4}  # architectures per group; other groups have 1
 STAGES = "broadcast", "participate", "train", "update", "diagnostics"  # of a round
 
 
@@ -46,7 +45,7 @@ def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Exp
 def counted(settings: dict, group: str, number: int) -> dict:
     """Returns FLOPs, bytes and collectives of one of `number` devices."""
     s = settings
-    clients = s["each"] * NETWORKS.get(group, 1) * number
+    clients = s["each"] * len(models.group_members(group)) * number
     exp = experiment(s, group, clients, number, "all")
     examples, _ = data_placement.place_data(exp)
     train, whole = Counter(), Counter()

@@ -103,8 +103,7 @@ class Federation:
 
     def faults(self) -> list[dict]:
         """Returns the faults that the server has reported."""
-        file = self.deployment.path / FAULTS
-        return records.read(file) if file.exists() else []
+        return records.read(self.deployment.path / FAULTS)
 
     def ended(self) -> int:
         """Returns the last round that has a checkpoint."""
@@ -228,12 +227,11 @@ def injected(fed: Federation, kind: str, rng: random.Random) -> Injected:
     entry.seconds = time.perf_counter() - clock
     for fault in fed.faults()[before:]:
         own = fault["client"] == entry.client
-        (entry.lost if own else entry.beyond).append([fault[k] for k in REPORTED])
+        (entry.lost if own else entry.beyond).append([*fault.values()])
     return entry
 
 
 EVERY = 4  # rounds between two evaluations
-REPORTED = ("round", "client", "stage", "why")
 
 
 def federation(s: dict) -> dict:
@@ -277,15 +275,9 @@ def rows(results: dict) -> list[tuple]:
     for kind in KINDS:
         own = [one for one in results["injected"] if one["kind"] == kind]
         if own:
-            table_rows.append(
-                (
-                    kind,
-                    len(own),
-                    sum(len(one["lost"]) for one in own),
-                    sum(len(one["beyond"]) for one in own),
-                    statistics.median(one["seconds"] for one in own),
-                )
-            )
+            lost, beyond = (sum(len(one[k]) for one in own) for k in ("lost", "beyond"))
+            seconds = statistics.median(one["seconds"] for one in own)
+            table_rows.append((kind, len(own), lost, beyond, seconds))
     return table_rows
 
 

@@ -167,13 +167,13 @@ def ours(
 def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
     """Plans the clients of the task as in a federation of this network alone."""
     platform = jax.default_backend()
-    choices = cohorts.ExecutionChoices(mode, 0, 0, platform, measure.cores())
+    lanes = cohorts.num_lanes(mode, platform, measure.cores(), 1, task.clients)
     return CohortPlan(
         task.name,
         net,
         tuple(range(task.clients)),
         cohorts.build_mode(mode, platform, [steps] * task.clients),
-        num_lanes=cohorts.num_lanes(choices, 1, task.clients),
+        num_lanes=lanes,
     )
 
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.operations
     python -m benchmarks.operations --cases=conv3x3_64,depthwise3x3_192 --clients=4
+    python -m benchmarks.operations --clients=2 --batch=4 --steps=2       # on CPUs
 
 Every client has its own kernel. `all:` maps over the clients with `vmap`, `one:` runs
 them one after the other within the program. `models.ops.ops_for` selects the form of a
-platform.
+platform. On CPUs, XLA's own implementations are slow.
 """
 
 import sys
@@ -18,7 +19,7 @@ from jax import lax
 
 from benchmarks import measure
 from jaxproto import execution
-from jaxproto.models.ops import channel_sums, forms
+from jaxproto.models.ops import channel_sums, ops
 
 
 class Case(NamedTuple):
@@ -31,7 +32,7 @@ class Case(NamedTuple):
 
 
 FORMS = {  # kind -> name -> function
-    **forms.FORMS,
+    **ops.FORMS,
     "sums": {
         "lax": channel_sums.channel_sums,
         "short": channel_sums.channel_sums_short,

@@ -20,7 +20,6 @@ import numpy as np
 
 from benchmarks import measure, synthetic
 from jaxproto import batches, models
-from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
 from jaxproto.training.rounds import RoundEnvironment
@@ -77,7 +76,7 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
         torch_rounds.Part(*((x[rows], y[rows]) for rows in both))
         for both in zip(*exp.partition[:2], strict=True)
     ]
-    names = models.assign_networks(build.network_names(s["group"]), range(s["clients"]))
+    names = models.assign_networks(s["group"], range(s["clients"]))
     hyper = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])
     nets = partial(torch_rounds.make_nets, names, exp.dataset.x.shape[1:], hyper)
     make = {

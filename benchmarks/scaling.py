@@ -3,8 +3,8 @@
     python -m benchmarks.scaling
 
 ProtoNorm trains a small network on small images, and every client has the same number
-of examples. One of the three sizes varies at a time. `exponent` is the slope b of
-value = a * size**b: 1 is linear.
+of examples. One of the three sizes varies at a time. Bytes are those of the messages
+of a round. `exponent` is the slope b of value = a * size**b: 1 is linear.
 """
 
 import sys

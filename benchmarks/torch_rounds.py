@@ -5,7 +5,7 @@ client's model from disk, and training saves it. Prototypes come from a second p
 Targets and distances are computed example by example. Every client is evaluated by the
 global prototypes on its test part and by the loss on its training part. Unlike the
 scripts, it keeps the images in memory. `lean_round` also keeps models and prototypes in
-memory, and has no loops over examples or classes.
+memory, has no loops over examples or classes, and evaluates by distances alone.
 """
 
 import copy

@@ -102,7 +102,7 @@ def tables(rows: list[dict]):
 def main(argv):
     """Compiles, and writes the results."""
     settings = measure.parse(FLAGS, argv, __doc__)
-    ahead_run.run(TARGET, settings, lambda rows: [*tables(rows)])
+    ahead_run.run(TARGET, settings, tables)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def map_in_batches(size: int) -> ClientMap:
 
         def batch(total, args):
             result, addend = jax.vmap(f)(*args)
-            return _add(total, _sum(addend)), result
+            addend = jax.tree.map(lambda a: a.sum(0, dtype=a.dtype), addend)
+            return _add(total, addend), result
 
         def one(total, args):
             result, addend = f(*args)
@@ -93,10 +94,6 @@ def map_in_batches(size: int) -> ClientMap:
         return mapped
 
     return summing
-
-
-def _sum(tree: Tree) -> Tree:
-    return jax.tree.map(lambda a: a.sum(0, dtype=a.dtype), tree)
 
 
 def _add(a: Tree, b: Tree) -> Tree:

@@ -5,13 +5,7 @@ Prototypes in Resource-Constrained Environments (TinyProto), Section 4.1. S: Enh
 Prototype-Based Federated Learning with Structured Sparse Prototypes, Section 4.1.
 
 A mask is one row of an index table [C, S] (int32, ascending), made once before training
-by a function `(num_classes, feat_dim, s, seed) -> table`:
-- `random_masks`: exactly s coordinates of every class (T 4.1).
-- `block_masks`: whole blocks of neighbouring coordinates, s coordinates or fewer
-  (released code).
-- `exact_block_masks`: blocks, and a part of one more block, s coordinates in all (S
-  4.1).
-- `full_masks`: all coordinates, no sparsification.
+by a function `(num_classes, feat_dim, s, seed) -> table`, one of `MASKS`.
 """
 
 from collections.abc import Callable
@@ -32,7 +26,7 @@ def mask_indices(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
     """Makes the index table [C, S] of a federation.
 
     Args:
-      masks: `random_masks`, `block_masks`, `exact_block_masks` or `full_masks`.
+      masks: one of `MASKS`.
       spec: numbers of classes and coordinates.
       s: coordinates per class; 0 is a tenth of all, T's default compression rate of 90%
         (T 5.1: 50 of 500).
@@ -56,7 +50,7 @@ def coordinates_per_class(s: int, feat_dim: int) -> int:
 
 
 def full_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Keeps all coordinates of all classes."""
+    """Keeps all coordinates of all classes: no sparsification."""
     return np.tile(np.arange(feat_dim, dtype=np.int32), (num_classes, 1))
 
 
@@ -120,13 +114,13 @@ def _move_apart(mask_CD, rng):
 
 
 def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Makes masks of whole blocks (S 4.1; docs/decisions.md#masks).
+    """Makes masks of whole blocks (S 4.1, released code; docs/decisions.md#masks).
 
-    There are C blocks of floor(D / C) coordinates; the others are never used. Every
-    class has floor(C s / D) blocks, which can be fewer than s coordinates. The first
-    class has the last blocks, each further class the least used ones, which maximise
-    the sum of its distances to the classes before. (The released code takes the best of
-    10,000 random choices.) No choice is repeated while there is another.
+    There are C blocks of floor(D / C) neighbouring coordinates; the rest is never used.
+    Every class has floor(C s / D) blocks, which can be fewer than s coordinates. The
+    first class has the last blocks, each further class the least used ones, which
+    maximise the sum of its distances to the classes before. (The released code takes
+    the best of 10,000 random choices.) No choice is repeated while there is another.
 
     Raises:
       UserError: a class would have no block.

@@ -61,10 +61,6 @@ class Aggregation:
             return up
         return jax.tree.map(lambda a: a.sum(0), jax.vmap(self.summand)(up))
 
-    def of_uploads(self) -> "Aggregation":
-        """Returns this aggregation as one that gets all uploads."""
-        return dataclasses.replace(self, finish=self.__call__, summand=None)
-
 
 Nominal = Callable[[Sequence[int], Mapping[str, int]], int]
 """`classes_K, {network: size} -> scalars` of a round, all clients, both directions."""
@@ -166,7 +162,9 @@ class Method:
 
     def collecting(self) -> "Method":
         """Returns this method with an aggregation that gets all uploads."""
-        return dataclasses.replace(self, update=self.aggregation.of_uploads())
+        whole = self.aggregation
+        update = dataclasses.replace(whole, finish=whole.__call__, summand=None)
+        return dataclasses.replace(self, update=update)
 
     @property
     def aggregation(self) -> Aggregation:

@@ -19,6 +19,7 @@ from jaxproto.reporting.compare.measures import Measure, values
 from jaxproto.reporting.compare.paper_cells import matches
 from jaxproto.reporting.compare.paper_numbers import GROUPS, PAPERS, SPELLINGS
 from jaxproto.reporting.compare.paper_rules import RULES, WITHOUT_HEAD
+from jaxproto.summary import pictures
 
 SHOWN, LEVEL, CONTRADICTED, NOT_RUN = "shown", "level", "contradicted", "not run"
 STATISTICS = {  # column -> statistic over rounds, average
@@ -334,17 +335,17 @@ def runs_of(claim: Claim, side: Side, groups: Sequence[SeedGroup]) -> list[SeedG
 
 def missing(claim: Claim, groups: Sequence[SeedGroup]) -> str:
     """Returns which runs a claim lacks, or which of its runs diverged."""
-    absent, diverged = list[str](), list[str]()
+    absent, failed = list[str](), list[str]()
     for text, side in zip(claim.texts, claim.sides, strict=True):
         of_side = runs_of(claim, side, groups)
         if not any(group.finished for group in of_side):
-            (diverged if of_side else absent).append(f"`{text}`")
+            (failed if of_side else absent).append(f"`{text}`")
     where = f" with `{claim.parameters}`" * bool(claim.parameters)
     where += f" on {claim.data}, {claim.networks}" * (claim.elsewhere == "no")
     if absent:
         return f"no run of {' and '.join(absent)}{where}"
-    if diverged:
-        return f"all runs of {' and '.join(diverged)}{where} diverged"
+    if failed:
+        return f"all runs of {' and '.join(failed)}{where} diverged"
     return "no two runs of equal setting and length"
 
 
@@ -353,7 +354,7 @@ def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
     fewer = defaultdict(list)
     for group in groups:
         for run in group.finished if claim.sides[0].has(group, DEFAULT) else ():
-            row = [n for record in run.evaluations() for n in every_round(record)]
+            _, row = pictures.every_round(run.evaluations(), "alignment_iterations")
             tenth = max(1, len(row) // 10)
             if row:
                 unit = Unit(dataset(group), (), run.config["seed"])
@@ -374,10 +375,3 @@ def count(by_unit: Iterable[Unit]) -> str:
         f"{data} {number}" + f" (gradients clipped at {clip:g})" * bool(clip)
         for (data, clip), number in numbers.items()
     )
-
-
-def every_round(record: Mapping) -> list[float]:
-    """Returns the iterations of each round up to an evaluation, from the last one."""
-    key = "alignment_iterations"
-    last = [record[key]] if key in record else []  # absent from old records
-    return record.get("every_round", {}).get(key, last)

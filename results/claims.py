@@ -27,7 +27,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from jaxproto.reporting.compare import RunFolder, SeedGroup, group_by_seed, is_run
+from jaxproto.reporting.compare import SeedGroup, group_by_seed
+from jaxproto.storage.run_folder import RunFolder, run_folders
 from results import claim_pairs as pairs
 from results import formula_claims as formulas
 from results.claim_pairs import (
@@ -83,8 +84,7 @@ def read_runs(paths: Iterable[Path]) -> tuple[SeedGroup, ...]:
 
     Runs in bfloat16 are left out: each repeats one in float32.
     """
-    inside = [q for p in paths for q in ([p] if is_run(p) else sorted(p.glob("*")))]
-    runs = (RunFolder.read(p) for p in inside if is_run(p))
+    runs = (RunFolder.read(run) for path in paths for run in run_folders(path))
     wanted = (r for r in runs if r.config.get("model.compute_dtype") != "bfloat16")
     return group_by_seed(run for run in wanted if run.status().ended)
 

@@ -1,7 +1,7 @@
 """Claims that formulas and kernels decide: costs, and the alignment of ProtoNorm."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import jax
@@ -13,6 +13,7 @@ from jaxproto.data.partitions import pfllib
 from jaxproto.experiment import method_builder
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Spec
+from results.claim_pairs import Claim
 
 PARTITIONS = (1, 0, 2)  # seeds of Dirichlet 0.1
 CLIENTS = 20
@@ -53,12 +54,7 @@ def scalars(
     wanted = {k if "." in k else f"method.{k}": v for k, v in fields}
     config.apply_fields(c, {k: type(defaults[k])(v) for k, v in wanted.items()})
     spec = Spec(classes, c.model.feat_dim)
-    network = partial(
-        models.build,
-        input_shape=shape,
-        num_classes=classes,
-        feat_dim=spec.feat_dim,
-    )
+    network = partial(models.build, input_shape=shape, **spec._asdict())
     method = method_builder.build_method(c.method, spec, classes * each, c, network)
     if method.nominal is None:
         raise ValueError(f"{name} has no formula of its cost")
@@ -100,9 +96,8 @@ def alignment(classes: int, dim: int, seed: int) -> dict[str, float]:
 
 
 NEAR = 0.95  # of the optimal smallest distance
-ALIGNED: Mapping[
-    str, tuple[Callable[[Mapping], bool], str]
-] = {  # kind -> check, effect
+Check = Callable[[Mapping], bool]
+ALIGNED: dict[str, tuple[Check, str]] = {  # kind -> check, effect
     "nearer": (
         lambda a: abs(a["after"] - math.sqrt(2)) < abs(a["before"] - math.sqrt(2)),
         "mean distance {before:.2f} to {after:.2f}",
@@ -115,14 +110,14 @@ ALIGNED: Mapping[
 }
 
 
-def aligned(kind: str, classes: int, dim: int, seeds: Sequence[int] = (0, 1, 2)):
+def aligned(kind: str, classes: int, dim: int) -> tuple[list[bool], str]:
     """Returns whether each seed's alignment is as claimed, and a text on the first."""
     check, text = ALIGNED[kind]
-    found = [alignment(classes, dim, seed) for seed in seeds]
+    found = [alignment(classes, dim, seed) for seed in (0, 1, 2)]
     return [check(a) for a in found], text.format(**found[0])
 
 
-def costs(claim) -> tuple[list[bool], str]:
+def costs(claim: Claim) -> tuple[list[bool], str]:
     """Returns whether each partition has the printed costs, and those of the first.
 
     A ratio is a cost of `claim.right` over that of `claim.left`, at least as printed.
@@ -130,12 +125,10 @@ def costs(claim) -> tuple[list[bool], str]:
     names = claim.data.split("|")
     printed = dict(zip(names, claim.printed.split("|"), strict=True))
     found: dict[str, list[float]] = {}
+    sides = [(side.method, tuple(side.fields.items())) for side in claim.sides]
     for data in names:
-        sides = [
-            _scalars(text, data, claim.networks) for text in (claim.left, claim.right)
-        ]
-        left = np.array(sides[0])
-        found[data] = [*(left / 1e6 if claim.kind == "cost" else sides[1] / left)]
+        left, *right = (np.array(scalars(*s, data, claim.networks)) for s in sides)
+        found[data] = [*(left / 1e6 if claim.kind == "cost" else right[0] / left)]
     if claim.kind == "cost":
         pairs = [[closeness(x, printed[d]) for x in row] for d, row in found.items()]
     else:
@@ -144,9 +137,3 @@ def costs(claim) -> tuple[list[bool], str]:
     effect = ", ".join(f"{d} {row[0]:.3g}" for d, row in found.items())
     unit = "M" if claim.kind == "cost" else "times"
     return [all(row) for row in zip(*pairs, strict=True)], f"{effect} {unit}"
-
-
-def _scalars(text: str, data: str, networks: str) -> np.ndarray:
-    name, *fields = text.split() or ["local"]
-    pairs = tuple(tuple(f.split("=")) for f in fields)
-    return np.array(scalars(name, pairs, data, networks))

@@ -54,6 +54,28 @@ def comparison(names, suffix="", *flags: str) -> Cells:
     return {f"{name}{suffix}": (f"comparison.py:{name}", flags) for name in names}
 
 
+def plain(*names: str) -> Cells:
+    """Returns cells of configurations without a data set or flags."""
+    return {name: (f"{name}.py:{{}}", []) for name in names}
+
+
+def on(dataset: str, *cells: Cells) -> Cells:
+    """Returns cells of configurations without a data set, on a data set."""
+    return {
+        name: (config.format(dataset), flags)
+        for group in cells
+        for name, (config, flags) in group.items()
+    }
+
+
+# Methods beyond the four papers and their baselines, on one network
+BEYOND = on(
+    "fashion_mnist",
+    plain("local", "fedproto", "fedavg", "fedpcl", "fedsa", "fedhp", "fedproc", "fpl"),
+    plain("fedgen", "fedmrl", "fedl2g", "fedmd", "feddf", "fedpac", "heterofl"),
+    plain("fedrep", "ditto", "scaffold", "moon", "feddyn"),
+)
+
 # Fashion-MNIST, the setting of configs/comparison.py
 BASES = ("local", "fedproto", "fedtgp", "protonorm", "tinyproto", "tinyproto_ft")
 ALL_ON = ("cps_ppa_cpkd", "cps_ppa_cpkd_ft")
@@ -96,16 +118,6 @@ SWEEPS = {
     **comparison(BASES, "_alpha1.0", "--config.data.alpha=1.0"),
 }
 
-# Methods beyond the four papers and their baselines, on one network
-BEYOND: Cells = {
-    name: (f"{name}.py:fashion_mnist", [])
-    for name in (
-        *("local", "fedproto", "fedavg", "fedpcl", "fedsa", "fedhp", "fedproc", "fpl"),
-        *("fedgen", "fedmrl", "fedl2g", "fedmd", "feddf", "fedpac", "heterofl"),
-        *("fedrep", "ditto", "scaffold", "moon", "feddyn"),
-    )
-}
-
 # RefProtoFL's Table 2 and 1 on Fashion-MNIST, with the 4-layer CNN
 REFPROTOFL = {
     **{
@@ -137,20 +149,14 @@ MISSING = {  # in refprotofl_protocol
 
 # Other data sets, d = 500 where the series has TinyProto's and S's setting
 S_50 = method(s=50)
-HT0 = {  # name -> configuration without the data set, flags
-    "local": ("local.py:{}", []),
-    "lg_fedavg": ("lg_fedavg.py:{}", []),
-    "fedproto": ("fedproto.py:{}", []),
-    "fedtgp": ("fedtgp.py:{}", []),
-    "protonorm": ("protonorm.py:{}", []),
+HT0: Cells = {  # name -> configuration without the data set, flags
+    **plain("local", "lg_fedavg", "fedproto", "fedtgp", "protonorm"),
     "tinyproto": ("tinyproto.py:{}", S_50),
     "tinyproto_ft": ("tinyproto.py:{},ft", S_50),
     "cps_ppa_cpkd": ("cps_ppa_cpkd.py:{}", S_50),
     "cps_ppa_cpkd_ft": ("cps_ppa_cpkd.py:{},fedtgp", S_50),
 }
-OTHERS: Cells = {
-    name: (f"{name}.py:{{}}", []) for name in ("fml", "fedkd", "feddistill")
-}
+OTHERS = plain("fml", "fedkd", "feddistill")
 
 
 def varied(name: str, suffix: str, *flags: str, **fields) -> Cells:
@@ -160,21 +166,12 @@ def varied(name: str, suffix: str, *flags: str, **fields) -> Cells:
     return {f"{name}_{suffix}": (config, [*used, *flags, *method(**fields)])}
 
 
-def on(dataset: str, *cells: Cells) -> Cells:
-    """Returns cells of configurations without a data set, on a data set."""
-    return {
-        name: (config.format(dataset), flags)
-        for group in cells
-        for name, (config, flags) in group.items()
-    }
-
-
 SCALES = {  # N Table 5
-    scale: {
-        **varied("fedproto", name, upscale=scale),
-        **varied("fedtgp", name, upscale=scale),
+    x: {
+        **varied("fedproto", f"scaled{x}", upscale=x),
+        **varied("fedtgp", f"scaled{x}", upscale=x),
     }
-    for scale, name in ((x, f"scaled{x}") for x in (1.1, 1.2, 1.3, 1.4))
+    for x in (1.1, 1.2, 1.3, 1.4)
 }
 GAMMA_1, GAMMA_400 = (  # N Table 4
     varied("protonorm", f"gamma{gamma:g}", upscale=gamma) for gamma in (1.0, 400.0)
@@ -237,7 +234,6 @@ CLIPPED = {  # rows of N Table 1 and 2, T Table 2, and Local, all clipped alike
     for name, (config, flags) in SMALLER.items()
     if not (setting and name.startswith(("tinyproto", "cps")))
 }
-HOMOGENEOUS: Cells = {name: (f"{name}.py:{{}}", []) for name in ("feduv", "fednh")}
 FULL_LENGTH = {  # rows of N and T Table 1, N Table 3
     **SMALLER,
     **{  # ProtoNorm, FedTGP and CPS + PPA + CPKD diverge, unless clipped
@@ -245,7 +241,7 @@ FULL_LENGTH = {  # rows of N and T Table 1, N Table 3
         for name in SMALLER
         if not name.startswith("tinyproto")
     },
-    **on("flowers102", HOMOGENEOUS),
+    **on("flowers102", plain("feduv", "fednh")),
 }
 REASONS = {  # of contradicted claims: equal pull per element, equal steps
     "protonorm_d64_gamma72_clip": (

@@ -31,7 +31,6 @@ QUICK = ("fedproto",)  # prototypes
 LANDING = ("local", "fedavg", "tinyproto", "fml", "refprotofl", "fedtgp")
 OVER_METHODS = {  # files whose tests run for every method: for the others they are long
     "test_contract.py",
-    "test_nominal.py",
     "test_program_cache.py",
     "test_statistics.py",
 }

@@ -18,8 +18,7 @@ DEVICES = "0,4,1e9", "1,1.7,1e9", "2,0.3,1e9"  # messages take nearly no time
 
 def small(tmp_path, method="fedproto", **changes):
     file = runs.devices(tmp_path / "d.csv", *DEVICES)
-    fields = {"model__group": "mlp", "time__devices": file, **changes}
-    return runs.small(method, "digits", **fields)
+    return runs.digits(method, time__devices=file, **changes)
 
 
 def rounds(config, number):

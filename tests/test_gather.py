@@ -72,9 +72,9 @@ def test_a_sum_as_clients_end_is_the_update_of_all_uploads(case):
 
 
 def small(method="fedavg", **fields):
-    five = {"data__clients": 5, "model__group": "mlp", "rounds": 2}
+    five = {"data__clients": 5, "rounds": 2}
     five |= {"participation__law": "uniform", "participation__fraction": 0.4}
-    return runs.small(method, "digits", **five | fields)
+    return runs.digits(method, **five | fields)
 
 
 @pytest.mark.long

@@ -3,15 +3,14 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.every import check_every
 from support.refusal import refused
+from support.runs import ROOT
 
 from jaxproto import mesh
 
-ROOT = Path(__file__).parent.parent
 PART = {"participation.law": "uniform", "participation.fraction": 0.4}
 HELD = {"data.validation_share": 0.2}
 MIXED = {"model.group": "mlp,cnn4_d", "optimizer.momentum": 0.5}

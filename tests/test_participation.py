@@ -54,9 +54,9 @@ def test_dropouts_only_take_reports_away():
         assert 0.2 < 1 - reports.sum() / trains.sum() < 0.4
 
 
-def by_hand(sampler, clients, count, draws=4000):
+def by_hand(sampler, clients, count):
     """Share of the rounds each client is in: ids drawn until there are enough."""
-    rng, seen = np.random.default_rng(0), np.zeros(clients)
+    rng, seen, draws = np.random.default_rng(0), np.zeros(clients), 4000
     for _ in range(draws):
         chosen = set()
         while len(chosen) < count:

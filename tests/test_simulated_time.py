@@ -29,9 +29,9 @@ def test_seconds_of_rounds_add_up():
 def test_an_upload_after_the_deadline_is_lost_and_a_slow_device_trains_less(tmp_path):
     """Client 2 has a slow device. After the deadline its upload counts nowhere."""
     file = runs.devices(tmp_path / "d.csv", "2,0.001,1", "0,1,1", "1,2,8")
-    fields = {"model__group": "mlp", "time__devices": file, "local__epochs": 2}
+    fields = {"time__devices": file, "local__epochs": 2}
     fields |= {"time__deadline": NEVER, "time__training": NEVER}
-    exp = build.experiment(runs.small("fedproto", "digits", **fields), "cpu")
+    exp = build.experiment(runs.digits(**fields), "cpu")
     whole, key = build.federation(exp), jax.random.key(0)
     model = federation.init_model(whole, exp.floats, jax.random.split(key))
     step = jax.jit(partial(federation.one_round, whole))
@@ -66,8 +66,7 @@ def test_an_upload_after_the_deadline_is_lost_and_a_slow_device_trains_less(tmp_
 
 @pytest.mark.long
 def test_records_and_the_summary_of_a_run_have_its_seconds(tmp_path):
-    fields = {"time__devices": "lognormal", "rounds": 3, "eval_every": 2}
-    c = runs.small("fedproto", "digits", model__group="mlp", **fields)
+    c = runs.digits(time__devices="lognormal", rounds=3, eval_every=2)
     summary, _ = runs.run(c, tmp_path)
     rows = records.read(tmp_path / "metrics.jsonl")
     seconds = [row["every_round"][ELAPSED] for row in rows]

@@ -59,7 +59,7 @@ class Round(NamedTuple):
 class Ours:
     """Federation in jaxproto that runs one round at a time."""
 
-    def __init__(self, config: ml_collections.ConfigDict, most: int = 0):
+    def __init__(self, config: ml_collections.ConfigDict, most: int):
         """Builds the federation and compiles its programs.
 
         Args:

@@ -25,7 +25,6 @@ def disclosure(prog: str, arguments: Sequence[str]):
     """Prints every field that crosses the network, and what it reveals."""
     from jaxproto.data import node_schema
     from jaxproto.reporting.analysis.disclosure import view as disclosure_view
-    from jaxproto.training.privacy_ledger import privacy_ledger
 
     all_methods = flags.DEFINE_bool("all", False, "every method, one after the other")
     agreement = flags.DEFINE_string(
@@ -33,12 +32,9 @@ def disclosure(prog: str, arguments: Sequence[str]):
     )
     form = table_output.define_format_flag()
 
-    def privacy_of_run(config, exp) -> dict:
-        return privacy_ledger(config, exp)(config.rounds)["privacy"]
-
     def show(config):
         schema = node_schema.read(Path(agreement.value)) if agreement.value else None
-        view = disclosure_view(config, all_methods.value, privacy_of_run, schema)
+        view = disclosure_view(config, all_methods.value, schema)
         table_output.print_table(view, form.value)
 
     config_command.run_command(show, prog, arguments, disclosure.__doc__)

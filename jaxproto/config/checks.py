@@ -78,12 +78,6 @@ def _check_type(path: str, value, expected: type):
         raise UserError(f"{path} is {value}; it must be finite.")
 
 
-def network_names(group: str) -> tuple[str, ...]:
-    """Returns the networks of a group, of one name, or of comma-joined names."""
-    names = tuple(n.strip() for n in group.split(","))
-    return models.group_members(names if len(names) > 1 else names[0])
-
-
 def num_evaluated(config) -> int:
     """Returns the number of clients that are evaluated; 0 is all.
 
@@ -102,7 +96,7 @@ def num_evaluated(config) -> int:
 
 def check_together(config):
     """Raises UserError for values that exclude each other."""
-    network_names(config.model.group)
+    models.group_members(config.model.group)
     privacy.check(config)
     robustness.check(config)
     num_evaluated(config)

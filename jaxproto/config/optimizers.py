@@ -9,7 +9,7 @@ import optax
 from jaxproto import batches
 from jaxproto.client import LocalTraining, constant_schedule
 from jaxproto.config import registries
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError
 from jaxproto.hyperparameters import is_concrete, is_zero
 
 SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
@@ -20,34 +20,30 @@ SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
 
 
 def build_local_training(config) -> LocalTraining:
-    """Builds local training from a configuration."""
-
-    def choose(path, options):
-        section, _, key = path.partition(".")
-        return options[choose_from(path, config[section][key], options)]
-
-    short = choose("local.short", registries.SHORT_CLIENT_POLICIES)
+    """Builds local training from a configuration that `config.check` has passed."""
+    local = config.local
+    short = registries.SHORT_CLIENT_POLICIES[local.short]
     return LocalTraining(
         opt=build_optimizer(config.optimizer),
-        epochs=config.local.epochs,
-        batch_size=config.local.batch_size,
-        order=choose("local.order", registries.ORDERS),
-        steps_per_epoch=batches.at_most(config.local.max_batches, short),
-        init_opt_state=choose("local.optimizer_state", registries.OPTIMIZER_STATES),
+        epochs=local.epochs,
+        batch_size=local.batch_size,
+        order=registries.ORDERS[local.order],
+        steps_per_epoch=batches.at_most(local.max_batches, short),
+        init_opt_state=registries.OPTIMIZER_STATES[local.optimizer_state],
         schedule=build_schedule(config.optimizer, config.rounds),
-        init_key=choose("model.init", registries.INIT_KEYS),
+        init_key=registries.INIT_KEYS[config.model.init],
     )
 
 
 def build_schedule(config, rounds: int) -> Callable:
     """Builds the function round -> factor of the learning rate."""
-    name = choose_from("optimizer.schedule", config.schedule, SCHEDULES)
-    if is_concrete(config.decay) and config.decay != 1 and name != "exponential":
+    name, decay = config.schedule, config.decay
+    if is_concrete(decay) and decay != 1 and name != "exponential":
         raise UserError(
-            f"optimizer.decay is {config.decay}, but optimizer.schedule {name!r} does "
-            "not use it; set the schedule to exponential, or decay to 1."
+            f"optimizer.decay is {decay}, but optimizer.schedule {name!r} does not use "
+            "it; set the schedule to exponential, or decay to 1."
         )
-    return SCHEDULES[name](config.decay, rounds)
+    return SCHEDULES[name](decay, rounds)
 
 
 def optax_optimizers() -> dict[str, Callable]:
@@ -67,14 +63,13 @@ def optax_optimizers() -> dict[str, Callable]:
 
 def build_optimizer(config) -> optax.GradientTransformation:
     """Builds the optimiser, with gradient clipping and weight decay where set."""
-    name = choose_from("optimizer", config.name, optax_optimizers())
     momentum = {} if is_zero(config.momentum) else {"momentum": config.momentum}
-    if momentum and name != "sgd":
+    if momentum and config.name != "sgd":
         raise UserError(
-            f"optimizer.momentum is {config.momentum}, but {name!r} takes none; "
+            f"optimizer.momentum is {config.momentum}, but {config.name!r} takes none; "
             "set it to 0 or use sgd."
         )
-    steps = [optax_optimizers()[name](config.learning_rate, **momentum)]
+    steps = [optax_optimizers()[config.name](config.learning_rate, **momentum)]
     if not is_zero(config.weight_decay):
         steps.insert(0, optax.add_decayed_weights(config.weight_decay))
     if not is_zero(config.clip_norm):

@@ -181,10 +181,7 @@ def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
         others = max(config.data.clients - 1, 1)
         drawn = min(clients_per_round(config), others)
         epsilon = accounting.epsilon_subsampled(
-            noise_multiplier(config),
-            rounds,
-            privacy.delta,
-            accounting.Sampling(others, drawn),
+            noise_multiplier(config), rounds, privacy.delta, others, drawn
         )
     else:
         epsilon = epsilon_without_sampling(config, most_rounds)

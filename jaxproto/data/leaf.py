@@ -5,7 +5,6 @@ https://arxiv.org/abs/1812.01097.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,9 +21,8 @@ def leaf_users(
     files: archives.ArchiveFiles, folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the name and the examples of each user in LEAF's JSON files."""
-    for name in files.names:
-        if not re.fullmatch(rf"data/{folder}/[^/]+\.json", name):
-            continue
+    for match in files.matching(rf"data/{folder}/[^/]+\.json"):
+        name = match[0]
         try:
             data = json.loads(files.read(name))["user_data"]
             users = [(u, {"x": own["x"], "y": own["y"]}) for u, own in data.items()]

@@ -21,7 +21,6 @@ Deviations:
 
 import io
 import pathlib
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -102,8 +101,7 @@ def read_har(files: archives.ArchiveFiles) -> Parts:
 
 def read_pamap2(files: archives.ArchiveFiles) -> Parts:
     """Reads PAMAP2's recordings, and cuts them into overlapping windows."""
-    path_pattern = re.compile(r"PAMAP2_Dataset/(Protocol|Optional)/subject(\d+)\.dat")
-    matches = [match for match in map(path_pattern.fullmatch, files.names) if match]
+    matches = files.matching(r"PAMAP2_Dataset/(Protocol|Optional)/subject(\d+)\.dat")
     windows, labels, people = [], [], []
     for person in sorted({match[2] for match in matches}):
         recordings = [table(files, m[0]) for m in matches if m[2] == person]

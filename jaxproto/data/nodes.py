@@ -39,8 +39,8 @@ def read(config, id: int, source: str) -> NodeData:
       id: client id, which seeds the division together with `data.seed`.
       source: name of the data set, such as folder:PATH.
     """
-    options = {"data_dir": config.data_dir or None, "pixels": config.pixels}
-    dataset = load(source, seed=config.seed, **options)
+    options = {key: config[key] for key in ("data_dir", "seed", "pixels")}
+    dataset = load(source, **options)
     rows = np.arange(len(dataset.y), dtype=np.int32)
     train, test = rows[: dataset.train_size], rows[dataset.train_size :]
     if not len(test):

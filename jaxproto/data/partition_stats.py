@@ -1,9 +1,4 @@
-"""Description of a partition: class counts, local steps, label skew.
-
-It counts examples per client and class, local steps, and steps that are padding. It
-measures the distance between the label distributions of each client and of all clients,
-and the accuracy of always predicting the majority class.
-"""
+"""Description of a partition: class counts, local steps, label skew, majority class."""
 
 import csv
 import io
@@ -23,7 +18,6 @@ from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
 
 MANY_CLASSES = 10  # classes of a client beyond which the table shows only some
-PROBLEMS = OSError, IndexError, TypeError, ValueError, OverflowError, csv.Error
 SHOWN = 5  # most frequent classes, shown beyond MANY_CLASSES; the csv has all
 MOST_CLIENTS = 50  # clients shown in the table; the csv has all
 
@@ -96,7 +90,7 @@ def read_csv(path: str | os.PathLike) -> Counts:
         names = dict.fromkeys(("train", "test", *(r[1] for r in rows)))
         split = {name: [r[2:] for r in rows if r[1] == name] for name in names}
         counts = Counts(**{name: np.array(part, int) for name, part in split.items()})
-    except PROBLEMS as e:
+    except (OSError, IndexError, TypeError, ValueError, OverflowError, csv.Error) as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e

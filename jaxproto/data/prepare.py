@@ -12,7 +12,6 @@ directory `incomplete...` and renames it at the end, so that no set is incomplet
 import contextlib
 import difflib
 import io
-import logging
 import os
 import pathlib
 import shutil
@@ -173,17 +172,14 @@ def _prepare_quietly(builder, manual_dir: pathlib.Path | None):
 
 @contextlib.contextmanager
 def _silence_tfds() -> Iterator[None]:
-    """Silences logs of TFDS and urllib3; progress bars go to stderr."""
-    urllib3 = logging.getLogger("urllib3")
-    level, urllib3_level = absl.logging.get_verbosity(), urllib3.level
+    """Silences logs of TFDS; progress bars go to stderr."""
+    level = absl.logging.get_verbosity()
     absl.logging.set_verbosity(absl.logging.ERROR)
-    urllib3.setLevel(logging.ERROR)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         absl.logging.set_verbosity(level)
-        urllib3.setLevel(urllib3_level)
 
 
 def set_progress_bars(shown: bool):

@@ -80,8 +80,7 @@ def load(
             "which names its own; run it with `python -m jaxproto flower`, or choose "
             "another data.name."
         )
-    paths = ["csv:PATH", "domains:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
-    names = [*DATASETS, NODES, *paths]
+    names = [*DATASETS, NODES, *(f"{prefix}:PATH" for prefix in FILES), "tfds:NAME"]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
         x = resize_and_join(name, [dataset.x], pixels, decoded_cache.store_in_memory)

@@ -48,11 +48,7 @@ class TokenizedTexts(NamedTuple):
 
 
 def split(text: str) -> list[str]:
-    """Splits a text into words, as torchtext's `basic_english` does.
-
-    Words are in lower case. The characters ' . , ( ) ! ? become words, ; : and <br />
-    become blanks, and " is removed.
-    """
+    """Splits a text into words in lower case, as torchtext's `basic_english` does."""
     text = text.lower()
     for old, new in REPLACED.items():
         text = text.replace(old, new)

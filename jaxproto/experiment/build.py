@@ -1,7 +1,6 @@
 """Builds the functions, networks and data of a run from its configuration."""
 
 import math
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,10 +10,9 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, participation
+from jaxproto import batches, models, participation
 from jaxproto.client import LocalTraining
 from jaxproto.config import fields, privacy, robustness
-from jaxproto.config.checks import network_names, num_evaluated
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import FederationData, Partition
@@ -24,7 +22,6 @@ from jaxproto.experiment import memory, simulated_devices
 from jaxproto.experiment.cohorts import (
     OFF_DEVICE,
     CohortPlan,
-    ExecutionChoices,
     build_cohorts,
     choose_store,
     evaluated_ids,
@@ -110,7 +107,7 @@ def experiment(
     """
     check_sampler(config)  # its errors come before data are read
     local = build_local_training(config)
-    names = network_names(config.model.group)
+    names = models.group_members(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, _ = data
     privacy.check_vocabulary(config, dataset)
@@ -131,18 +128,16 @@ def experiment(
             check_method(parts(values).method, net, local, spec, dataset)
 
         jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
-    max_participants = max_rows_of(
-        method, sampler, cohorts[0].net, len(partition.train)
-    )
-    choices = ExecutionChoices(
-        at_once=config.clients_at_once,
-        evaluated=num_evaluated(config),
-        seed=fields.resolved_data_fields(config).seed,
+    num_clients = len(partition.train)
+    cohorts = plan_execution(
+        cohorts,
+        config,
+        partition,
+        local,
+        max_participants=max_rows_of(method, sampler, cohorts[0].net, num_clients),
         platform=platform,
-        cores=os.cpu_count() or 1,
-        devices=layout.num_devices,
+        num_devices=layout.num_devices,
     )
-    cohorts = plan_execution(cohorts, choices, partition, local, max_participants)
     metrics = metrics_by_name(config.eval.metrics)
     cohorts = make_stateless(
         cohorts,

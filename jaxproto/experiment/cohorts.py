@@ -1,14 +1,17 @@
 """Cohorts of a run: their clients, execution mode, store and evaluation."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
+import ml_collections
 import numpy as np
 
 from jaxproto import execution, models
 from jaxproto.client import LocalTraining
+from jaxproto.config.checks import num_evaluated
+from jaxproto.config.fields import resolved_data_fields
 from jaxproto.data.host_memory import host_memory_bytes
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
@@ -64,37 +67,31 @@ def build_cohorts(
     return tuple(cohorts)
 
 
-class ExecutionChoices(NamedTuple):
-    """The fields that decide how clients are trained and evaluated."""
-
-    at_once: str  # `clients_at_once`
-    evaluated: int  # `eval.clients`, 0 is all
-    seed: int  # `data.seed`
-    platform: str  # of the device
-    cores: int  # of the machine
-    devices: int = 1  # that share the rows of a cohort
-
-
 def plan_execution(
     cohorts: Sequence[CohortPlan],
-    choices: ExecutionChoices,
+    config: ml_collections.ConfigDict,
     partition: Partition,
     local: LocalTraining,
+    *,
     max_participants: int,
+    platform: str,
+    num_devices: int,
 ) -> tuple[CohortPlan, ...]:
     """Returns cohorts with their execution mode, lanes and evaluated clients."""
-    num_clients = len(partition.train)
-    evaluated = {*sample_evaluated(choices.evaluated, num_clients, choices.seed)}
+    at_once, cores = config.clients_at_once, os.cpu_count() or 1
+    number, seed = num_evaluated(config), resolved_data_fields(config).seed
+    evaluated = {*sample_evaluated(number, len(partition.train), seed)}
 
     def plan(cohort):
         num_rows = min(max_participants, len(cohort.ids))
         steps_K = steps_per_round(partition, cohort.ids, local)
-        steps_K = steps_K[: num_rows : choices.devices]  # on the first device
+        steps_K = steps_K[:num_rows:num_devices]  # on the first device
+        lanes = num_lanes(at_once, platform, cores, len(cohorts), num_rows)
         return dataclasses.replace(
             cohort,
-            mode=build_mode(choices.at_once, choices.platform, steps_K),
+            mode=build_mode(at_once, platform, steps_K),
             max_participants=num_rows,
-            num_lanes=num_lanes(choices, len(cohorts), num_rows),
+            num_lanes=lanes if num_devices == 1 else 1,
             sample=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
         )
 
@@ -104,15 +101,16 @@ def plan_execution(
 SAMPLED = 20  # stream of the seed, for `sample_evaluated`
 
 
-def num_lanes(choices: ExecutionChoices, cohorts: int, num_rows: int) -> int:
+def num_lanes(
+    at_once: str, platform: str, cores: int, cohorts: int, num_rows: int
+) -> int:
     """Returns the number of programs that train a cohort side by side on a CPU.
 
     The programs of all cohorts run at the same time, and together use all cores.
     """
-    one_by_one = choices.platform == "cpu" and choices.at_once in ("auto", "one")
-    if not one_by_one or choices.devices > 1:
+    if platform != "cpu" or at_once not in ("auto", "one"):
         return 1
-    return max(1, min(-(-choices.cores // cohorts), num_rows))
+    return max(1, min(-(-cores // cohorts), num_rows))
 
 
 def with_all_in_one_call(cohort: CohortPlan) -> CohortPlan:

@@ -93,8 +93,9 @@ def check_method(
     client, data = shapes.client, Data(shapes.examples, shapes.shard)
     batch = jax.eval_shape(_batch, data, key)
 
-    loss = partial(_loss, method.loss, net)
-    value, aux = trace("loss", params, norm, batch, down, client, f=loss)
+    value, aux = trace(
+        "loss", params, norm, batch, down, client, net=net, kind=_value_and_aux
+    )
     if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
         raise _error(
             method, "loss", f"returns {describe(value)}; it must return a float scalar"
@@ -139,14 +140,6 @@ def _batch(data: Data, key):
     return batch._replace(row=position, step=jnp.int32(0))
 
 
-def _loss(loss: Callable, *args):
-    """Returns value and auxiliary output of a loss; raises `_WrongKind` for others."""
-    out = loss(*args)
-    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], LossAux)):
-        raise _WrongKind(out, "(scalar, LossAux(norm, sums))")
-    return out
-
-
 def _of_clients(tree: Tree) -> Tree:
     """Returns the shapes of messages with an axis of clients."""
     return jax.tree.map(
@@ -169,6 +162,12 @@ def _tuple(names: str) -> Callable:
             raise _WrongKind(out, f"({names})")
 
     return check
+
+
+def _value_and_aux(out: Any):
+    """Raises `_WrongKind` unless a result is a loss with its auxiliary output."""
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], LossAux)):
+        raise _WrongKind(out, "(scalar, LossAux(norm, sums))")
 
 
 def _rules(out: Any):

@@ -38,8 +38,8 @@ class ClientShapes(NamedTuple):
     shard: Shard
 
 
-def inputs_used(f: Callable, *args: Tree) -> list[bool]:
-    """Returns for each leaf of the arguments whether the results depend on it.
+def inputs_used(f: Callable, *args: Tree) -> Tree:
+    """Returns whether the results depend on each leaf of the arguments.
 
     Every input of a loop, a branch or a nested function counts as used.
     """
@@ -48,7 +48,8 @@ def inputs_used(f: Callable, *args: Tree) -> list[bool]:
     for eqn in reversed(jaxpr.eqns):
         if any(id(v) in needed for v in eqn.outvars):
             needed |= {id(v) for v in eqn.invars}
-    return [id(v) in needed for v in jaxpr.invars]
+    used = [id(v) in needed for v in jaxpr.invars]
+    return jax.tree.unflatten(jax.tree.structure(args), used)
 
 
 def client_shapes(
@@ -133,5 +134,5 @@ def client_independent_rules(
 
 def _reads_client(f: Callable, shapes: ClientShapes, fields: Sequence[str]) -> bool:
     """Returns whether `f` reads one of the fields of the client."""
-    used = jax.tree.unflatten(jax.tree.structure(shapes), inputs_used(f, *shapes))
-    return any(jax.tree.leaves([getattr(used.client, field) for field in fields]))
+    client = inputs_used(f, *shapes)[0]
+    return any(jax.tree.leaves([getattr(client, field) for field in fields]))

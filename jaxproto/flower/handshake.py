@@ -93,21 +93,18 @@ class HandshakeLink:
 
     def _describe(self, clients: Iterable[int]) -> dict[int, NodeDescription]:
         """Returns the descriptions of the data of clients, by client id."""
-        return self._replies(
-            "describe",
-            {i: {} for i in sorted(clients)},
+        return accepted_replies(
+            self.link.ask("describe", {i: {} for i in sorted(clients)}),
             lambda i, reply: node_schema.parse_description(reply["data"]),
+            self._report,
         )
 
     def _send_schema(self, clients: Iterable[int]):
         views = {i: node_schema.schema_for(self.schema, i) for i in clients}
         requests = {i: {"agreement": node_schema.to_json(v)} for i, v in views.items()}
-        self._agreed |= {*self._replies("agree", requests, lambda i, reply: reply)}
-
-    def _replies(self, stage: str, requests: Mapping[int, Payload], parse) -> dict:
-        """Returns the replies that `parse` accepts, and reports the others."""
-        replies = self.link.ask(stage, requests) if requests else {}
-        return accepted_replies(replies, parse, self._report)
+        replies = self.link.ask("agree", requests)
+        agreed = accepted_replies(replies, lambda i, reply: reply, self._report)
+        self._agreed |= agreed.keys()
 
     def _report(self, id: int, why: str):
         """Reports each reason of a client once."""

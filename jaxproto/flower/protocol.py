@@ -169,7 +169,6 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
         received, own = receive(method, client, down)
         return method.pre_upload(net, received, Data(examples, shard), own)
 
-    is_used = statelessness.inputs_used(first, *args)
-    marks = jax.tree.unflatten(jax.tree.structure(args), is_used)
-    fields = jax.tree.leaves(marks.down, is_leaf=wire.is_message_node)
+    down = statelessness.inputs_used(first, *args)[1]
+    fields = jax.tree.leaves(down, is_leaf=wire.is_message_node)
     return [any(jax.tree.leaves(field)) for field in fields]

@@ -53,22 +53,20 @@ class Server(Engine):
     def __init__(
         self,
         exp: Experiment,
-        seed: int,
         link: Link,
         report_fault: Callable[[LostMessage], None],
         limits: Limits,
-        context: Callable[[Array | int], programs.RoundContext] | None = None,
+        context: Callable[[Array | int], programs.RoundContext],
     ):
         """Compiles the programs of the server.
 
         Args:
           report_fault: Receives every lost or refused message.
           limits: Largest numbers that the server accepts.
-          context: Number and key of a round; None derives them from the seed.
+          context: Returns number and key of a round.
         """
         self.exp = exp = exp._replace(store=NODES)
-        self.link, self.report_fault = link, report_fault
-        self.context = context or partial(programs.round_context, seed)
+        self.link, self.report_fault, self.context = link, report_fault, context
         self.messages = Messages(exp, exp.cohorts)
         self.run = programs.jit_programs(exp)
         self.pack = jax.jit(self.messages.pack)
@@ -182,7 +180,7 @@ class Server(Engine):
     ) -> dict:
         """Returns the replies that `parse` accepts, and reports the others."""
         return accepted_replies(
-            self.link.ask(stage, requests) if requests else {},
+            self.link.ask(stage, requests),
             lambda i, reply: parse(requests[i], i, reply),
             lambda i, why: self._report(r, i, stage, why),
         )

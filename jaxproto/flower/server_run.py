@@ -68,7 +68,7 @@ def _train(start: runner.Start, link: Link) -> dict:
         exp = experiment(config, path)
         limits = partition_limits(exp, config.wire.bound, config.privacy.unit)
         context = secret_keys.round_contexts(config, path)
-        server = Server(exp, config.seed, link, report_fault, limits, context)
+        server = Server(exp, link, report_fault, limits, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
     start.claim_folder(exp.dataset.tokens)
@@ -98,7 +98,8 @@ def _handshake_server(
     handshake = HandshakeLink(link, config, path, report_fault)
     exp = experiment(config, data=handshake.server_data())
     limits = schema_limits(handshake.schema, config.wire.bound)
-    server = Server(exp, config.seed, handshake, report_fault, limits)
+    context = secret_keys.round_contexts(config, path)
+    server = Server(exp, handshake, report_fault, limits, context)
 
     def add_late_clients():
         test = handshake.server_data().partition.test

@@ -119,16 +119,14 @@ def fedgen(
     adam = optax.adam(training.server_rate)
 
     def init_server(net, key):
-        own_key = jax.random.fold_in(key, 1)
-        generator = init_generator(spec, noise, hidden, own_key)
+        generator = init_generator(spec, noise, hidden, jax.random.fold_in(key, 1))
         count_C = jnp.zeros(spec.num_classes, jnp.int32)
         sent = FedGenBroadcast(net.init(key)[0]["head"], generator, count_C)
         return FedGenState(sent, adam.init(generator), server_loss())
 
     def loss(net, params, norm, batch, down, client):
         out, ce = losses.output_and_ce(net, params["net"], norm["net"], batch)
-        own_key = jax.random.fold_in(batch.key, 1)
-        label_key, noise_key = jax.random.split(own_key)
+        label_key, noise_key = jax.random.split(jax.random.fold_in(batch.key, 1))
         y_B = draw_labels(down.counts, len(batch.y), label_key)
         feat_BD = generate(down.generator, y_B, spec.num_classes, noise_key)
         logits_BC = net.head(params["net"]["head"], feat_BD)

@@ -34,6 +34,7 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 S is the paper of `cps_ppa_cpkd.py`.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -48,7 +49,7 @@ from jaxproto.hyperparameters import Positive, PositiveShare
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
-from jaxproto.methods.fml import clip_each, detached, init_both, predict_both
+from jaxproto.methods.fml import detached, fml, init_both
 from jaxproto.types import Array, LossAux, Net, Spec, Top, Tree
 
 SMALLEST = 1e-12  # divisor
@@ -226,16 +227,15 @@ def fedkd(
         mean = weighted_mean(params, kernels.are_present(up), server.aux)
         return FedKDState(mean, server.round + 1)
 
-    return Method(
+    return dataclasses.replace(
+        fml(spec, aux=aux, clip=clip),
         init_client=init_client,
         init_server=lambda net, key: FedKDState(aux.init(key)[0], jnp.int32(0)),
         broadcast=broadcast,
         receive=lambda params, down: {**params, "aux": decompress(down.aux, shapes)},
         loss=loss,
-        transform_grads=clip_each(clip),
         upload=upload,
         update=update,
-        predict=lambda net, client, x, down: predict_both(aux, net, client, x),
         title="FedKD",
         nominal=nominal.factorized("aux"),
     )

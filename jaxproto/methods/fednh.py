@@ -145,10 +145,9 @@ def fednh(
             feat = net.apply(params["net"], client.norm["net"], x, False).feat
             return cosines(feat, head_CD)
 
-        received = receive(client.params, down)
         return {
             "head": scores(client.params, client.memory),
-            "received": scores(received, down.heads),
+            "received": scores(receive(client.params, down), down.heads),
         }
 
     method = dataclasses.replace(

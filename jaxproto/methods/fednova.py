@@ -41,7 +41,6 @@ from jaxproto.hyperparameters import Momentum, NonNegative, is_zero
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
-    fedavg,
     finish_weighted_mean,
     local_statistics,
     weighted_summand,
@@ -139,9 +138,10 @@ def fednova(
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
     """
+    base = fedprox(spec, mu=mu)
 
     def init_server(net, key):
-        params = fedavg(spec).init_server(net, key)
+        params = base.init_server(net, key)
         return FedNovaState(params, optax.tree.zeros_like(params))
 
     def upload(net, before, after, data, down, sums):
@@ -166,7 +166,7 @@ def fednova(
         return FedNovaState(params, step)
 
     method = dataclasses.replace(
-        fedprox(spec, mu=mu),
+        base,
         init_server=init_server,
         broadcast=lambda server: server.params,
         upload=upload,

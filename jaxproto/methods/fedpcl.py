@@ -43,7 +43,7 @@ from jaxproto.methods import several_prototypes
 from jaxproto.methods.fednh import unit_features
 from jaxproto.methods.fedproc import contrast
 from jaxproto.methods.fedproto import class_means, fedproto, prototype_scores
-from jaxproto.transforms import apply, hide_count
+from jaxproto.transforms import CARRY_OVER, apply, hide_count
 from jaxproto.types import LossAux, Protos, Spec
 
 
@@ -76,11 +76,8 @@ def fedpcl(
             return contrast(protos, out.feat, batch.y, batch.mask, temperature)
 
         def of_client(own):
-            here_C = own.count > 0
-            mean_CD = jnp.where(here_C[:, None], own.mean, down.protos.mean)
-            return near(
-                Protos(mean_CD, jnp.where(here_C, own.count, down.protos.count))
-            )
+            filled, _ = CARRY_OVER.update(own, down.protos)  # c_j in the gaps
+            return near(filled)
 
         each = several_prototypes.by_class(down.each, classes)
         here_K = jnp.any(each.count > 0, 1).astype(jnp.float32)

@@ -36,7 +36,7 @@ from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_average_update
-from jaxproto.types import Array, Client, LossAux, Net, Spec, Tree
+from jaxproto.types import Array, LossAux, Net, Spec, Tree
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
 
@@ -57,14 +57,6 @@ def init_both(aux: Net, net: Net, key: Array):
     params, norm, memory = own_network(net, key)
     aux_params, aux_norm = aux.init(jax.random.fold_in(key, 1))
     return {**params, "aux": aux_params}, {**norm, "aux": aux_norm}, memory
-
-
-def predict_both(aux: Net, net: Net, client: Client, x: Array) -> dict[str, Array]:
-    """Returns the rules `head`, of the private network, and `aux`."""
-    params, norm = client.params, client.norm
-    own = net.apply(params["net"], norm["net"], x, False)
-    other = aux.apply(params["aux"], norm["aux"], x, False)
-    return {"head": own.logits, "aux": other.logits}
 
 
 def fml(
@@ -100,6 +92,12 @@ def fml(
     def upload(net, before, after, data, down, sums):
         return after.params["aux"], after.memory
 
+    def predict(net, client, x, down):
+        params, norm = client.params, client.norm
+        own = net.apply(params["net"], norm["net"], x, False)
+        other = aux.apply(params["aux"], norm["aux"], x, False)
+        return {"head": own.logits, "aux": other.logits}
+
     return Method(
         init_client=lambda net, key: init_both(aux, net, key),
         init_server=lambda net, key: aux.init(key)[0],
@@ -108,7 +106,7 @@ def fml(
         transform_grads=clip_each(clip),
         upload=upload,
         update=weighted_average_update(lambda up: up, kernels.is_present),
-        predict=lambda net, client, x, down: predict_both(aux, net, client, x),
+        predict=predict,
         title="FML",
         nominal=nominal.networks("aux"),
     )

@@ -70,8 +70,7 @@ def part_of(params: Tree, share: float, first: Array | int) -> Tree:
     image. The head has the features in which a unit of the last layer is pooled. Inputs
     of the first layer and outputs of the head are never cut.
     """
-    kernels = [a.shape for a in jax.tree.leaves(params["body"]) if a.ndim > 1]
-    widths = [shape[-1] for shape in kernels]
+    widths = [a.shape[-1] for a in jax.tree.leaves(params["body"]) if a.ndim > 1]
     earlier: list[int] = []  # widths of the layers before
 
     def rows(size):

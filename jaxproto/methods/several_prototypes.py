@@ -12,15 +12,12 @@ from jaxproto.types import Array, Protos
 
 def in_rows(protos: Protos) -> Protos:
     """Returns several prototypes of each class, [J, C, D], as rows [J C, D]."""
-    dim = protos.mean.shape[-1]
-    return Protos(protos.mean.reshape(-1, dim), protos.count.reshape(-1))
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), protos)
 
 
 def by_class(rows: Protos, num_classes: int) -> Protos:
     """Returns several prototypes of each class, [J, C, D], from rows [J C, D]."""
-    shape = -1, num_classes
-    mean_JCD = rows.mean.reshape(*shape, rows.mean.shape[-1])
-    return Protos(mean_JCD, rows.count.reshape(shape))
+    return jax.tree.map(lambda a: a.reshape(-1, num_classes, *a.shape[1:]), rows)
 
 
 def resized(protos: Protos, count: int) -> Protos:

@@ -163,10 +163,9 @@ def _private_sums(privacy: Privacy, index_CS: Array) -> dict:
     """Returns arguments of `fedproto` for private sums n_ij c_ij, without counts."""
 
     def entries(feat_BD, y_B):
-        return jnp.take_along_axis(feat_BD, index_CS[y_B], -1)
+        return kernels.compress(feat_BD, index_CS[y_B])
 
-    contribution = Contribution(entries, weighed=False)
-    return {"privacy": privacy, "contribution": contribution}
+    return {"privacy": privacy, "contribution": Contribution(entries, weighed=False)}
 
 
 def tinyproto(

@@ -221,11 +221,17 @@ def text_networks() -> list[str]:
 
 
 def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the networks of a group, a network name or a tuple of names."""
+    """Returns the networks of a group, of one name, or of comma-joined names.
+
+    A tuple has names of networks alone, no group.
+    """
     if isinstance(group, str):
-        key = group.partition("+")[0]
-        choose_from("network or group", key, {*NETS, *GROUPS})
-        group = GROUPS.get(group, (group,))
+        names = tuple(name.strip() for name in group.split(","))
+        if len(names) == 1:
+            key = names[0].partition("+")[0]
+            choose_from("network or group", key, {*NETS, *GROUPS})
+            names = GROUPS.get(names[0], names)
+        group = names
     for name in group:
         factory(name)
     return tuple(group)

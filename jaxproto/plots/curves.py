@@ -113,9 +113,7 @@ def curves(
     Args:
       so_far: Function of a record that returns its x, such as the bytes sent so far.
     """
-    for name, seeds in runs.items():
-        for records in seeds:
-            evaluated(name, records)
+    check_evaluations(runs)
     rules_of = {name: seeds[0][-1]["rules"] for name, seeds in runs.items()}
     rules = list(dict.fromkeys(k for names in rules_of.values() for k in names))
     rules = rules if rule is None else [choose_from("rule", rule, rules)]
@@ -155,24 +153,21 @@ def shared_rounds(name: str, seeds: Sequence[Sequence[Mapping]]) -> list[list[Ma
     return [[r for r in records if r["round"] in common] for records in seeds]
 
 
-def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
-    """Returns the records of a run once they are checked.
-
-    Raises:
-      UserError: There are no records, or some have no bytes.
-    """
-    if not records:
-        raise UserError(
-            f"run {name!r} has no evaluation yet: nothing to draw. Leave it out or "
-            "wait for its first one (eval_every)."
-        )
-    without = [r["round"] for r in records if "bytes_total" not in r]
-    if without:
-        raise UserError(
-            f"run {name!r} has no bytes_total in the record of round {without[0]}: it "
-            "is of a version that did not count bytes. Run it again or leave it out."
-        )
-    return records
+def check_evaluations(runs: Runs):
+    """Raises UserError if a run has no records, or some have no bytes."""
+    for name, records in ((k, rows) for k, seeds in runs.items() for rows in seeds):
+        if not records:
+            raise UserError(
+                f"run {name!r} has no evaluation yet: nothing to draw. Leave it out or "
+                "wait for its first one (eval_every)."
+            )
+        without = [r["round"] for r in records if "bytes_total" not in r]
+        if without:
+            raise UserError(
+                f"run {name!r} has no bytes_total in the record of round {without[0]}: "
+                "it is of a version that did not count bytes. Run it again or leave it "
+                "out."
+            )
 
 
 def accuracies(records: Sequence[Mapping], rule: str, key: str) -> np.ndarray:

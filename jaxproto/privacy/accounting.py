@@ -1,18 +1,10 @@
 """Privacy accounting by Google's dp-accounting (extra `privacy`)."""
 
 import importlib.util
-from typing import NamedTuple
 
 from jaxproto.errors import UserError
 
 HINT = "privacy.unit needs dp-accounting: pip install 'jaxproto[privacy]'."
-
-
-class Sampling(NamedTuple):
-    """Number of clients, and of those drawn each round without replacement."""
-
-    clients: int
-    drawn: int
 
 
 def check_installed():
@@ -39,7 +31,7 @@ def epsilon_composed(noise: float, times: int, delta: float) -> float:
 
 
 def epsilon_subsampled(
-    noise: float, rounds: int, delta: float, sampling: Sampling
+    noise: float, rounds: int, delta: float, clients: int, drawn: int
 ) -> float:
     """Returns epsilon over rounds of sampled clients, by Rényi divergences.
 
@@ -50,14 +42,15 @@ def epsilon_subsampled(
     Args:
       noise, delta: as in `epsilon_composed`.
       rounds: number of rounds.
-      sampling: sampling of the clients of a round.
+      clients: number of clients.
+      drawn: number of them that a round draws, without replacement.
     """
     import dp_accounting
 
     if not rounds:
         return 0.0
     event = dp_accounting.SampledWithoutReplacementDpEvent(
-        sampling.clients, sampling.drawn, dp_accounting.GaussianDpEvent(noise / 2)
+        clients, drawn, dp_accounting.GaussianDpEvent(noise / 2)
     )
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)

@@ -99,11 +99,6 @@ def add_gaussian_noise(tree: Tree, deviation: Real, key: Array) -> Tree:
     return jax.tree.unflatten(structure, noisy)
 
 
-def rows_clipped(row_BD: Array, clip: Real) -> Array:
-    """Clips every row of an array [B, D] to the length `clip`."""
-    return jax.vmap(lambda row: clip_by_norm(row, clip))(row_BD)
-
-
 def dp_sgd_gradient(privacy: Privacy) -> Callable:
     """Returns DP-SGD in the form of `client.batch_value_and_grad`.
 

@@ -18,7 +18,6 @@ from jaxproto.privacy.mechanism import (
     Privacy,
     add_gaussian_noise,
     clip_by_norm,
-    rows_clipped,
 )
 from jaxproto.types import Array, Client, Data, Net, Protos, Tree
 
@@ -56,7 +55,7 @@ def class_rows(
         feat_BD = own_features(net, client, batch.x)
         row_BS = contribution.of_example(feat_BD, batch.y)
         row_BS = append_weight_column(row_BS) if contribution.weighed else row_BS
-        row_BS = rows_clipped(row_BS, clip)
+        row_BS = jax.vmap(lambda row: clip_by_norm(row, clip))(row_BS)
         return kernels.class_sum(row_BS, batch.y, batch.mask, classes)[0]
 
     return sum_over_batches(batch_sum, data)

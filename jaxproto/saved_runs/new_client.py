@@ -22,11 +22,11 @@ from jaxproto.client import (
     local_step,
     num_steps,
 )
-from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
-from jaxproto.experiment import shape_checks, statelessness
+from jaxproto.experiment import statelessness
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.check import check_cohorts
 from jaxproto.federation import Cohort
 from jaxproto.saved_runs import user_inputs
 from jaxproto.saved_runs.metrics_table import Table
@@ -65,15 +65,14 @@ def architecture(
     Raises:
       UserError: The network does not fit the others.
     """
-    name = name or models.assign_networks(network_names(config.model.group), [id])[0]
+    name = name or models.assign_networks(config.model.group, [id])[0]
     for cohort in exp.cohorts:
         if cohort.name == name:
             return name, cohort.net
     net = exp.network(name)
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
-    shape_checks.check_cohorts(
-        exp.method, [*exp.cohorts, Cohort(name, net, (id,))], exp.spec, x
-    )
+    cohorts = [*exp.cohorts, Cohort(name, net, (id,))]
+    check_cohorts(exp.method, cohorts, exp.spec, x)
     return name, net
 
 
@@ -157,9 +156,8 @@ def rules_using_broadcast(
         x, down = batches.normalise_inputs(x), wire.for_client(down, client.id)
         return compiled.method.predict(compiled.net, client, x, down)[rule]
 
-    inputs = client, down, jnp.asarray(x)
-    structure, uses = jax.tree.structure(inputs), {}
+    inputs, uses = (client, down, jnp.asarray(x)), {}
     for rule in jax.eval_shape(compiled.scores, *inputs):
-        used = statelessness.inputs_used(partial(scores, rule=rule), *inputs)
-        uses[rule] = any(jax.tree.leaves(jax.tree.unflatten(structure, used)[1]))
+        used = statelessness.inputs_used(partial(scores, rule=rule), *inputs)[1]
+        uses[rule] = any(jax.tree.leaves(used))
     return uses

@@ -87,8 +87,9 @@ def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Pict
     protos, local = learnt.protos, learnt.local
     norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
     if protos is not None:
-        pictures["angles"] = lambda to: angles(to, protos, dim, name)
-        pictures["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
+        drawn = protos, dim, name, list(range(len(protos.mean)))
+        pictures["angles"] = lambda to: angles(to, *drawn)
+        pictures["global_prototypes"] = lambda to: global_values(to, *drawn)
     if local is not None and np.any(local.count > 0):
         pictures["local_prototypes"] = lambda to: local_values(to, learnt, name)
     if norm_KC is not None:
@@ -121,32 +122,21 @@ def _title(*parts: str) -> str:
 
 
 def angles(
-    path: Path,
-    protos: HostProtos,
-    feat_dim: int,
-    name: str,
-    classes: Sequence[int] | None = None,
+    path: Path, protos: HostProtos, feat_dim: int, name: str, classes: list[int]
 ):
     """Draws the angles between global prototypes of some classes."""
-    shown = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, note_of(protos, feat_dim))
-    mean_CD, count_C = protos.mean[shown], protos.count[shown]
-    plots.prototype_angles(path, mean_CD, count_C, shown, title)
+    mean_CD, count_C = protos.mean[classes], protos.count[classes]
+    plots.prototype_angles(path, mean_CD, count_C, classes, title)
 
 
 def global_values(
-    path: Path,
-    protos: HostProtos,
-    feat_dim: int,
-    name: str,
-    classes: Sequence[int] | None = None,
-    **more,
+    path: Path, protos: HostProtos, feat_dim: int, name: str, classes: list[int], **more
 ):
     """Draws the values of global prototypes of some classes."""
-    shown = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, "global prototypes", note_of(protos, feat_dim))
-    value_CD = mean_or_zero(protos)[shown]
-    plots.prototype_heatmap(path, value_CD, title, rows=shown, what="class", **more)
+    value_CD = mean_or_zero(protos)[classes]
+    plots.prototype_heatmap(path, value_CD, title, rows=classes, what="class", **more)
 
 
 def local_values(

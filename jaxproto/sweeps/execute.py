@@ -132,7 +132,7 @@ def _claim_and_restore(
         with errors_named(cell):
             summary = runner.finished_summary(start)
             if summary is None:
-                restored = runner.restore_or_init(start, shared(start))
+                restored = runner.restore_or_init(start, shared(cell))
                 members.append(batched.BatchedRun(cell, *restored))
         if summary is not None:
             table.ended(cell, summary, 0.0)
@@ -199,5 +199,5 @@ def train_cell(
         start = start_of_cell(options, table, cell, lock)
         summary = runner.finished_summary(start)
         if summary is None:
-            summary = runner.train(start, shared(start))
+            summary = runner.train(start, shared(cell))
     table.ended(cell, summary, time.perf_counter() - begin)

@@ -155,9 +155,8 @@ def chosen_on(done: Mapping[str, Mapping], rule: str) -> str:
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Plots accuracy against each varied field, and a heatmap of two fields."""
-    varied = {k: values for k, values in plan.fields().items() if len(values) > 1}
-    ignored = fields_where(compared=False)
-    fields = {k: v for k, v in varied.items() if k not in ignored}
+    ignored, fields = fields_where(compared=False), plan.fields()
+    fields = {k: v for k, v in fields.items() if len(v) > 1 and k not in ignored}
     done = finished(plan, summaries)
     if not plots.available() or not done or not fields:
         return []

@@ -57,12 +57,8 @@ class Plan(NamedTuple):
 
     def fields(self) -> dict[str, list]:
         """Returns every field of the axes with its distinct values."""
-        fields: dict[str, list] = {}
-        for cell in self.cells:
-            for field, value in cell.changes.items():
-                distinct = fields.setdefault(field, [])
-                distinct += [value] * (value not in distinct)
-        return fields
+        rows = [cell.changes for cell in self.cells]
+        return {k: list(dict.fromkeys(row[k] for row in rows)) for k in rows[0]}
 
 
 def format_value(value) -> str:

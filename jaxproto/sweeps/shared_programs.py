@@ -1,6 +1,8 @@
 """Data and compiled programs that the cells of a group share."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from functools import partial
 
 import jax
@@ -10,7 +12,7 @@ from jaxproto import mesh
 from jaxproto.mesh import OneDevice
 from jaxproto.summary import progress_lines
 from jaxproto.summary.run_summary import save_partition
-from jaxproto.sweeps.plan import ProgramGroup, experiment
+from jaxproto.sweeps.plan import Cell, ProgramGroup, experiment
 from jaxproto.training import compiler, program_cache, runner, xla_cache
 from jaxproto.training.programs import Programs
 
@@ -28,18 +30,17 @@ class SharedPrograms:
         """Returns the programs, with the experiment of the first cell; thread-safe."""
         with self._lock:
             if self._prepared is None:
-                with self._compile_lock():
+                with self._compilation() as wrap:
                     self._prepared = runner.compile_programs(
-                        self._console, self.group.exp, self._wrap()
+                        self._console, self.group.exp, wrap
                     )
         return self._prepared
 
-    def __call__(self, start: runner.Start) -> runner.PreparedRun:
+    def __call__(self, cell: Cell) -> runner.PreparedRun:
         """Returns the prepared run of a cell, in place of `runner.prepare`."""
         run = self.prepared()
-        cell = next(c for c in self.group.cells if c.path == start.path)
         exp = experiment(run.exp, cell)
-        save_partition(exp, start.path)
+        save_partition(exp, cell.path)
         return run._replace(exp=exp)
 
     def batched_programs(
@@ -56,29 +57,24 @@ class SharedPrograms:
         per_device = mesh.rows_per_device(max_cells, num_devices)
         limit = compiler.memory_limit(run.exp)
         while True:
-            with self._compile_lock():
+            many = per_device * num_devices
+            with self._compilation() as wrap:
                 programs, _ = compiler.compile_all(
-                    run.exp,
-                    run.examples,
-                    self._wrap(),
-                    many=per_device * num_devices,
-                    over=layout,
+                    run.exp, run.examples, wrap, many=many, over=layout
                 )
             required = compiler.required_bytes(jax.tree.leaves(programs))
             if required <= limit or per_device == 1:
-                return per_device * num_devices, programs
+                return many, programs
             per_device = -(-per_device // 2)
 
-    def _compile_lock(self):
-        """Locks compilation: other processes wait and load programs from the cache."""
-        cache_folder, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        say = partial(progress_lines.say, self._console)
-        return program_cache.compile_lock(
-            cache_folder, cell.config, self.group.exp, say
-        )
+    @contextlib.contextmanager
+    def _compilation(self) -> Iterator[program_cache.ProgramWrapper]:
+        """Locks compilation, and yields the wrapper that caches programs.
 
-    def _wrap(self) -> program_cache.ProgramWrapper:
-        if not self._cache:
-            return program_cache.uncached
-        cache_folder, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
-        return program_cache.disk_cache(cache_folder, cell.config, self.group.exp)
+        Other processes wait, and load the programs from the cache.
+        """
+        folder, config = xla_cache.enable_xla_cache(), self.group.cells[0].config
+        say = partial(progress_lines.say, self._console)
+        with program_cache.compile_lock(folder, config, self.group.exp, say):
+            cached = folder if self._cache else None
+            yield program_cache.disk_cache(cached, config, self.group.exp)

@@ -259,18 +259,13 @@ def _read_protos(part, reader):
 def _read_rows(like, mask, reader):
     """Reads the masked rows or entries of an array; the others are zero."""
     if not isinstance(like, Scaled):
-        return _read_values(like, mask, reader)
+        x = np.zeros(like.shape, like.dtype)
+        x[mask] = reader.array((int(mask.sum()), *like.shape[1:]), like.dtype)
+        return x
     scale = np.ones(like.scale.shape, np.float32)  # 1 for zeros, as `to_wire_format`
     rows = mask if scale.ndim else ()
     scale[rows] = reader.array(scale[rows].shape, np.float32)
-    return Scaled(_read_values(like.value, mask, reader), scale)
-
-
-def _read_values(like, mask, reader):
-    """Reads values into the masked rows of an array of zeros."""
-    x = np.zeros(like.shape, like.dtype)
-    x[mask] = reader.array((int(mask.sum()), *like.shape[1:]), like.dtype)
-    return x
+    return Scaled(_read_rows(like.value, mask, reader), scale)
 
 
 def _read_top(part, reader):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import accelerator
-from jaxproto.models.ops import conv, forms
+from jaxproto.models.ops import conv, ops
 
 LINES = [
     {"stage": "products", "precision": "tf32", "flops_per_second": 100.0},
@@ -25,9 +25,9 @@ def test_the_fastest_form_over_all_cases_is_chosen_and_read_back(tmp_path):
     assert chosen == {"conv": "lax", "sums": "short"}
     accelerator.write_forms("gpu", chosen, "a test", file)
     accelerator.write_forms("tpu", {"conv": "taps"}, "a test", file)
-    assert forms.chosen("gpu", file) == {"conv": conv.conv_lax}
-    assert forms.chosen("tpu", file) == {"conv": conv.conv_by_tap}
-    assert forms.chosen("cpu", file) == {}
+    assert ops.chosen("gpu", file) == {"conv": conv.conv_lax}
+    assert ops.chosen("tpu", file) == {"conv": conv.conv_by_tap}
+    assert ops.chosen("cpu", file) == {}
     assert accelerator.with_roofline(LINES)[-1]["roofline"] == 0.25
 
 

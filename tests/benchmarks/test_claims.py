@@ -1,17 +1,16 @@
 """The ledger of claims: verdicts from records and formulas, and the committed page."""
 
 import re
-from pathlib import Path
 
 import pytest
 from support import workdirs
 from support.every import check_every
+from support.runs import ROOT
 
 from jaxproto import config
 from results import claim_pairs as pairs
 from results import claims, formula_claims
 
-ROOT = Path(__file__).parents[2]
 BEST, FINAL = "best, pooled", "final, mean over clients"
 
 

@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support import workdirs
 from support.every import check_every
+from support.processes import until
+from support.runs import ROOT
 
 from jaxproto import config
 from jaxproto.config.fields import FOLLOW, fields_where
@@ -24,7 +25,6 @@ from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
 from results.refprotofl_protocol import run as refprotofl_protocol
 
-ROOT = Path(__file__).parents[2]
 RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])]
 
 
@@ -123,18 +123,11 @@ def start(tmp_path, *more):
     )
 
 
-def count_lines(path):
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
 @pytest.mark.long
 def test_a_killed_queue_goes_on_where_it_was_and_records_each_run_once(tmp_path):
     work = tmp_path / "out/digits/fedproto-1"
     with start(tmp_path) as first:
-        until = time.monotonic() + 300
-        while count_lines(work / "metrics.jsonl") < 4:
-            assert first.poll() is None and time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: len(records.read(work / "metrics.jsonl")) >= 4, first)
         os.killpg(first.pid, signal.SIGKILL)
     assert 4 <= len(records.read(work / "metrics.jsonl")) < ROUNDS
     assert not (tmp_path / "results").exists()

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 from rich.console import Console
 from support import runs, told
-from support.runs import small
+from support.runs import run, small
 
 import jaxproto
 from jaxproto import callbacks as writers
@@ -87,13 +87,6 @@ def several(**changes):
 
 def each_round(**changes):
     return several(**{"eval_every": 1, "checkpoint_every": 1, **changes})
-
-
-def run(c, path, *callbacks):
-    """Summary and what was printed, of a run with callbacks."""
-    console = Console(file=io.StringIO(), width=80)
-    summary = jaxproto.run(c, path, console, callbacks=callbacks)
-    return summary, console.file.getvalue()
 
 
 @pytest.fixture(scope="module")

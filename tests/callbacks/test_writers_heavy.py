@@ -3,17 +3,14 @@
 `.ci/run` installs them: pip install -e '.[wandb,mlflow,aim]' tensorboard.
 """
 
-import io
 import json
 import struct
 from functools import partial
 
 import pytest
-from rich.console import Console
-from support.runs import small
+from support.runs import run, small
 from support.told import CONFIG, expected, killed_and_resumed, once
 
-import jaxproto
 from jaxproto.storage import records
 from jaxproto.summary import pictures
 
@@ -154,11 +151,9 @@ def test_a_run_tells_all_of_them_and_is_as_without(here, monkeypatch):
     for library in ("tensorboard", "wandb", "mlflow", "aim"):
         pytest.importorskip(library)
     monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
-    console = Console(file=io.StringIO(), width=100)
     c, path = small(rounds=2, eval_every=1), here / "run"
     names = ["csv", "tensorboard", "wandb", "mlflow", "aim"]
-    summary = jaxproto.run(c, path, console, callbacks=names)
-    text = console.file.getvalue()
+    summary, text = run(c, path, *names)
     assert summary["status"] == "finished" and "callback" not in text, text
     want = expected(records.read(path / "metrics.jsonl"))
     assert of_tensorboard(path) == pytest.approx(want)

@@ -5,11 +5,11 @@ import re
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.commands import called
 from support.every import check_every
+from support.runs import ROOT
 
 import jaxproto
 from jaxproto import cli, config, sweeps
@@ -19,7 +19,6 @@ from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.training import runner
 
-ROOT = Path(__file__).parents[2]
 PROTONORM = "--config=configs/protonorm.py"
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections

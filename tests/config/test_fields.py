@@ -14,7 +14,8 @@ from support.refusal import refused
 from jaxproto import config, federation
 from jaxproto.config import factory_fields, fields, registries
 from jaxproto.data import host_memory
-from jaxproto.experiment import method_builder, shape_checks
+from jaxproto.experiment import method_builder
+from jaxproto.experiment.check import check_cohorts
 from jaxproto.hyperparameters import NonNegative, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import fedproto
@@ -54,7 +55,7 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
         cohorts = [federation.Cohort("narrow", toys.net(8), (0, 1))]
         cohorts.append(federation.Cohort("wide", toys.net(8, spec), (2,)))
         with refused(*words):
-            shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)
+            check_cohorts(method, cohorts, toys.SPEC, x)
 
 
 def with_method(name, **values):
@@ -135,6 +136,27 @@ def test_arguments_of_ones_own_may_be_called_like_those_of_the_package(monkeypat
     monkeypatch.setitem(METHODS, "mine", lambda spec, *, name="a": None)
     with refused("called 'name', which is the field of the method's name"):
         config.experiment("mine")
+
+
+def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch):
+    def mine(spec, *, lam: float = 1.0, share: float = 0.5, low=0, high=1):
+        """A method.
+
+        Args:
+          spec: number of classes and feature dimension.
+          share: of the old prototypes,
+            in every round.
+          low, high: both ends.
+        """
+
+    monkeypatch.setitem(METHODS, "mine", mine)
+    told = factory_fields.all_fields("mine")
+    assert told["method.share"].help == "of the old prototypes, in every round"
+    assert told["method.low"].help == told["method.high"].help == "both ends"
+    of_fedproto = factory_fields.all_fields("fedproto")
+    assert told["method.lam"].help == of_fedproto["method.lam"].help != ""
+    mine.__doc__ = None
+    assert factory_fields.all_fields("mine")["method.share"].help == ""
 
 
 def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):

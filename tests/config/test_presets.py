@@ -28,7 +28,7 @@ def test_every_config_file_holds_for_every_data_set():
             assert data.setdefault(dataset, shown) == shown
             assert c.data.partition == "pfllib" and c.model.feat_dim == 500
         assert c.name == c.method.name == file
-        assert {*build.network_names(c.model.group)} <= {*models.NETS}
+        assert {*models.group_members(c.model.group)} <= {*models.NETS}
         if dataset in some:  # a preset has one home
             assert config.flatten(config.experiment(file, dataset)) == config.flatten(c)
 

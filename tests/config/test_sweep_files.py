@@ -2,9 +2,9 @@
 
 import functools
 import re
-from pathlib import Path
 
 from support.every import check_every
+from support.runs import ROOT
 
 from jaxproto import config
 from jaxproto.config import builtin, files, presets
@@ -14,7 +14,6 @@ from jaxproto.reporting.compare.paper_cells import PRESETS
 from jaxproto.sweeps import parse_axes
 from jaxproto.sweeps.axes import cell_changes
 
-ROOT = Path(__file__).parents[2]
 FILES = [name for name in builtin.names() if "/" in name]
 
 

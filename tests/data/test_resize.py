@@ -10,10 +10,6 @@ from jaxproto.data import registry, resize
 RNG = np.random.default_rng(0)
 
 
-def image(height, width, channels=3):
-    return RNG.integers(0, 256, (height, width, channels), np.uint8)
-
-
 def weights(size, wanted):
     """Triangle filter, as wide as what it shrinks: one row per pixel of the result."""
     scale = size / wanted
@@ -25,7 +21,7 @@ def weights(size, wanted):
 
 @every([(40, 25), (9, 30), (6, 6), (16, 16)])
 def test_resizing_is_the_antialiased_bilinear_filter(height, width):
-    x = image(height, width)
+    x = RNG.integers(0, 256, (height, width, 3), np.uint8)
     rows, columns = weights(height, 16), weights(width, 16)
     wanted = np.einsum("ih,hwc,jw->ijc", rows, x.astype(float), columns)
     made = resize.resize(x, 16)

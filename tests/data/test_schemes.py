@@ -10,6 +10,7 @@ from support.every import every
 from support.labels import SCHEMES, count, labels_only, shuffled
 from support.refusal import refused
 
+from jaxproto.data import domains
 from jaxproto.data.partitions import public_examples, registry
 
 fast = settings(max_examples=40, deadline=None, derandomize=True)
@@ -19,7 +20,9 @@ class_sizes = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
 
 def hands_of(scheme, dataset, clients, seed=1):
     """Rows of each client; every example is in exactly one."""
-    seen, number = scheme.looks_at(dataset)
+    seen, number = dataset.y, dataset.num_classes
+    if scheme.by_source:
+        seen, number = domains.domain_ids(dataset)
     client_rows = scheme.assign(seen, number, clients, scheme.make_rng(seed))
     assert len(client_rows) == clients
     everyone = np.sort(np.concatenate(client_rows))

@@ -3,18 +3,14 @@
 Words and vocabulary are those that torchtext documents for `basic_english`.
 """
 
-import io
-
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
-from support import quick
+from support import quick, runs
 from support.every import every
 from support.fields import changed
 from support.refusal import refused
 
-import jaxproto
 from jaxproto import config
 from jaxproto.data import registry, text
 from jaxproto.data.partitions.registry import Partition
@@ -135,10 +131,9 @@ def test_every_method_runs_two_rounds_on_texts_or_says_why_not(toy, name, tmp_pa
     c.update_from_flattened_dict(own)
     if name == "vhl":
         with refused("vhl shares virtual images, but the inputs are int32"):
-            jaxproto.run(c, tmp_path)
+            runs.run(c, tmp_path)
         return
-    console = Console(file=io.StringIO(), width=200)
-    summary = jaxproto.run(c, tmp_path, console)
+    summary, said = runs.run(c, tmp_path, width=200)
     assert summary["status"] == "finished"  # all numbers are finite
     told = records.read(tmp_path / "metrics.jsonl")
     assert len(told) == 2
@@ -146,6 +141,6 @@ def test_every_method_runs_two_rounds_on_texts_or_says_why_not(toy, name, tmp_pa
         idle = name == "fedpcl" and record["round"] == 1  # no prototypes yet
         assert np.isfinite(record["loss"]) and (record["loss"] != 0) is not idle
         assert all(0 <= of["pooled"] <= 1 for of in record["rules"].values())
-    assert "9 tokens in the vocabulary; " in console.file.getvalue()
+    assert "9 tokens in the vocabulary; " in said
     lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
     assert len(lines) == 9 and lines[:2] == [*text.SPECIAL]

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 from support.every import check_every
+from support.runs import digits
 
 import jaxproto
-from jaxproto import METHODS, UserError, config
+from jaxproto import METHODS, UserError
 from jaxproto.methods.fedavg import fedavg
 from jaxproto.models import NETS, from_nnx
 from jaxproto.types import LossAux
@@ -116,18 +117,12 @@ NETWORKS = {
 }
 
 
-def experiment(method="fedavg", network="mlp"):
-    made = config.experiment(method, "digits")
-    made.model.group, made.data.clients, made.rounds = network, 3, 1
-    return made
-
-
 def test_a_mistake_in_a_method_is_named_with_function_and_shapes(monkeypatch):
     def check(name, factory, message):
         factory = slots(**factory) if isinstance(factory, dict) else factory
         monkeypatch.setitem(METHODS, "mine", factory)
         with pytest.raises(UserError, match=message) as e:
-            jaxproto.check(experiment("mine"))
+            jaxproto.check(digits("mine"))
         assert "\n" not in f"{e.value}"
 
     check_every([(name, *row) for name, row in MISTAKES.items()], check)
@@ -137,7 +132,7 @@ def test_a_mistake_in_a_network_is_named(monkeypatch):
     def check(name, factory, message):
         monkeypatch.setitem(NETS, "mine", factory)
         with pytest.raises(UserError, match=f"network 'mine'.*{message}"):
-            jaxproto.check(experiment(network="mine"))
+            jaxproto.check(digits("fedavg", model__group="mine"))
 
     check_every([(name, *row) for name, row in NETWORKS.items()], check)
 
@@ -145,9 +140,9 @@ def test_a_mistake_in_a_network_is_named(monkeypatch):
 def test_a_run_checks_before_it_writes_and_what_is_right_passes(monkeypatch, tmp_path):
     monkeypatch.setitem(METHODS, "mine", slots(update=other(None)))
     with pytest.raises(UserError, match="update returns nothing"):
-        jaxproto.run(experiment("mine"), tmp_path / "run")
+        jaxproto.run(digits("mine"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     monkeypatch.setitem(METHODS, "mine", slots())
     monkeypatch.setitem(METHODS, "sums", lambda spec: dataclasses.replace(fedavg(spec)))
     for name in ("mine", "sums"):
-        jaxproto.check(experiment(name))
+        jaxproto.check(digits(name))

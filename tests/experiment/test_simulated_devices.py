@@ -2,20 +2,16 @@
 
 import jax
 import numpy as np
-from support import runs
 from support.refusal import refused
+from support.runs import devices, digits
 
 from jaxproto.experiment import build, simulated_devices
 from jaxproto.experiment.simulated_devices import Devices, devices_of
 from jaxproto.flower import protocol
 
 
-def small(method="fedproto", **changes):
-    return runs.small(method, "digits", model__group="mlp", **changes)
-
-
 def test_drawn_devices_spread_around_their_medians():
-    c = small(time__devices="lognormal", time__speed=3.0, time__sigma=0.0)
+    c = digits(time__devices="lognormal", time__speed=3.0, time__sigma=0.0)
     speed_K, bandwidth_K = devices_of(c)
     assert speed_K.tolist() == [3e9] * 3 and bandwidth_K.tolist() == [1.25e6] * 3
     c.data.clients, c.time.sigma = 4000, 0.5
@@ -34,7 +30,7 @@ def test_faster_devices_have_networks_with_more_work():
 
 def test_the_operations_of_a_step_are_those_of_its_products():
     """Forward and both gradients: 6 per weight and example, 4 in the first layer."""
-    c = small("local")
+    c = digits("local")
     exp = build.experiment(c, "cpu")
     net, local = exp.cohorts[0].net, exp.local
     params, _ = jax.eval_shape(net.init, jax.random.key(0))
@@ -48,7 +44,7 @@ def test_the_operations_of_a_step_are_those_of_its_products():
 
 
 def test_the_seconds_of_a_step_do_not_depend_on_values_that_cells_of_a_sweep_vary():
-    one, two = (small(time__devices="lognormal", method__lam=v) for v in (1.0, 5.0))
+    one, two = (digits(time__devices="lognormal", method__lam=v) for v in (1.0, 5.0))
     seconds = [
         build.experiment(c, "cpu").floats[simulated_devices.STEP] for c in (one, two)
     ]
@@ -61,15 +57,15 @@ def test_files_without_a_device_for_each_client_are_refused(tmp_path):
         (["0,1,1", "1,0,1", "2,1,1"], "client 1 has a speed or a bandwidth"),
         (["0,1,1", "1,fast,1", "2,1,1"], "cannot be read (could not convert"),
     ):
-        file = runs.devices(tmp_path / "d.csv", *lines)
+        file = devices(tmp_path / "d.csv", *lines)
         with refused(message):
-            devices_of(small(time__devices=file))
+            devices_of(digits(time__devices=file))
 
 
 def test_unknown_laws_two_exchanges_and_nodes_are_refused():
     with refused("unknown time.devices 'lognorm'. Did you mean 'lognormal'?"):
-        devices_of(small(time__devices="lognorm"))
+        devices_of(digits(time__devices="lognorm"))
     with refused("refprotofl has two exchanges per round"):
-        build.experiment(small("refprotofl", time__devices="lognormal"), "cpu")
+        build.experiment(digits("refprotofl", time__devices="lognormal"), "cpu")
     with refused("nodes are devices of their own"):
-        protocol.experiment(small(time__devices="lognormal"))
+        protocol.experiment(digits(time__devices="lognormal"))

@@ -30,13 +30,9 @@ QUICK = ("fedproto", "fedavg")  # of the others `.ci/run` knows
 
 
 def small(name, **changes):
-    c = config.experiment(name, "digits")
-    c.model.group, c.data.clients = "mlp", 3
-    for path in ("model.aux", "method.aux"):
-        group, _, field = path.partition(".")
-        if field in c[group]:
-            c[group][field] = "mlp"
-    c.update_from_flattened_dict(changes)
+    c = runs.digits(name, **changes)
+    if "aux" in c.method:
+        c.method.aux = "mlp"
     return c
 
 

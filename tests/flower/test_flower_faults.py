@@ -6,12 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import federated
-from support.federated import QUIET, Calls, Killed, faults, simulated, small, why
+from support.federated import QUIET, Calls, Killed, simulated, small
 
 from jaxproto.experiment import build
 from jaxproto.flower.accept import REFUSED
-from jaxproto.flower.server_run import run_server
+from jaxproto.flower.server_run import FAULTS, run_server
 from jaxproto.participation import Participation
+from jaxproto.storage import records
 
 CLIENTS = 3
 TRAINS = ("upload damaged", "killed after training")  # the client has trained then
@@ -107,8 +108,8 @@ def test_faults_lose_the_messages_that_were_named_and_no_round(
     run_server(c, tmp_path / "run", link, QUIET)
     monkeypatch.setattr(build, "build_sampler", lambda _: absent(plan, last))
     simulated(c, tmp_path / "simulated")
-    told = zip(faults(tmp_path / "run"), why(tmp_path / "run"), strict=True)
-    named = {(r, client): said for (r, client, _), said in told}
+    faults = records.read(tmp_path / "run" / FAULTS)
+    named = {(f["round"], f["client"]): f["why"] for f in faults}
     assert named.keys() == {at for at in plan if at[1] is not None}
     for at, said in named.items():
         assert WORDS.get(plan[at], plan[at]) in said

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.every import every
-from support.federated import small, until
+from support.federated import small
+from support.processes import until
 
 pytest.importorskip("flwr")
 

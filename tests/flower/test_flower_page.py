@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("flwr")
 
 from support import pages
-from support.federated import finished, rounds, until
+from support.federated import finished, rounds
+from support.processes import until
 
 from jaxproto.contrib.flower_deployment import deployment
 from jaxproto.contrib.flower_deployment.deployment import terminate_tree

@@ -14,8 +14,8 @@ from support.federated import (
     rounds,
     simulated,
     small,
-    until,
 )
+from support.processes import until
 from support.refusal import refused
 
 from jaxproto.contrib.flower_deployment import certificates, deployment

@@ -30,8 +30,8 @@ def small(method="fedavg", **changes):
     return federated.small(method, **{"data.name": "nodes", **changes})
 
 
-def described(*labels, shape=(8, 8, 1), sizes=(6, 2)):
-    return NodeDescription("uint8", shape, labels, *sizes, {})
+def described(*labels, sizes=(6, 2)):
+    return NodeDescription("uint8", (8, 8, 1), labels, *sizes, {})
 
 
 def written(words):
@@ -129,10 +129,8 @@ class Nodes:
 
 
 def begun(link, path):
-    c = config.experiment("fedavg", "digits")
-    c.data.name, c.data.clients = "nodes", 3
     faults = []
-    return HandshakeLink(link, c, path, faults.append), faults
+    return HandshakeLink(link, small(), path, faults.append), faults
 
 
 def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
@@ -213,8 +211,7 @@ def test_a_description_that_is_no_such_is_a_fault_of_its_client(reply, words):
 
 def test_fields_says_what_the_first_exchange_discloses(tmp_path):
     made, _ = begun(Nodes({0: described("a", "b"), 1: described("c")}), tmp_path)
-    c = config.experiment("fedproto", "digits")
-    c.data.name, c.data.clients, c.data.min_texts, c.model.group = "nodes", 3, 7, "mlp"
+    c = small("fedproto", **{"data.min_texts": 7})
     alone = disclosure.view(c, False)
     assert "class presence" in alone.notes[0] and "at least 7" in alone.notes[0]
     assert not alone.rows and "--agreement" in alone.notes[-1]

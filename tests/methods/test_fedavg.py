@@ -17,7 +17,8 @@ from support.refusal import refused
 from jaxproto import config, models
 from jaxproto.config.optimizers import build_local_training, build_optimizer
 from jaxproto.config.presets import DATASETS
-from jaxproto.experiment import build, shape_checks
+from jaxproto.experiment import build
+from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import fednova
 from jaxproto.types import Data, Shard
 
@@ -45,10 +46,10 @@ def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
         assert set(found) - {"global"} == {"head", "received"}, name
         method = dataclasses.replace(make(name), check_input=lambda x: None, name=name)
         with refused(f"{name} averages networks, ", " 2: toy8, toy16. "):
-            shape_checks.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
+            check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
     silent = dataclasses.replace(method, homogeneous=False)
     with refused("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
-        shape_checks.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
+        check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
 
 
 def test_fedprox_adds_a_gradient_of_mu_times_the_way_gone():

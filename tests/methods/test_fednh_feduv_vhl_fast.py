@@ -15,7 +15,7 @@ from support.exchange import golden
 from support.refusal import refused
 
 from jaxproto import participation
-from jaxproto.experiment import shape_checks
+from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import fast, fednh, feduv, vhl
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.types import Batch, NetOutput, Protos, Spec
@@ -185,7 +185,7 @@ def test_vhl_refuses_what_is_no_image_or_no_virtual_set_and_fast_no_share():
     for shape, dtype in (((1, 2), jnp.float32), ((1, 200), jnp.int32)):
         x = jax.ShapeDtypeStruct(shape, dtype)
         with refused(f"({shape[1]},)"):
-            shape_checks.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
+            check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
     with refused("method.images is "):
         vhl.vhl(SPEC, images=0)
     with refused("method.q is "):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.averaging import drawn
-from support.exchange import COUNT, KEY, MEAN, X, Y, client, on_batch
+from support.exchange import COUNT, KEY, MEAN, X, Y, batch, client, on_batch
 
 from jaxproto import transforms
 from jaxproto.methods import fedgen, fedsa
@@ -18,7 +18,7 @@ from jaxproto.methods.fedmd import fedmd
 from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.storage import checkpoint
-from jaxproto.types import Batch, Data, Examples, Protos, Shard
+from jaxproto.types import Data, Examples, Protos, Shard
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 NET = toys.net(8)
@@ -27,10 +27,6 @@ PUBLIC = np.random.default_rng(2).normal(size=(4, toys.INPUT)).astype(np.float32
 
 def ce(logits, y):
     return -jnp.mean(jax.nn.log_softmax(logits)[np.arange(len(y)), y])
-
-
-def batch(step=None):
-    return Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6), KEY, None, step)
 
 
 def test_lg_fedavg_predicts_by_the_own_and_by_the_received_head():

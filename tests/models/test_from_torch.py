@@ -2,7 +2,6 @@
 
 import functools
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +10,13 @@ import pytest
 import safetensors.numpy
 from support.every import check_every, every
 from support.fast_jit import jit_of_users
-from support.networks import relative, shapes, small
+from support.networks import GOLDEN, relative, shapes, small
 from support.refusal import refused
 
 from jaxproto import models
 from jaxproto.errors import UserError
 from jaxproto.models.ops import ops
 
-GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 IMAGE = (32, 32, 3)
 
 

@@ -1,7 +1,6 @@
 """The networks: sizes and trees, first values, groups and errors."""
 
 import functools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +8,12 @@ import numpy as np
 import pytest
 from support.every import check_every, every
 from support.fast_jit import jit
-from support.networks import KEY, build, dtypes, output, shapes, size, small
+from support.networks import GOLDEN, KEY, build, dtypes, output, shapes, size, small
 from support.refusal import refused
 
 from jaxproto import models
 from jaxproto.models import layers, ops
 
-GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 LARGE = (*models.GROUPS["Ht0"], "resnet18")
 WIDE = (*models.GROUPS["Ht0_code"], "resnet18_gn", "resnet34", "googlenet")
 HUGE = ("resnet50", "resnet101", "resnet152", "vit_b_16", "vit_b_32")

@@ -24,8 +24,7 @@ LOT = {"participation.law": "uniform", "participation.fraction": 0.34}
 
 
 def small(name, unit, **changes):
-    fields = {"model.group": "mlp", "rounds": 2, "privacy.unit": unit}
-    return runs.small(name, "digits", **fields | changes)
+    return runs.digits(name, **{"rounds": 2, "privacy.unit": unit} | changes)
 
 
 REFUSED = (
@@ -80,8 +79,8 @@ def test_epsilon_is_that_of_dp_accounting_and_sampling_amplifies():
     assert accounting.epsilon_composed(4.0, 4, 1e-5) == pytest.approx(one, rel=1e-6)
     assert one == pytest.approx(4.377, abs=0.001)  # Balle and Wang, Theorem 8
     assert accounting.epsilon_composed(1.0, 0, 1e-5) == 0
-    few = accounting.epsilon_subsampled(8.0, 10, 1e-5, accounting.Sampling(1000, 10))
-    all_ = accounting.epsilon_subsampled(8.0, 10, 1e-5, accounting.Sampling(1000, 1000))
+    few = accounting.epsilon_subsampled(8.0, 10, 1e-5, 1000, 10)
+    all_ = accounting.epsilon_subsampled(8.0, 10, 1e-5, 1000, 1000)
     plain = accounting.epsilon_composed(8.0, 10, 1e-5)  # without replacement
     assert few < plain / 4 and all_ == pytest.approx(plain)
 
@@ -98,8 +97,8 @@ def test_a_participant_knows_its_own_share_of_the_noise():
     half = LOT | {"participation.fraction": 0.5}
     c = small("fedavg", CLIENT, **half, **{"data.clients": 4, "privacy.noise": 8.0})
     found = private.epsilon_record(c, np.full(4, 5), 10)
-    others = accounting.Sampling(3, 2)  # and 1 share of the noise
-    wanted = accounting.epsilon_subsampled(8 / 2**0.5, 10, 1e-5, others)
+    # of 3 others 2 are drawn, and 1 share of the noise is known
+    wanted = accounting.epsilon_subsampled(8 / 2**0.5, 10, 1e-5, 3, 2)
     assert found["amplified"] and found["epsilon"] == pytest.approx(wanted)
 
 

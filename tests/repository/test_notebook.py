@@ -4,15 +4,14 @@ import importlib.util
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 
 import jax
 import pytest
 from support.every import check_every
+from support.runs import ROOT
 
 from colab import execute
 
-ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in execute.FOLDER.glob("*.ipynb"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COLAB = r"colab\.research\.google\.com/github/"

@@ -36,11 +36,11 @@ def called_in_a_run(path):
             found.add(frame.f_code)
 
     part = {"participation__law": "uniform", "participation__fraction": 0.5}
-    part |= {"data__clients": 4, "model__group": "mlp", "local__batch_size": 100}
+    part |= {"data__clients": 4, "local__batch_size": 100}
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        runs.run(runs.small("fedproto", "digits", **part), path)
+        runs.run(runs.digits(**part), path)
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

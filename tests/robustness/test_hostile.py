@@ -1,14 +1,12 @@
 """Attacks, robust centres against numpy, and what both do to runs."""
 
-import io
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
-from support import toys
+from support import runs, toys
 from support.every import check_every
 from support.federated import QUIET, both, metrics, simulated, small
 from support.fields import changed
@@ -198,9 +196,8 @@ def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
     first = simulated(small("fedmd", 1, **fields), tmp_path / "first")
     assert "client 2" in first["reason"]  # all others train on what it sent before
     c.robust.aggregate = "median"
-    console = Console(file=io.StringIO(), width=200)
-    summary = jaxproto.run(c, tmp_path / "median", console)
-    assert console.file.getvalue().count("so counted as lost: clients 1") == 3
+    summary, said = runs.run(c, tmp_path / "median", width=200)
+    assert said.count("so counted as lost: clients 1") == 3
     rows = metrics(tmp_path / "median")
     assert [r["evaluated_clients"] for r in rows] == [2] * 3
     tested = summary["commonest_class"]["examples"]  # of the same clients

@@ -130,7 +130,7 @@ def test_a_diverged_run_has_its_last_checkpoint(path, copy):
     assert np.isfinite(run.clients[3].scores(run.clients[3].data.test.x)).all()
 
 
-def test_damage_and_absence_are_told_in_one_line(path, trained_runs, tmp_path):
+def test_damage_and_absence_are_told_in_one_line(trained_runs, tmp_path):
     def refused(match, use=lambda run: run, folder=None):
         with pytest.raises(UserError, match=match) as e:
             use(jaxproto.load(folder or copy))

@@ -14,8 +14,8 @@ from jaxproto.methods import METHODS
 from jaxproto.saved_runs import restore
 from jaxproto.saved_runs.saved_client import best_class
 
-FEW = {"data__clients": 6, "model__group": "mlp", "rounds": 1}
-FEW |= {"participation__law": "uniform", "participation__fraction": 0.4}
+FEW = {"data__clients": 6, "participation__law": "uniform"}
+FEW["participation__fraction"] = 0.4
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_clients_of_an_average_have_one_architecture(trained_runs):
 def test_clients_in_files_of_which_a_sample_is_evaluated(tmp_path):
     """Also those that never took part; pictures have all."""
     sample = {"clients__store": "disk", "eval__clients": "3"}
-    runs.run(runs.small("fedproto", "digits", **FEW | sample), tmp_path)
+    runs.run(runs.digits(**FEW | sample), tmp_path)
     before = runs.snapshot(tmp_path)
     run = jaxproto.load(tmp_path)
     assert run.evaluate() == runs.records(tmp_path)[-1]["rules"]
@@ -210,7 +210,7 @@ def test_texts_are_predicted_from_words(tmp_path):
     fields |= {"data__clients": 2, "data__max_len": 6, "model__group": "fasttext"}
     fields |= {"model__feat_dim": 6, "optimizer__learning_rate": 0.5, "eval_every": 10}
     fields |= {"local__batch_size": 4, "rounds": 10}
-    runs.run(runs.small("fedproto", "digits", **fields), tmp_path / "run")
+    runs.run(runs.digits(**fields), tmp_path / "run")
     run = jaxproto.load(tmp_path / "run")
     assert run.evaluate() == runs.records(tmp_path / "run")[-1]["rules"]
     said = run.clients[1].predict(["blue1 blue2", "red0 red3 unheard"])
@@ -234,7 +234,7 @@ def unoptimised():
 @pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_can_be_looked_into_and_joined(tmp_path, method):
-    c = runs.small(method, "digits", model__group="mlp")
+    c = runs.digits(method)
     own = {"aux": "mlp", "anchors": "none"}
     c.method.update({k: v for k, v in own.items() if k in c.method})
     runs.run(c, tmp_path)

@@ -85,10 +85,6 @@ def test_the_newest_three_are_kept_and_unusable_later_ones_until_a_save(tmp_path
     assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4", "5"]
 
 
-def missing(file):
-    file.unlink()
-
-
 def truncated(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
@@ -99,7 +95,7 @@ def flipped(file):
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [missing, truncated, flipped])
+@pytest.mark.parametrize("damage", [Path.unlink, truncated, flipped])
 def test_any_damaged_file_sends_the_run_back_one_checkpoint(two, capfd, caplog, damage):
     whole = files(two / "20")
     assert len(whole) > 5

@@ -9,10 +9,17 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from benchmarks import kills
 from jaxproto import config
 from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
+from jaxproto.storage import (
+    checkpoint,
+    manifest,
+    orbax_arrays,
+    process_shards,
+    records,
+    row_deltas,
+)
 from jaxproto.summary import pictures
 from jaxproto.training import compiler, runner
 from support.fields import changed
@@ -61,8 +68,9 @@ def begins(c):
     now[:] = [repr(sorted(settings.items()))]
 
 
-def quick():
-    """Compiles equal programs once and leaves pictures unrendered, from now on."""
+@contextlib.contextmanager
+def quickly():
+    """Compiles equal programs once and leaves pictures unrendered."""
     compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):
@@ -72,16 +80,9 @@ def quick():
             compiled[key] = compile_(exp, *args)[1:]
         return exp, *compiled[key]
 
-    compiler.compile_to_fit = compile_to_fit
-    unrendered()
-
-
-@contextlib.contextmanager
-def quickly():
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((compiler, "compile_to_fit"), (Figure, "savefig")):
-            patch.setattr(owner, name, getattr(owner, name))  # undone at the end
-        quick()
+        patch.setattr(compiler, "compile_to_fit", compile_to_fit)
+        patch.setattr(Figure, "savefig", save_unrendered)
         yield
 
 
@@ -99,10 +100,22 @@ def quick_runs():
         yield
 
 
-def unrendered():
-    Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
+def save_unrendered(figure, to, **_):
+    to.write(repr(figure).encode())
 
 
 def end(path: Path) -> tuple:
     """Returns metrics without seconds, bytes of the state and of clients in files."""
-    return kills.bits(path)["."]
+    rows = [{**r, "seconds": 0} for r in records.read(path / "metrics.jsonl")]
+    saved = path / "checkpoints"
+    newest = saved / str(checkpoint.rounds(saved)[-1])
+    arrays = orbax_arrays.read_all(newest / "state")
+    arrays |= process_shards.read(newest, manifest.contents(newest)["leaves"])
+    clients = dict[tuple, bytes]()
+    for part in row_deltas.read(newest):
+        for name, a in part.items():
+            at = part[f"{name.partition('.')[0]}.at"]
+            pairs = zip(map(int, at), a, strict=True)
+            clients.update(((name, i), x.tobytes()) for i, x in pairs)
+    state = {name: a.tobytes() for name, a in arrays.items() if a.size}
+    return rows, state, clients

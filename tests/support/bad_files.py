@@ -159,16 +159,16 @@ def folders(root: Path) -> dict[str, str]:
     }
 
 
-KINDS = {"npz": NPZ, "csv": CSV, "partition": PARTITION, "config": CONFIGS}
-ENDS = {"npz": "npz", "csv": "csv", "partition": "csv", "config": "py"}
+KINDS = {"npz": ("npz", NPZ), "csv": ("csv", CSV)}  # folder -> ending, files
+KINDS |= {"partition": ("csv", PARTITION), "config": ("py", CONFIGS)}
 
 
 def make(root: Path):
     """Writes all bad files, in folders npz, csv, partition, config and folder."""
-    for kind, end in ENDS.items():
+    for kind, (end, files) in KINDS.items():
         (root / kind / f"folder.{end}").mkdir(parents=True)
         os.mkfifo(root / kind / f"pipe.{end}")
-        for name, (content, _) in KINDS[kind].items():
+        for name, (content, _) in files.items():
             file = root / kind / f"{name}.{end}"
             if isinstance(content, dict):
                 np.savez(file, **{**GOOD, **content})

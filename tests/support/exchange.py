@@ -41,6 +41,11 @@ def golden(*names):
     return [jnp.asarray(GOLDEN[f"loss_b8_k10_d32.{name}"]) for name in names]
 
 
+def batch(key=KEY, step=None):
+    """Returns the examples X as the batch of a local step."""
+    return Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(Y)), key, None, step)
+
+
 def output():
     """Returns the output of the network of `on_batch`'s client on the examples X."""
     net = toys.net(8)
@@ -68,10 +73,9 @@ def exchange(method) -> Exchange:
         up = jax.vmap(upload)(mean, count)
         server = method.update(net, method.init_server(net, KEY), up, KEY)
         down = wire.roundtrip(method.broadcast(server), "float32")
-        batch = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(Y)), KEY)
-        me = client(params, norm, count[0])
-        loss, _ = method.loss(net, params, norm, batch, down, me)
-        feat = net.apply(params["net"], norm["net"], batch.x, True, KEY).feat
+        me, given = client(params, norm, count[0]), batch()
+        loss, _ = method.loss(net, params, norm, given, down, me)
+        feat = net.apply(params["net"], norm["net"], given.x, True, KEY).feat
         return Exchange(up, server, down, loss, feat)
 
     return jax.device_get(run(MEAN, COUNT))
@@ -82,7 +86,7 @@ def on_batch(method, down=None, params=None, memory=(), key=KEY):
 
     The client is fresh, but for the parameters and the memory that are given.
     """
-    net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6), key)
+    net, given = toys.net(8), batch(key)
 
     @fast_jit.jit_to_the_bit
     def run(down, params):
@@ -91,7 +95,7 @@ def on_batch(method, down=None, params=None, memory=(), key=KEY):
         me = client(params, norm, jnp.ones(5)).replace(memory=memory)
 
         def value(params):
-            return method.loss(net, params, norm, batch, down, me)
+            return method.loss(net, params, norm, given, down, me)
 
         (value, aux), grads = jax.value_and_grad(value, has_aux=True)(params)
         return value, grads, aux.sums

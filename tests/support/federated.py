@@ -1,7 +1,6 @@
 """Small federations on nodes of this process, and the records in their folders."""
 
 import json
-import time
 
 import pytest
 from rich.console import Console
@@ -16,7 +15,6 @@ from support.fields import changed
 from support.runs import records as metrics
 
 QUIET = Console(quiet=True)
-LIMIT = 600.0  # seconds that a test waits for a process
 
 
 class Killed(BaseException):
@@ -61,13 +59,8 @@ def rounds(path):
     return [r["round"] for r in metrics(path)]
 
 
-def faults(path):
-    return [(f["round"], f["client"], f["stage"]) for f in records.read(path / FAULTS)]
-
-
-def why(path, *stages):
-    reported = records.read(path / FAULTS)
-    return [f["why"] for f in reported if not stages or f["stage"] in stages]
+def why(path, stage):
+    return [f["why"] for f in records.read(path / FAULTS) if f["stage"] == stage]
 
 
 def assert_the_same(path, other):
@@ -82,14 +75,6 @@ def both(c, path):
     by_server = run_server(c, path / "served", Calls(c, path / "nodes"), QUIET)
     assert_the_same(path / "served", path / "simulated")
     return by_simulator, by_server
-
-
-def until(done, process=None):
-    end_at = time.monotonic() + LIMIT
-    while not done():
-        assert time.monotonic() < end_at, "it takes too long"
-        assert process is None or process.poll() is None or done(), "it has ended"
-        time.sleep(0.1)
 
 
 def finished(path):

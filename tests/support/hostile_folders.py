@@ -64,20 +64,20 @@ def replace(file: Path, make):
     make(file)
 
 
-def huge(file: Path):
-    replace(file, Path.touch)
+def make_huge(file: Path):
+    file.touch()
     os.truncate(file, HUGE)
 
 
-IRREGULAR = {
-    "folder": lambda file: replace(file, Path.mkdir),
-    "pipe": lambda file: replace(file, os.mkfifo),
-    "endless": lambda file: replace(file, lambda f: f.symlink_to("/dev/zero")),
-    "full": lambda file: replace(file, lambda f: f.symlink_to("/dev/full")),
-    "loop": lambda file: replace(file, lambda f: f.symlink_to(f.name)),
-    "dangling": lambda file: replace(file, lambda f: f.symlink_to("nowhere")),
-    "huge": huge,
-    "gone": lambda file: replace(file, lambda f: None),
+IRREGULAR = {  # makes what is put in the place of a file
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "endless": lambda file: file.symlink_to("/dev/zero"),
+    "full": lambda file: file.symlink_to("/dev/full"),
+    "loop": lambda file: file.symlink_to(file.name),
+    "dangling": lambda file: file.symlink_to("nowhere"),
+    "huge": make_huge,
+    "gone": lambda file: None,
 }
 
 
@@ -112,7 +112,7 @@ def damage(file: Path, what: str | bytes | tuple):
     elif isinstance(what, bytes):
         replace(file, lambda f: f.write_bytes(what))
     else:
-        IRREGULAR[what](file)
+        replace(file, IRREGULAR[what])
 
 
 def command(name, arguments):
@@ -296,7 +296,7 @@ def machine(made, done: Counter):
 
         @rule(place=PLACE, kind=st.sampled_from(sorted(IRREGULAR)))
         def irregular(self, place, kind):
-            IRREGULAR[kind](self.file(place))
+            damage(self.file(place), kind)
 
         @rule(place=PLACE, at=PLACE, how=st.sampled_from(["flip", "cut", "foreign"]))
         def bytes(self, place, at, how):

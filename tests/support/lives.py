@@ -25,6 +25,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from matplotlib.figure import Figure
 from rich.console import Console
 
 import jaxproto
@@ -35,9 +36,8 @@ from support.hostile_folders import PLACE, cut, flip
 
 LEAST = 100  # lower bound on the calls of a run
 CALLS = ("replace", "rename", "fsync", "unlink", "remove", "rmdir", "mkdir")
-CASES = {  # name -> method, where the state of clients is
-    m: (m, "device") for m in ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
-} | {"disk": ("fedproto", "disk"), "host": ("protonorm", "host")}
+CASES = {m: (m, "device") for m in attacked.METHODS}  # method, where its clients are
+CASES |= {"disk": ("fedproto", "disk"), "host": ("protonorm", "host")}
 LONGEST = 8  # rounds
 NAMELESS = ("04", "x", "\u0665")  # no rounds
 
@@ -230,7 +230,7 @@ def kill(c, path: Path, at: int, delay: float):
 
 def main(folder: Path, each: int):
     file = attacked.data(folder / "toy.npz")
-    attacked.unrendered()
+    Figure.savefig = attacked.save_unrendered
     for i, (case, at) in enumerate(kills(each)):  # JAX must not have started yet
         delay = i % 2 * random.uniform(0.001, 0.02)
         shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)

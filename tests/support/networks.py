@@ -1,6 +1,7 @@
 """Networks for tests, their shapes, and the shapes of their outputs."""
 
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.flatten_util
@@ -10,6 +11,7 @@ import numpy as np
 from jaxproto import models
 
 KEY = jax.random.key(0)
+GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")  # of PyTorch
 TEXT, CODE = models.GROUPS["text"], models.GROUPS["text_code"]
 SHAPES = {"spiral_mlp": (2,), "harcnn": (64, 3, 1)}  # of inputs that are no images
 SHAPES |= {f"vit_b_{patch}": (patch, patch, 1) for patch in (16, 32)}

@@ -14,8 +14,8 @@ from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.models import NETS
 from support import quick
+from support.runs import ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TUTORIALS = [p for p in sorted((DOCS / "tutorials").glob("*.md")) if p.stem != "index"]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

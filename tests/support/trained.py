@@ -16,19 +16,15 @@ from rich.console import Console
 import jaxproto
 from support import runs
 
-ONE_NETWORK = {"model__group": "mlp", "rounds": 3, "eval_every": 1}
+THREE = {"rounds": 3, "eval_every": 1}
 SAMPLED = {"participation__law": "uniform", "participation__fraction": 0.4}
 CONFIGS = {
     # Two architectures, participation by lot, momentum that is kept; 5 rounds.
     "protonorm": runs.tiny,
     # One architecture, part of the clients in each round.
-    "fedavg": lambda: runs.small(
-        "fedavg", "digits", data__clients=5, **ONE_NETWORK, **SAMPLED
-    ),
+    "fedavg": lambda: runs.digits("fedavg", data__clients=5, **THREE, **SAMPLED),
     # A checkpoint of every round.
-    "fedproto": lambda: runs.small(
-        "fedproto", "digits", data__clients=4, checkpoint_every=1, **ONE_NETWORK
-    ),
+    "fedproto": lambda: runs.digits(data__clients=4, checkpoint_every=1, **THREE),
 }
 
 

@@ -6,11 +6,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.attacked import end
+from support.processes import LIMIT, until
 from support.runs import ROOT
 from support.sweeping import console
 
@@ -22,7 +22,6 @@ from jaxproto.training import runner
 FIELDS = {"data.clients": 3, "model.group": "mlp"}
 FIELDS |= {"eval_every": 1, "checkpoint_every": 3}
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}  # see `words`
-LIMIT = 600.0  # seconds, on a busy machine
 
 pytestmark = pytest.mark.long
 
@@ -67,16 +66,6 @@ def check_alone(there, tmp_path):
         assert end(cell.path) == end(alone), cell.name
 
 
-def seen(process, look):
-    """Waits until `look` finds something while a process runs, and returns it."""
-    until = time.monotonic() + LIMIT
-    while time.monotonic() < until and process.poll() is None:
-        if found := look():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it was not seen")
-
-
 def test_a_printed_command_trains_its_part(tmp_path):
     folder = tmp_path / "a folder"
     out = finished(begun(words(folder, 2, "--launcher=print", "--parts=2")))
@@ -115,7 +104,7 @@ def test_a_killed_worker_of_ray_loses_nothing(tmp_path):
     there = cells(folder, rounds)
     driver = begun(words(folder, rounds, "--launcher=ray", "--parts=2"))
     try:
-        killed = seen(driver, lambda: killed_one(there, rounds))
+        killed = until(lambda: killed_one(there, rounds), driver)
         out = finished(driver)
     finally:
         driver.kill()
@@ -134,7 +123,7 @@ def test_a_stopped_sweep_goes_on_to_the_same_bits(tmp_path, sent):
     command = words(folder, rounds, "--cells_at_once=threads")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
     process = begun(command)
-    seen(process, lambda: len(list(folder.glob("*/checkpoints/6"))) >= 2)
+    until(lambda: len(list(folder.glob("*/checkpoints/6"))) >= 2, process)
     process.send_signal(sent)
     process.communicate(timeout=LIMIT)
     assert not list(folder.glob("*/summary.json"))

@@ -11,6 +11,7 @@ import jax
 import pytest
 from support import runs
 from support.attacked import end
+from support.processes import LIMIT, until
 from support.refusal import refused
 
 from jaxproto.storage import checkpoint, process_shards
@@ -19,7 +20,6 @@ from jaxproto.training import multihost
 RUN = "--config=configs/fedproto.py", "--config.data.clients=7"
 RUN += "--config.model.group=mlp", "--config.checkpoint_every=1"
 ROUNDS = 60
-LIMIT = 400  # seconds that any of these processes may take
 
 
 def port():
@@ -114,11 +114,7 @@ def test_numbers_addresses_and_hosts_that_cannot_work_and_who_does_not_meet_are_
 
 def trained(folder, processes, least):
     """Waits until a run has so many checkpoints."""
-    until = time.monotonic() + LIMIT
-    while not checkpoint.rounds(folder / "checkpoints")[least - 1 :]:
-        assert time.monotonic() < until
-        assert all(p.poll() is None for p in processes), ended(processes)
-        time.sleep(0.05)
+    until(lambda: checkpoint.rounds(folder / "checkpoints")[least - 1 :], *processes)
 
 
 @pytest.mark.long

@@ -11,8 +11,8 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import runs
 from support.every import check_every
+from support.runs import digits
 
 from jaxproto import evaluation, federation, transforms
 from jaxproto.config import registries
@@ -35,15 +35,11 @@ NAMES = (federation, "init_cohort"), (federation, "train_cohort")
 NAMES += (federation, "update_server"), (evaluation, "evaluate_client")
 
 
-def small(method="fedproto", **fields):
-    return runs.small(method, "digits", model__group="mlp", **fields)
-
-
 def double(x, y):
     return {"sum": x + y, "twice": (2 * x, None)}
 
 
-def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
+def cache(folder, f=double, name="n"):
     """The function as `wrap` gives it, and how often it was traced for that."""
     traces = []
 
@@ -51,7 +47,7 @@ def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
         traces.append(1)
         return f(*values)
 
-    made = program_cache.load_or_trace(folder, cache_key, name, counted, args)
+    made = program_cache.load_or_trace(folder, "r", name, counted, ARGS)
     return made, len(traces)
 
 
@@ -228,7 +224,7 @@ def test_the_recipe_holds_settings_data_and_every_source_but_no_seed(
     tmp_path, monkeypatch
 ):
     def cache_key(**fields):
-        made = small(**fields)
+        made = digits(**fields)
         return program_cache.cache_key(made, build.experiment(made, "cpu"))
 
     first = cache_key()
@@ -240,7 +236,7 @@ def test_the_recipe_holds_settings_data_and_every_source_but_no_seed(
     assert len({first, *(cache_key(**fields) for fields in other)}) == 1 + len(other)
     with jax.debug_nans(True):
         assert cache_key() != first
-    made, exp = small(), build.experiment(small(), "cpu")
+    made, exp = digits(), build.experiment(digits(), "cpu")
     (tmp_path / "methods").mkdir()
     monkeypatch.setattr(importlib.resources, "files", {"jaxproto": tmp_path}.get)
     monkeypatch.setattr(program_cache, "source", program_cache.source.__wrapped__)
@@ -252,7 +248,7 @@ def test_the_recipe_holds_settings_data_and_every_source_but_no_seed(
 
 
 def test_nothing_is_kept_of_ones_own_code_or_without_a_folder(tmp_path, monkeypatch):
-    made = small()
+    made = digits()
     exp = build.experiment(made, "cpu")
 
     def kept(folder=tmp_path):
@@ -271,7 +267,7 @@ def test_nothing_is_kept_of_ones_own_code_or_without_a_folder(tmp_path, monkeypa
 @pytest.mark.long
 def test_the_second_run_traces_nothing_and_ends_as_one_that_did(tmp_path, monkeypatch):
     def result(name, **options):
-        runner.run(small(), tmp_path / name, **options)
+        runner.run(digits(), tmp_path / name, **options)
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
@@ -289,7 +285,7 @@ def test_the_second_run_traces_nothing_and_ends_as_one_that_did(tmp_path, monkey
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
-    made = small(name)
+    made = digits(name)
     exp = build.experiment(made, "cpu")
     wrap = program_cache.disk_cache(tmp_path, made, exp)
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import ml_collections
@@ -19,8 +21,9 @@ from jaxproto.data import partition_stats
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint
 from jaxproto.storage import records as metrics
+from jaxproto.training import loop
 
-finished = runs.finished
+COMPILATION = "/jax/core/compile/backend_compile_duration"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,6 +31,38 @@ def unrendered():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, to, **_: to.write(b"png"))
         yield
+
+
+class Finished(NamedTuple):
+    path: Path
+    summary: dict
+    text: str
+    compiled: list  # programs compiled so far, at each round's end and at the last
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run with kept momentum, BatchNorm, and participation by lot."""
+    path, events, counts = tmp_path_factory.mktemp("run"), [], []
+
+    def hear(event, seconds, **_):
+        events.append(event)
+
+    def counting(real):
+        def f(*args):
+            result = real(*args)
+            counts.append(events.count(COMPILATION))
+            return result
+
+        return f
+
+    jax.monitoring.register_event_duration_secs_listener(hear)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop.LocalEngine, "round", counting(loop.LocalEngine.round))
+        patch.setattr(loop, "_rounds", counting(loop._rounds))
+        summary, text = run(tiny(), path)
+    jax.monitoring.unregister_event_duration_listener(hear)
+    return Finished(path, summary, text, counts)
 
 
 def test_a_run_leaves_its_configuration_checkpoints_and_pictures(finished):

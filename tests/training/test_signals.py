@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.processes import until
+from support.runs import ROOT
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.long
 LATER = "the same command resumes from the last checkpoint"
 
@@ -33,13 +34,6 @@ def ended(process, told, within=15):
     process.send_signal(told)
     _, err = process.communicate(timeout=within)
     return process.returncode, err
-
-
-def in_rounds(path, process):
-    deadline = time.time() + 120
-    while not (path / "metrics.jsonl").exists():
-        assert process.poll() is None and time.time() < deadline
-        time.sleep(0.02)
 
 
 def listens(process):
@@ -128,7 +122,7 @@ def test_a_round_ends_at_once_or_saved_and_callbacks_are_told(tmp_path, told, gr
     (tmp_path / "told.py").write_text(TOLD)
     path, entry = tmp_path / "run", [str(tmp_path / "told.py")]
     process = start(entry, path, "--writers=last", *grace)
-    in_rounds(path, process)
+    until((path / "metrics.jsonl").exists, process)
     code, err = ended(process, told)
     found = json.loads((path / "ended.json").read_text())
     assert found["status"] == "interrupted" and found["rounds"] > 0

@@ -202,9 +202,9 @@ def part(rng, kind, form):
 
 
 @st.composite
-def messages(draw, least=0):
+def messages(draw):
     form = draw(st.sampled_from(wire.FORMATS))
-    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=least, max_size=4))
+    kinds = draw(st.lists(st.sampled_from(KINDS), max_size=4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return {f"{i}": part(rng, k, form) for i, k in enumerate(kinds)}, form
 

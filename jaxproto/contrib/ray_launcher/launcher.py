@@ -49,20 +49,18 @@ class RayOptions(NamedTuple):
 def on_ray(
     config: ml_collections.ConfigDict,
     axes: AxesSpec,
-    outdir: str = "",
-    console: Console | None = None,
+    outdir: str,
     *,
-    how: SweepOptions | None = None,
-    plain: ml_collections.ConfigDict | None = None,
-    cluster: RayOptions | None = None,
+    how: SweepOptions,
+    plain: ml_collections.ConfigDict,
+    cluster: RayOptions,
 ) -> SweepResult:
     """Trains the cells of a sweep in tasks of Ray, with the arguments of `sweep.sweep`.
 
     Raises:
       UserError: as in `sweep.sweep`; if a cell fails, after all other parts have ended.
     """
-    console, how = console or Console(), how or SweepOptions()
-    cluster = cluster or RayOptions()
+    console = Console()
     execute.execution_mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
     callback_factories(how.callbacks)  # before anything trains
     whole = plan(config, parse_axes(config, axes), outdir, plain)
@@ -78,9 +76,9 @@ def on_ray(
         with worker.probe(whole.folder) as probe:
             job = worker.RemoteJob(
                 config=config.to_dict(),
-                plain=(plain or config).to_dict(),
+                plain=plain.to_dict(),
                 axes=axes,
-                outdir=str(outdir),
+                outdir=outdir,
                 how=how,
                 flags=dict(cluster.flags),
                 folder=os.getcwd(),

@@ -71,8 +71,7 @@ def load(
 
     Args:
       path: of the CSV file.
-      dataset, clients: as in `registry.partition_dataset`; no client gets public
-        examples.
+      dataset: no client gets its public examples.
       pooled: False takes the official test part in place of test examples in the file.
       train_share, seed: for the division of a client's examples if the file has no
         column `part`; it does not depend on the order of the lines.

@@ -12,14 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data.dataset import Dataset
 
 Rng = np.random.Generator | np.random.RandomState
-
-
-def labels(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """Returns the class [N] of every example, and the number of classes."""
-    return dataset.y, dataset.num_classes
 
 
 class Scheme(NamedTuple):
@@ -28,8 +22,7 @@ class Scheme(NamedTuple):
     # y_N, num_classes, clients, rng -> the rows of each client
     assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
     make_rng: Callable[[int], Rng] = np.random.default_rng  # seed -> rng
-    # dataset -> y_N, num_classes, the arguments of `assign`
-    looks_at: Callable[[Dataset], tuple[np.ndarray, int]] = labels
+    by_source: bool = False  # `assign` takes sources in place of classes
 
 
 def iid() -> Scheme:
@@ -225,11 +218,11 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 
 def _split_by_counts(y_N, count_KC, rng):
     """Returns the rows of each client by counts [K, C], shuffled in each class."""
-    by_class = []  # of each class, the rows of each client
-    for rows, count_K in zip(
-        rows_by_class(y_N, count_KC.shape[1]), count_KC.T, strict=True
-    ):
-        by_class.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
+    rows_C = rows_by_class(y_N, count_KC.shape[1])
+    by_class = [  # of each class, the rows of each client
+        np.split(rng.permutation(rows), np.cumsum(count_K)[:-1])
+        for rows, count_K in zip(rows_C, count_KC.T, strict=True)
+    ]
     return [np.concatenate(rows) for rows in zip(*by_class, strict=True)]
 
 

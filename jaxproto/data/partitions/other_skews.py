@@ -19,7 +19,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxproto.data import domains
 from jaxproto.data.partitions.label_skew import (
     Rng,
     Scheme,
@@ -102,4 +101,4 @@ def by_domain() -> Scheme:
                 client_rows[owner].append(part)
         return [np.concatenate(parts) for parts in client_rows]
 
-    return Scheme(assign, looks_at=domains.domain_ids)
+    return Scheme(assign, by_source=True)

@@ -5,8 +5,6 @@ in its own shard. So a run with public examples has the same partition as one wi
 except for these examples.
 """
 
-from functools import partial
-
 import numpy as np
 
 from jaxproto import errors
@@ -36,20 +34,15 @@ def load(config) -> Dataset:
             f"data.public_source is {other!r}, the data set of the clients, whose test "
             "examples would be public. Set data.public_share for a part of it."
         )
-    read = partial(
-        registry.load,
-        data_dir=config.data_dir or None,
-        seed=config.seed,
-        pixels=config.pixels,
-    )
-    dataset = read(config.name)
+    options = {key: config[key] for key in ("data_dir", "seed", "pixels")}
+    dataset = registry.load(config.name, **options)
     if dataset.y.min() == dataset.y.max():
         raise errors.UserError(
             f"{config.name}: all {len(dataset.y)} examples have one label, so that "
             "there is nothing to learn. Give examples of two classes at least."
         )
     if other:
-        return append_public(dataset, read(other))
+        return append_public(dataset, registry.load(other, **options))
     if share:
         return make_some_public(
             dataset,
@@ -151,19 +144,8 @@ def _check_names(dataset, extra):
 
 
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides a data set by `partition_dataset`, and withdraws public examples.
-
-    Appended examples are left out, and inputs, which no scheme needs.
-    """
-    size = len(dataset.y) - dataset.foreign
-    own = dataset._replace(
-        x=dataset.x[:0],
-        y=dataset.y[:size],
-        public=None,
-        domain=None if dataset.domain is None else dataset.domain[:size],
-        foreign=0,
-    )
-    return remove_public(dataset, partition_dataset(own, scheme, **options))
+    """Divides a data set by `partition_dataset`, and withdraws public examples."""
+    return remove_public(dataset, partition_dataset(dataset, scheme, **options))
 
 
 def remove_public(dataset: Dataset, parts: Partition) -> Partition:

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.domains import domain_ids
 from jaxproto.data.partitions.label_skew import (
     Rng,
     Scheme,
@@ -71,9 +72,7 @@ def partition_dataset(
     """Divides a data set over clients, and each client's examples into train and test.
 
     Args:
-      dataset: to divide.
       scheme: division over clients, such as `dirichlet(0.1)`.
-      clients: number of clients.
       pooled: True pools the official parts and divides every client's examples by
         `train_share` (docs/decisions.md#pool). False divides the official training part
         and tests every client on the whole official test part.
@@ -83,8 +82,10 @@ def partition_dataset(
     """
     rng = scheme.make_rng(seed)
     official = None if pooled else official_test(dataset)
-    y_N, num_classes = scheme.looks_at(dataset)
-    size = len(y_N) if pooled else dataset.train_size
+    y_N, num_classes = dataset.y, dataset.num_classes
+    if scheme.by_source:
+        y_N, num_classes = domain_ids(dataset)
+    size = len(y_N) - dataset.foreign if pooled else dataset.train_size
     client_rows = scheme.assign(y_N[:size], num_classes, clients, rng)
     train, test = split_each(client_rows, train_share if pooled else 1, rng)
     test = test if official is None else [official] * clients
@@ -129,8 +130,8 @@ def official_test(dataset: Dataset) -> np.ndarray:
     if len(rows) == 0:
         raise errors.UserError(
             f"data set {dataset.name!r} has no official test part (all "
-            f"{len(dataset.y)} examples are for training). Pool it: pooled=True splits "
-            "every client's examples."
+            f"{dataset.train_size} examples are for training). Pool it: pooled=True "
+            "splits every client's examples."
         )
     return rows
 

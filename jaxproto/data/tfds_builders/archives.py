@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import io
 import pathlib
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +37,10 @@ class ArchiveFiles(NamedTuple):
     where: str  # path of the archive or folder
     names: list[str]  # paths of the files in it, sorted, parts joined by /
     read: Callable[[str], bytes]  # path in it -> content
+
+    def matching(self, pattern: str) -> list[re.Match[str]]:
+        """Returns the matches of a pattern with whole paths, in their order."""
+        return [m for m in map(re.compile(pattern).fullmatch, self.names) if m]
 
 
 def fetch(archives: Sequence[Archive], downloads) -> list[pathlib.Path]:

@@ -17,7 +17,6 @@ annotations.
 import csv
 import io
 import pathlib
-import re
 
 import tensorflow_datasets as tfds
 
@@ -143,8 +142,7 @@ def train(path: pathlib.Path, config: str) -> archives.Examples:
     """Yields the training images class by class; a folder's name is its label."""
     inside = TRAIN[config].inside
     with archives.open_archive(path, inside) as files:
-        path_pattern = re.compile(rf"{inside}/(\d+)/[^/.][^/]*\.ppm")
-        matches = [m for m in map(path_pattern.fullmatch, files.names) if m]
+        matches = files.matching(rf"{inside}/(\d+)/[^/.][^/]*\.ppm")
         if not matches:
             raise UserError(f"{files.where}: no images {inside}/CLASS/*.ppm in it.")
         for m in matches:  # in the order of class and file name

@@ -78,8 +78,7 @@ def train(path: pathlib.Path) -> archives.Examples:
     """Yields the training images of each class in turn."""
     with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
-        path_pattern = re.compile(rf"{ROOT}/train/([^/]+)/images/[^/.][^/]*\.JPEG")
-        matches = [m for m in map(path_pattern.fullmatch, files.names) if m]
+        matches = files.matching(rf"{ROOT}/train/([^/]+)/images/[^/.][^/]*\.JPEG")
         if wrong := sorted({m[1] for m in matches} ^ {*label}):
             raise UserError(
                 f"{files.where}: {len(wrong)} classes are in wnids.txt or in train/, "

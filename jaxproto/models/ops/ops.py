@@ -1,17 +1,33 @@
-"""Fastest forms of operations by platform."""
+"""Fastest forms of operations by platform; `forms.json` has some for GPUs.
 
-from collections.abc import Callable
+`python -m benchmarks.accelerator --choose` writes the file on the accelerator itself.
+"""
+
+import json
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxproto.models.ops import channel_sums, conv, forms, pool
-from jaxproto.models.ops.channel_shuffle import interleave, interleave_by_product
+from jaxproto.models.ops import channel_sums, conv, pool
 from jaxproto.models.ops.row_product import product
 from jaxproto.models.ops.trim_padding import no_trim, trim_by_switch
 from jaxproto.types import Array
+
+FILE = Path(__file__).with_name("forms.json")
+FORMS: Mapping[str, Mapping[str, Callable]] = {  # field of `Ops` -> name -> function
+    "conv": {
+        "lax": conv.conv_lax,
+        "taps": conv.conv_by_tap,
+        "matmul": conv.conv_matmul,
+    },
+    "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},
+    "grouped": {"lax": conv.conv_lax, "matmul": conv.grouped_matmul},
+    "max_pool": {"lax": pool.max_pool_lax, "chain": pool.max_pool_chain},
+}
 
 
 class Ops(NamedTuple):
@@ -27,6 +43,34 @@ class Ops(NamedTuple):
     sums: channel_sums.Sums  # of batch normalisation
     cut: Callable[..., Array]  # f, tokens [B, L], columns that count
     shuffle: Callable[..., Array]  # a, b [..., C]
+
+
+def chosen(platform: str, file: Path = FILE) -> dict[str, Callable]:
+    """Returns the function of each operation that the file names for a platform."""
+    names = json.loads(file.read_text()).get(platform, {}).get("forms", {})
+    return {kind: FORMS[kind][name] for kind, name in names.items()}
+
+
+def interleave(a: Array, b: Array) -> Array:
+    """Interleaves channels a_0, b_0, a_1, ...: two [..., C] to [..., 2 C]."""
+    return jnp.stack((a, b), -1).reshape(*a.shape[:-1], -1)
+
+
+def interleave_by_product(a: Array, b: Array) -> Array:
+    """Interleaves channels by two products with matrices of 0 and 1, for TPUs.
+
+    In full precision each output is one channel plus zeros, so values and gradients are
+    those of `interleave`. But an infinite channel makes other channels NaN.
+    """
+    n = a.shape[-1]
+    row, column = jnp.arange(n)[:, None], jnp.arange(2 * n)
+    full = jax.lax.Precision.HIGHEST  # a TPU rounds to bfloat16 otherwise
+
+    def placed(x, g):
+        place = (column == 2 * row + g).astype(x.dtype)
+        return jnp.matmul(x, place, precision=full)
+
+    return placed(a, 0) + placed(b, 1)
 
 
 def traced_once(f: Callable, *static: str) -> Callable:
@@ -66,7 +110,7 @@ LAX = Ops(
     interleave,
 )
 TPU = LAX._replace(sums=channel_sums.ONE_PASS, shuffle=interleave_by_product)
-GPU = LAX._replace(sums=channel_sums.ONE_PASS, **forms.chosen("gpu"))
+GPU = LAX._replace(sums=channel_sums.ONE_PASS, **chosen("gpu"))
 PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 
 

@@ -11,7 +11,7 @@ so there the numbers are upper bounds. The number of singular values that FedKD 
 depends on its auxiliary network; here that is a new one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -185,37 +185,26 @@ def public_classes(exp: Experiment) -> list[int]:
     return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
 
 
-def build_methods(
-    config: ml_collections.ConfigDict, exp: Experiment, names: Iterable[str]
-) -> dict[str, Method | str]:
-    """Returns methods by name, or the reason why one does not fit.
+def method_of(config: ml_collections.ConfigDict, exp: Experiment, name: str) -> Method:
+    """Returns the configured method, or another with the defaults of its fields.
 
-    Methods other than the configured one have the defaults of their fields.
+    Raises:
+      UserError: it does not fit the experiment.
     """
-    methods: dict[str, Method | str] = {}
+    fields = config.method if name == config.method.name else method_fields(name)
     num_examples = sum(map(len, exp.partition.train))
-    for name in names:
-        configured = name == config.method.name
-        fields = config.method if configured else method_fields(name)
-        fields = ml_collections.ConfigDict(fields)
-        try:
-            inputs = num_examples, config, exp.network, public_inputs(exp.dataset)
-            methods[name] = build_method(fields, exp.spec, *inputs)
-        except UserError as e:
-            methods[name] = str(e)
-    return methods
+    inputs = num_examples, config, exp.network, public_inputs(exp.dataset)
+    return build_method(ml_collections.ConfigDict(fields), exp.spec, *inputs)
 
 
 def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
     """Returns the experiment under every method, or why it does not fit."""
     experiments: dict[str, Experiment | str] = {}
-    for name, method in build_methods(config, exp, METHODS).items():
-        if isinstance(method, str):
-            experiments[name] = method
-            continue
+    for name in METHODS:
         try:
-            experiments[name] = changed = exp._replace(method=method)
+            changed = exp._replace(method=method_of(config, exp, name))
             check_experiment(changed)
+            experiments[name] = changed
         except UserError as e:
             experiments[name] = str(e)
     return experiments

@@ -190,9 +190,11 @@ def costs(
     classes_K, net = nominal_cost.classes_held(exp).sum(1), exp.cohorts[0].net
     names = sorted(METHODS) if every else [config.method.name]
     texts: dict[str, str] = {}
-    for name, method in cost.build_methods(config, exp, names).items():
-        if isinstance(method, str):
-            texts[name] = method
+    for name in names:
+        try:
+            method = cost.method_of(config, exp, name)
+        except UserError as e:
+            texts[name] = str(e)
         else:
             scalars = format_value(nominal_cost.nominal(method, net, classes_K))
             texts[name] = scalars + " (as configured)" * (name == config.method.name)

@@ -5,7 +5,7 @@ clients' data, exact or not: KNOWN says what is known of them, MEASURED what att
 found on a run. Neither secure aggregation nor encryption protects them here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 
 import jax
 import ml_collections
@@ -35,6 +35,7 @@ from jaxproto.reporting.analysis.message_fields import (
     message_fields,
 )
 from jaxproto.summary.table_formats import TableView, Value
+from jaxproto.training.privacy_ledger import privacy_ledger
 
 KNOWN = {  # what a field reveals -> what is known of it
     NOTHING: "made before training without private data, or public examples.",
@@ -139,10 +140,7 @@ BESIDE_BY_UNIT = {  # `privacy.unit` -> loss and spent of BESIDE
 
 
 def view(
-    config: ml_collections.ConfigDict,
-    every: bool,
-    account: Callable = lambda config, exp: {},
-    made: NodeSchema | None = None,
+    config: ml_collections.ConfigDict, every: bool, made: NodeSchema | None = None
 ) -> TableView:
     """Returns the fields of a configured method, or of every method.
 
@@ -151,7 +149,6 @@ def view(
     Args:
       config: configuration of a run; with `every`, `privacy.unit` must be off.
       every: whether to list every method, or the configured one.
-      account: config, experiment -> entry `privacy` of a record of the run.
       made: schema that nodes with data of their own have agreed on.
 
     Raises:
@@ -164,21 +161,18 @@ def view(
             "or set privacy.unit to off."
         )
     if config.data.name != NODES:
-        return _message_table(config, every, account, None)
+        return _message_table(config, every, None)
     title = f"What crosses the network: {config.method.name}"
     first = [line.format(min_texts=config.data.min_texts) for line in FIRST]
     if made is None:
         return TableView(title, Field._fields, (), (*first, WITHOUT))
     agreed = nodes.server_view(made, config.data.max_len)
-    listed = _message_table(config, every, account, agreed)
+    listed = _message_table(config, every, agreed)
     return listed._replace(notes=(*first, *listed.notes))
 
 
 def _message_table(
-    config: ml_collections.ConfigDict,
-    every: bool,
-    account: Callable,
-    agreed: FederationData | None,
+    config: ml_collections.ConfigDict, every: bool, agreed: FederationData | None
 ) -> TableView:
     unit = config.privacy.unit
     exp = build.experiment(config, jax.default_backend(), data=agreed)
@@ -195,7 +189,7 @@ def _message_table(
     private = [_private(unit, field) for field in _fields_of(exp)]
     listed, notes = table({config.method.name: private}, config.method.name), [beside]
     if unit != OFF:
-        notes += _guarantees(unit, config.rounds, account(config, exp), private)
+        notes += _guarantees(config, exp, private)
     return listed._replace(notes=(*listed.notes, *notes))
 
 
@@ -211,13 +205,18 @@ def _private(unit: str, field: Field) -> Field:
     return field._replace(reveals=reveals)
 
 
-def _guarantees(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
+def _guarantees(
+    config: ml_collections.ConfigDict, exp: Experiment, listed: list[Field]
+) -> Iterator[str]:
     """Yields notes on the guarantees of noisy fields, and on measured attacks."""
+    unit, rounds = config.privacy.unit, config.rounds
+    spent = privacy_ledger(config, exp)(rounds)["privacy"]
     labels = {f.reveals for f in listed}
     noisy = [k for k in PRIVATE if k + NOISY in labels]
-    epsilon = f"epsilon {spent['epsilon']:.3g}, " if spent else ""
-    delta = f"delta {spent['delta']:g}" if spent else "delta"
-    bound = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
+    bound = (
+        f"(epsilon {spent['epsilon']:.3g}, delta {spent['delta']:g}) after {rounds} "
+        f"rounds, of {GUARANTEE[unit]}."
+    )
     yield from (f"{k}{NOISY}: {PRIVATE[k]}: {bound}" for k in noisy)
     yield REHEARSED
     yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)

@@ -8,13 +8,12 @@ from jaxproto.data.partition_stats import MajorityShare
 from jaxproto.errors import UserError
 from jaxproto.experiment.display_names import CENTRALISED
 from jaxproto.methods import REFERENCE
-from jaxproto.reporting.compare.run_groups import SeedGroup
+from jaxproto.reporting.compare.run_groups import SeedGroup, by_value
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
-# of the finished runs, by the fields that decide them
 DECIDING = ("data.", "eval.clients", "attack.")  # fields of partition and clients
-Shares = Mapping[tuple, Sequence[MajorityShare | None]]
+Shares = Mapping[tuple, Sequence[MajorityShare | None]]  # of runs, by these fields
 
 
 def footnotes(rows: Sequence[SeedGroup]) -> list[str]:
@@ -69,17 +68,12 @@ def _local(rows: Sequence[SeedGroup]) -> Iterable[str]:
 
 
 def _shares(rows: Sequence[SeedGroup], shares: Shares) -> Iterable[str]:
+    texts = [(_share_text(shares[_deciding_fields(g)]), g) for g in rows]
     for dataset in dict.fromkeys(g.dataset for g in rows):
-        by_text: dict[str, list[str]] = {}
-        for g in rows:
-            if g.dataset == dataset:
-                text = _share_text(shares[_deciding_fields(g)])
-                by_text.setdefault(text, []).append(g.label)
-        texts = [
-            text + f" in {', '.join(names)}" * (len(by_text) > 1)
-            for text, names in by_text.items()
-        ]
-        yield f"{dataset}: share of {reference_accuracy.CLASS}: {'; '.join(texts)}."
+        here = [(text, g.label) for text, g in texts if g.dataset == dataset]
+        several = len({text for text, _ in here}) > 1
+        text = by_value(here) if several else here[0][0]
+        yield f"{dataset}: share of {reference_accuracy.CLASS}: {text}."
 
 
 def _share_text(majorities: Sequence[MajorityShare | None]) -> str:

@@ -18,6 +18,7 @@ from jaxproto.reporting.compare.run_groups import (
     CLIENTS,
     ON_NODES,
     SeedGroup,
+    by_value,
     differing_fields,
     fields_apart,
 )
@@ -120,22 +121,12 @@ def _last_numbers(group: SeedGroup) -> set:
     return result
 
 
-def _shared(pairs: Iterable[tuple[object, str]]) -> str:
-    """Returns values with the rows that have them: `1 in a, b; 2 in c`."""
-    by_value: dict[str, dict[str, None]] = {}
-    for value, name in pairs:
-        by_value.setdefault(str(value), {})[name] = None
-    return "; ".join(
-        f"{value} in {', '.join(names)}" for value, names in by_value.items()
-    )
-
-
 def _by_row(pairs: Iterable[tuple[object, SeedGroup]]) -> str:
     """Returns values with their rows; those of a name with several name the block."""
     known = [(str(value), g.label, g.block) for value, g in pairs]
     numbers = Counter(label for _, label in {row[:2] for row in known})
     names = (label + f" on {block}" * (numbers[label] > 1) for _, label, block in known)
-    return _shared(zip((value for value, *_ in known), names, strict=True))
+    return by_value(zip((value for value, *_ in known), names, strict=True))
 
 
 def _published(rows: Rows) -> list[str]:
@@ -220,7 +211,7 @@ def _within(rows: Rows) -> list[str]:
     for block in dict.fromkeys(g.block for g in rows):
         configs = [(g.label, g.config) for g in rows if g.block == block]
         for key in _differing(config for _, config in configs):
-            values = _shared((config.get(key), name) for name, config in configs)
+            values = by_value((config.get(key), name) for name, config in configs)
             notes.append(f"{block}: {key} differs: {values}.")
     return notes
 
@@ -235,7 +226,7 @@ def _between(rows: Rows) -> list[str]:
     lengths = fields_apart([g.dataset for g in rows], [g.config for g in rows])
     of_data_set = {key for fields in lengths for key in fields}
     return [
-        f"{key} differs: {_shared((c.get(key), block) for block, c in firsts.items())}."
+        f"{key} differs: {by_value((c.get(key), b) for b, c in firsts.items())}."
         for key in _differing(firsts.values())
         if key not in mixed and (not key.startswith("data.") or key in of_data_set)
         if key != "rounds" or not any(g.length for g in rows)

@@ -1,8 +1,4 @@
-"""A comparison as text, Markdown, LaTeX, CSV or JSON.
-
-For readers "mean ± deviation" is one cell. In CSV and JSON each number has a column of
-its own, and so has the paper of a published number.
-"""
+"""A comparison as text, Markdown, LaTeX, CSV or JSON."""
 
 from collections.abc import Iterable, Sequence
 

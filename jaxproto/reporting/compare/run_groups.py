@@ -59,9 +59,7 @@ def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
     """
     by_setting: dict[str, list[RunFolder]] = {}
     for run in runs:
-        setting = _setting(run).items()  # a float may be saved as 1
-        numbers = {k: float(v) if type(v) is int else v for k, v in setting}
-        key = json.dumps(numbers, sort_keys=True)
+        key = settings_key(run)
         for other in by_setting.setdefault(key, []):
             if other.config["seed"] == run.config["seed"]:
                 raise UserError(
@@ -120,6 +118,13 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     return short
 
 
+def settings_key(run: RunFolder) -> str:
+    """Returns a text that is the same for runs that differ in the seed alone."""
+    setting = _setting(run).items()  # a float may be saved as 1
+    numbers = {k: float(v) if type(v) is int else v for k, v in setting}
+    return json.dumps(numbers, sort_keys=True)
+
+
 def _setting(run: RunFolder) -> dict:
     ignored = fields_where(compared=False)
     kept = {k: v for k, v in run.config.items() if k not in ignored}
@@ -144,6 +149,15 @@ def with_details(name: str, details: Iterable[str]) -> str:
     """Returns a name with its details in brackets if there are any."""
     listed = ", ".join(details)
     return f"{name} ({listed})" if listed else name
+
+
+def by_value(pairs: Iterable[tuple[object, str]]) -> str:
+    """Returns values with the names that have them: `1 in a, b; 2 in c`."""
+    names_of: dict[str, dict[str, None]] = {}
+    for value, name in pairs:
+        names_of.setdefault(str(value), {})[name] = None
+    texts = (f"{value} in {', '.join(names)}" for value, names in names_of.items())
+    return "; ".join(texts)
 
 
 def differing_fields(settings: Sequence[Mapping]) -> list[str]:

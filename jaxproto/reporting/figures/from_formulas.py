@@ -53,12 +53,7 @@ def cost(name: str, spec: Spec, args) -> int:
     run_config = default(name)
     if "masks" in run_config.method:
         run_config.method.masks = "block_exact"  # sizes of free ones, built much faster
-    network = partial(
-        models.build,
-        input_shape=tuple(args.image),
-        num_classes=spec.num_classes,
-        feat_dim=spec.feat_dim,
-    )
+    network = partial(models.build, input_shape=tuple(args.image), **spec._asdict())
     method = build_method(run_config.method, spec, 1, run_config, network)
     scalars = nominal_cost.nominal(method, network(args.network), [spec.num_classes])
     if scalars is None:

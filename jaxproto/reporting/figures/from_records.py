@@ -30,17 +30,18 @@ ITERATIONS = "alignment_iterations"  # name in `every_round` of records
 
 def accuracy_against_bytes(args):
     """Draws accuracy against bytes sent; mean, least and largest over seeds."""
-    plots.accuracy_against_bytes(args.out, _evaluations(args), args.rule)
+    runs = _evaluations(arguments.group_seeds(args.workdirs))
+    plots.accuracy_against_bytes(args.out, runs, args.rule)
 
 
 def accuracy_against_seconds(args):
     """Draws accuracy against simulated time; mean, least and largest over seeds."""
-    plots.accuracy_against_seconds(args.out, _evaluations(args), args.rule)
+    runs = _evaluations(arguments.group_seeds(args.workdirs))
+    plots.accuracy_against_seconds(args.out, runs, args.rule)
 
 
-def _evaluations(args) -> dict[str, list]:
+def _evaluations(groups: Mapping[str, SeedGroup]) -> dict[str, list[list[dict]]]:
     """Returns the records of every seed by the name of their runs."""
-    groups = arguments.group_seeds(args.workdirs)
     return {k: [r.evaluations() for r in g.runs] for k, g in groups.items()}
 
 
@@ -50,15 +51,15 @@ def accuracy(args):
     A run alone has its spread over clients.
     """
     groups = arguments.group_seeds(args.workdirs)
-    last = {name: g.runs[0].evaluations()[-1]["rules"] for name, g in groups.items()}
+    runs = _evaluations(groups)
+    last = {name: seeds[0][-1]["rules"] for name, seeds in runs.items()}
     rules = arguments.rules(args.rule, [k for known in last.values() for k in known])
     if len(args.workdirs) == 1 and args.rule is None:
-        ((name, group),) = groups.items()
-        plots.accuracy_over_rounds(args.out, group.runs[0].evaluations(), name)
+        ((name, (records,)),) = runs.items()
+        plots.accuracy_over_rounds(args.out, records, name)
         return
     shown = {f"rule {rule}": [] for rule in rules}
-    for name, group in groups.items():
-        by_seed = [run.evaluations() for run in group.runs]
+    for name, by_seed in runs.items():
         seeds = curves.shared_rounds(name, by_seed)
         rounds = [record["round"] for record in seeds[0]]
         for rule in (k for k in rules if k in last[name]):
@@ -186,11 +187,9 @@ def rounds_to_target(args):
     measure = Measure(average=args.average)
     targets.check(args.target, measure)
     groups = arguments.group_seeds(args.workdirs)
-    for name, group in groups.items():
-        for run in group.runs:
-            curves.evaluated(name, run.evaluations())
-    last = [group.runs[0].evaluations()[-1]["rules"] for group in groups.values()]
-    rule = _rule(args.rule, last)
+    runs = _evaluations(groups)
+    curves.check_evaluations(runs)
+    rule = _rule(args.rule, [seeds[0][-1]["rules"] for seeds in runs.values()])
     bars = [_bar(n, g, rule, measure, args.target) for n, g in groups.items()]
     title = f"until {args.target:g} % test accuracy, rule {rule}, {args.average}"
     note = arguments.seeds_note(groups.values())

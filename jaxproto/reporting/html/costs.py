@@ -6,9 +6,10 @@ from typing import Any
 
 from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.run_view import SeedGroupView, bytes_until, seconds_until
-from jaxproto.reporting.html.table import MISSING, Table, amount
+from jaxproto.reporting.html.table import Table, amount
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary.metric_record import value_at
+from jaxproto.summary.table_formats import MISSING
 
 HEAD = (
     *("method", "up a round", "down a round", "sent in all", "scalars a round"),

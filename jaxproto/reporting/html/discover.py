@@ -1,12 +1,12 @@
 """Runs that a command names by their folders, a folder of them, or that of a sweep."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.errors import UserError, escape_unprintable
-from jaxproto.reporting import compare, leave_out
+from jaxproto.reporting import leave_out
+from jaxproto.reporting.compare import run_groups
 from jaxproto.reporting.figures import arguments
 from jaxproto.storage.run_folder import RunFolder, run_folders
 
@@ -46,18 +46,17 @@ def discover_runs(
             skip(workdir, why)
         for path in folders:
             paths.setdefault(path.resolve(), path)
-    by_settings: dict[str, RunFolder] = {}
+    runs: dict[tuple[str, int], RunFolder] = {}
     for name, path in arguments.by_folder_name(list(paths.values())).items():
         try:
             run = leave_out.read_run(path, escape_unprintable(name))
         except (UserError, OSError) as e:
             skip(path, e)
             continue
-        (group,) = compare.group_by_seed([run])
-        key = json.dumps([group.config, run.config["seed"]], sort_keys=True)
-        if (first := by_settings.setdefault(key, run)) is not run:
+        key = run_groups.settings_key(run), run.config["seed"]
+        if (first := runs.setdefault(key, run)) is not run:
             skip(path, f"it is the same run as {first.name}: settings and seed agree")
-    if not by_settings:
+    if not runs:
         reasons = "; ".join(why for _, why in skipped) or "no work directory was given"
         raise UserError(f"there is no run to report: {reasons}")
-    return list(by_settings.values()), skipped
+    return list(runs.values()), skipped

@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.html import costs, prototypes, results
@@ -58,12 +58,12 @@ def render_page(
     comparison, comparison_notes = results.comparison(lines)
     learnt, prototype_notes = prototypes.prototypes(lines, which, data_dir)
     texts = {path.name: path.read_text("utf-8") for path in STATIC.iterdir()}
-    options: dict[str, Any] = {
-        "autoescape": True,
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-    }
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **options)
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     html = environment.from_string(texts["page.html"]).render(
         title=_title(lines),
         alerts=list(results.alerts(lines, skipped)),

@@ -9,11 +9,12 @@ from jaxproto.reporting.compare import baselines
 from jaxproto.reporting.compare.run_groups import differing_fields
 from jaxproto.reporting.html.discover import SkippedRun
 from jaxproto.reporting.html.run_view import SeedGroupView, progress
-from jaxproto.reporting.html.table import MISSING, Table, per_cent
+from jaxproto.reporting.html.table import Table, per_cent
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import reference_accuracy
+from jaxproto.summary.table_formats import MISSING
 
 IGNORED = {"name"}  # fields that are not shown: runs have names of their own
 FIRST = ("method.name", "data.name", "seed")  # first columns

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxproto.plots.curves import UNITS, largest_unit
+from jaxproto.summary.table_formats import MISSING
 
-MISSING = "-"
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+( ± [\d.]+)?( [kMG]?B| s| MiB)?")
 
 

@@ -29,11 +29,11 @@ from jaxproto.contrib.leakage import (
 from jaxproto.training import privacy_ledger
 
 pytestmark = pytest.mark.long
-SAVED = {"checkpoint_every": 1, "eval_every": 1, "model__group": "mlp"}
+SAVED = {"checkpoint_every": 1, "eval_every": 1}
 
 
 def run(method, path, **changes):
-    runs.run(runs.small(method, "digits", **SAVED, **changes), path)
+    runs.run(runs.digits(method, **SAVED, **changes), path)
     return path
 
 

@@ -9,14 +9,7 @@ from support.every import every
 from support.fast_jit import jit
 
 from jaxproto.models import ops as nn
-from jaxproto.models.ops import (
-    channel_shuffle,
-    channel_sums,
-    conv,
-    norm,
-    pool,
-    winograd,
-)
+from jaxproto.models.ops import channel_sums, conv, norm, ops, pool, winograd
 from jaxproto.models.ops.row_product import product
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -35,10 +28,10 @@ WINDOWS = [  # kernel, stride, padding, input size; odd height and even width
 WINDOWS += [(k, 1, p, (5, 11)) for k in (3, 5) for p in (0, 1, k - 1)]
 
 
-def image(size, channels=6, batch=3):
-    """A random image [B, H, W, C]; size is an int or (H, W)."""
+def image(size):
+    """Random images [3, H, W, 6]; size is an int or (H, W)."""
     size = size if isinstance(size, tuple) else (size, size)
-    return normal(batch, *size, channels)
+    return normal(3, *size, 6)
 
 
 def at(function, *static):
@@ -127,7 +120,7 @@ def test_a_pool_as_a_chain_equals_lax(k, s, p, n):
 @every(["float32", "bfloat16"])
 def test_a_shuffle_by_products_has_the_same_numbers_and_gradients(dtype):
     a, b = (jnp.asarray(image(4) + i, dtype) for i in range(2))
-    forms = channel_shuffle.interleave, channel_shuffle.interleave_by_product
+    forms = ops.interleave, ops.interleave_by_product
     both = jit(value_and_grads, static_argnums=0)
     one, other = (both(form, a, b) for form in forms)
     jax.tree.map(np.testing.assert_array_equal, one, other)

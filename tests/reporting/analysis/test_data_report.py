@@ -39,7 +39,7 @@ def configured(**fields):
     return changed(config.experiment("fedproto", "digits"), few, **fields)
 
 
-def test_numbers_are_those_of_partition_and_all_methods(shown, tmp_path, monkeypatch):
+def test_numbers_are_those_of_partition_and_all_methods(shown, monkeypatch):
     exp = build.experiment(configured(), "cpu")
     train, test, _ = exp.counts
     monkeypatch.setattr(plots, "available", lambda: True)

@@ -2,19 +2,17 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from support.refusal import refused
+from support.runs import ROOT, digits
 
-from jaxproto import config
 from jaxproto.methods import METHODS
 from jaxproto.privacy import accounting
 from jaxproto.reporting.analysis import disclosure
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-ROOT = Path(__file__).parents[3]
 LEAKS = sorted((ROOT / "results" / "leakage").glob("*.json"))
 IMAGES = sorted((ROOT / "results" / "leakage").glob("[!p]*/updates.json"))  # exact
 PAGE = (ROOT / "docs/how_to/privacy.md").read_text()
@@ -31,8 +29,7 @@ def on_the_page() -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def view():
     """Every method with its defaults, on clients of one architecture."""
-    made = config.experiment("fedmd", "digits")  # which needs public examples
-    made.model.group, made.data.clients = "mlp", 3
+    made = digits("fedmd")  # which needs public examples
     return disclosure.view(made, every=True)
 
 
@@ -67,28 +64,21 @@ def test_what_is_cited_as_measured_is_in_the_tables_of_the_run(view):
         assert f"| {row['examples']} | {row['images back']} | {row['kept']} |" in PAGE
 
 
-def private(method, unit):
-    made = config.experiment(method, "digits")
-    made.model.group, made.data.clients, made.privacy.unit = "mlp", 3, unit
-    return made
-
-
-SPENT = {"epsilon": 4.983, "delta": 1e-5}
-
-
 def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch):
     monkeypatch.setattr(accounting, "check_installed", lambda: None)
+    spent = {"privacy": {"epsilon": 4.983, "delta": 1e-5}}
+    monkeypatch.setattr(disclosure, "privacy_ledger", lambda *_: lambda rounds: spent)
     for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
-        c = private("fedproto", unit)
-        found = disclosure.view(c, False, lambda config, exp: SPENT)
+        c = digits("fedproto", privacy__unit=unit)
+        found = disclosure.view(c, False)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
         assert up == {disclosure.EVERY, "class means with noise"}
         (said,) = (n for n in found.notes if n.startswith("class means with noise: "))
         assert f"(epsilon 4.98, delta 1e-05) after {c.rounds} rounds" in said
         assert disclosure.GUARANTEE[unit] in said
         assert not any("class means, measured" in note for note in found.notes)
-        found = disclosure.view(private("fedavg", unit), False)
+        found = disclosure.view(digits("fedavg", privacy__unit=unit), False)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}
         assert up == {"trained values with noise", size}
     with refused("leave out --all"):
-        disclosure.view(private("fedavg", "client"), True)
+        disclosure.view(digits("fedavg", privacy__unit="client"), True)

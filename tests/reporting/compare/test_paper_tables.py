@@ -6,11 +6,11 @@ import json
 import runpy
 import shlex
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from support.every import every
 from support.refusal import refused
+from support.runs import ROOT
 from support.workdirs import AS_PRINTED, cells_of, folder, made
 
 from jaxproto import config, models
@@ -22,7 +22,6 @@ from jaxproto.reporting.compare import paper_tables as names
 from jaxproto.reporting.compare import run_groups
 from jaxproto.reporting.compare.paper_rules import published_rule
 
-ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "results/fashion_mnist/records"
 
 
