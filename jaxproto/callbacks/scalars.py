@@ -1,7 +1,9 @@
 """Scalars of a record of `metrics.jsonl`, named for charts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from flax.traverse_util import flatten_dict
 
 SKIPPED = {"round", "every_round", "bytes_by_client", "by_client"}  # not charted as is
 OF_ROUND = {  # entries of a record about its round, not about the server
@@ -40,7 +42,8 @@ def scalar_points(record: Mapping) -> list[Point]:
     for name, value in record.items():
         if isinstance(value, Mapping) and name not in SKIPPED:
             prefix = "accuracy" if name == "rules" else name
-            scalars.update(_nested(prefix, value))
+            nested = flatten_dict({prefix: value}, sep="/")
+            scalars |= {k: v for k, v in nested.items() if _is_number(v)}
         elif _is_number(value) and name not in SKIPPED:
             scalars[f"{'round' if name in OF_ROUND else 'server'}/{name}"] = value
     return [Point(r, points[r]) for r in sorted(points)]
@@ -50,14 +53,6 @@ def plain_settings(config: Mapping) -> dict[str, bool | int | float | str]:
     """Returns settings whose values are numbers or text; others become text."""
     plain = bool | int | float | str
     return {k: v if isinstance(v, plain) else str(v) for k, v in config.items()}
-
-
-def _nested(prefix: str, entries: Mapping) -> Iterator[tuple[str, float]]:
-    for name, value in entries.items():
-        if isinstance(value, Mapping):
-            yield from _nested(f"{prefix}/{name}", value)
-        elif _is_number(value):
-            yield f"{prefix}/{name}", value
 
 
 def _is_number(value: Any) -> bool:

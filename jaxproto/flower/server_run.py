@@ -23,7 +23,7 @@ from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
 from jaxproto.storage import default_workdir, records, run_folder
 from jaxproto.storage.workdir import lock_workdir
-from jaxproto.summary import reference_accuracy, run_summary
+from jaxproto.summary import run_summary
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import ClientStore
@@ -71,7 +71,7 @@ def _train(start: runner.Start, link: Link) -> dict:
         server = Server(exp, link, report_fault, limits, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
-    due = start.claim_folder(exp.dataset.tokens)
+    start.claim_folder(exp.dataset.tokens)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     run = start.run(
         work=RoundEnvironment(
@@ -83,11 +83,9 @@ def _train(start: runner.Start, link: Link) -> dict:
         ),
         compile_stats=run_summary.CompileStats(0.0, 0),
         privacy=privacy_ledger.privacy_ledger(config, exp, server.context),
-        # reference accuracies need examples by class, which the server lacks:
-        omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
     start_state = initial_state(exp, config.seed, server.run, config.eval_every)
-    first, state = runner.resume(run, start_state, due)
+    first, state = runner.resume(run, start_state)
     (summary,) = train_rounds([run], server, first, [state])
     return summary
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import flatten_dict
 from tabulate import tabulate
 
 from jaxproto.errors import UserError, choose_from
@@ -121,12 +122,7 @@ def _rows(record: Mapping) -> Iterator[dict[str, Any]]:
         }
 
 
-def _numbers(nested: Mapping, prefix: str = "") -> dict[str, Any]:
+def _numbers(nested: Mapping) -> dict[str, Any]:
     """Returns the numbers of nested dictionaries, names joined by an underscore."""
-    flat: dict[str, Any] = {}
-    for name, value in nested.items():
-        if isinstance(value, Mapping):
-            flat |= _numbers(value, f"{prefix}{name}_")
-        elif value is None or isinstance(value, int | float):
-            flat[f"{prefix}{name}"] = value
-    return flat
+    flat = flatten_dict(nested, sep="_")
+    return {k: v for k, v in flat.items() if v is None or isinstance(v, int | float)}

@@ -87,7 +87,6 @@ def join(
     """Returns a new client after local training, with its accuracies in `joined`.
 
     Args:
-      compiled: Compiled functions of its architecture.
       down: The broadcast.
       id: Its id, which determines its randomness.
       epochs: Epochs of its training; 0 takes the number of the configuration.
@@ -97,7 +96,29 @@ def join(
     """
     if epochs < 0:
         raise UserError(f"epochs is {epochs}; give 1 or more, or 0 for the run's own.")
-    states = simulate_join(run, compiled, down, data, id, epochs)
+    exp, seed = run.exp, run.config.seed
+    r = min(run.round, run.config.rounds - 1)
+    local = exp.local.at_round(jnp.int32(r))
+    # a new client has no device, whose speed could limit its steps
+    limit = local.limit_steps if id < run.config.data.clients else all_steps
+    local = dataclasses.replace(local, epochs=epochs or local.epochs, limit_steps=limit)
+    context = programs.round_context(seed, r)
+    keys = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
+    count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)
+    examples, shard = with_public_examples(exp.dataset, data)
+
+    @jax.jit
+    def stages(keys, id, count_C, down, examples, shard):
+        """Returns the client as initialised, after the broadcast and after training."""
+        task = LocalTask(exp.method, compiled.net, local, keys[1], down, examples)
+        before = init_client(task.method, task.net, task.local, keys[0], id, count_C)
+        start = begin_local_training(task, before, shard)
+        step = partial(local_step, task, before, shard)
+        end = jax.lax.fori_loop(0, num_steps(start), step, start)
+        trained, _, _ = finish_local_training(task, end, before, shard)
+        return before, start.before, trained
+
+    states = stages(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
     clients = [SavedClient(compiled, state, down, lambda: data) for state in states]
     uses_broadcast = rules_using_broadcast(compiled, states[0], down, data.train.x[:1])
     before, received, trained = (client.accuracies() for client in clients)
@@ -113,39 +134,6 @@ def join(
     new = clients[-1]
     new.joined = Table.of_rows(rows)
     return new
-
-
-def simulate_join(
-    run: RestoredRun,
-    compiled: CompiledClient,
-    down: Tree,
-    data: ClientData,
-    id: int,
-    epochs: int,
-) -> tuple[Client, Client, Client]:
-    """Returns the client as initialised, after the broadcast and after training."""
-    exp, seed = run.exp, run.config.seed
-    r = min(run.round, run.config.rounds - 1)
-    local = exp.local.at_round(jnp.int32(r))
-    # a new client has no device, whose speed could limit its steps
-    limit = local.limit_steps if id < run.config.data.clients else all_steps
-    local = dataclasses.replace(local, epochs=epochs or local.epochs, limit_steps=limit)
-    context = programs.round_context(seed, r)
-    keys = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
-    count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)
-    examples, shard = with_public_examples(exp.dataset, data)
-
-    @jax.jit
-    def join(keys, id, count_C, down, examples, shard):
-        task = LocalTask(exp.method, compiled.net, local, keys[1], down, examples)
-        before = init_client(task.method, task.net, task.local, keys[0], id, count_C)
-        start = begin_local_training(task, before, shard)
-        step = partial(local_step, task, before, shard)
-        end = jax.lax.fori_loop(0, num_steps(start), step, start)
-        trained, _, _ = finish_local_training(task, end, before, shard)
-        return before, start.before, trained
-
-    return join(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
 
 
 def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, Shard]:

@@ -140,9 +140,7 @@ class SavedClient:
     def predict(self, x, rule: str = "head") -> np.ndarray:
         """Returns classes [M] of examples; -1 where the rule predicts no class.
 
-        Args:
-          x: as for `scores`.
-          rule: as for `scores`.
+        `x` and `rule` are as for `scores`.
         """
         return best_class(self.scores(x, rule))
 

@@ -39,13 +39,12 @@ class Restored(NamedTuple):
     notes: list[str]  # one sentence per unusable newer checkpoint
 
 
-def rounds(directory: str | Path) -> list[int]:
+def rounds(directory: Path) -> list[int]:
     """Returns the rounds that have a checkpoint, damaged or not, ascending.
 
     Raises:
       UserError: a file has the path of the folder.
     """
-    directory = Path(directory)
     if directory.exists() and not directory.is_dir():
         raise UserError(
             f"{directory} is a file, where a run has the folder of its checkpoints. "
@@ -61,7 +60,7 @@ def no_others(folder: Path) -> Mapping[str, int]:
 
 
 def save(
-    directory: str | Path,
+    directory: Path,
     round: int,
     state: Tree,
     run: Mapping = MappingProxyType({}),
@@ -85,7 +84,7 @@ def save(
     Raises:
       Unwritable: writing failed, for example on a full disk; older checkpoints stay.
     """
-    directory = Path(directory).resolve()
+    directory = directory.resolve()
     final, folder = directory / str(round), unfinished(directory, round)
     entries, arrays = _to_host(state)
     size = sum(a.nbytes for a in arrays.values())
@@ -116,19 +115,18 @@ def unfinished(directory: Path, round: int) -> Path:
     return directory / f"{round}{_PARTIAL}"
 
 
-def prune(directory: str | Path, newest: int):
+def prune(directory: Path, newest: int):
     """Removes unfinished checkpoints, and all but the last `KEEP` up to `newest`.
 
     Later checkpoints are unusable; they stay until the run saves again.
     """
-    directory = Path(directory)
     _remove_partial(directory)
     for r in [r for r in rounds(directory) if r <= newest][:-KEEP]:
         _discard(directory / str(r))
 
 
 def restore_latest(
-    directory: str | Path,
+    directory: Path,
     like: Tree,
     run: Mapping = MappingProxyType({}),
     covered: records.Coverage = records.COMPLETE,
@@ -194,18 +192,17 @@ def _discard(folder):
 
 def _to_host(state):
     """Returns the descriptions of all leaves, and path -> array on the host."""
-    entries, written, leaves = [], [], []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        entries.append({"path": jax.tree_util.keystr(path), **_describe(leaf)})
+    entries, leaves = _describe(state), {}
+    for entry, leaf in zip(entries, jax.tree.leaves(state), strict=True):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             continue
-        written.append(entries[-1])
         if is_key(leaf):
-            entries[-1]["key"] = str(jax.random.key_impl(leaf))
+            entry["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
-        leaves.append(leaf)
-    pairs = zip(written, jax.device_get(leaves), strict=True)
-    return entries, {e["path"]: np.asarray(a) for e, a in pairs if _has_elements(e)}
+        if _has_elements(entry):
+            leaves[entry["path"]] = leaf
+    arrays = map(np.asarray, jax.device_get([*leaves.values()]))
+    return entries, dict(zip(leaves, arrays, strict=True))
 
 
 def _has_elements(entry):
@@ -214,9 +211,7 @@ def _has_elements(entry):
 
 def _read_arrays(folder, entries):
     entries = [e for e in entries if _has_elements(e)]
-    clients = {}
-    if process_shards.has_process_shards(folder):
-        clients = process_shards.read(folder, entries)
+    clients = process_shards.read(folder, entries)
     paths = [e["path"] for e in entries if e["path"] not in clients]
     return clients | (orbax_arrays.read(folder / "state", paths) if paths else {})
 
@@ -232,10 +227,9 @@ def _from_host(entries, arrays, like):
 
 def _is_of_stateless_client(path, leaves):
     """Returns whether a leaf belongs to clients that are stateless now."""
-    cohort = re.match(r"\.clients\[\d+\]\.", path)
-    if cohort is None:
+    if (i := process_shards.cohort_of_path(path)) is None:
         return False
-    return not any(p.startswith(f"{cohort[0]}params") for p in leaves)
+    return not any(p.startswith(f".clients[{i}].params") for p in leaves)
 
 
 def _restore_leaf(entry, arrays, like):
@@ -256,18 +250,23 @@ def _restore_leaf(entry, arrays, like):
     return jax.device_put(value, getattr(like, "sharding", None) if committed else None)
 
 
-def _describe(leaf):
-    dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
-    return {"shape": list(np.shape(leaf)), "dtype": str(dtype)}
+def _describe(tree):
+    """Returns path, shape and type of every leaf."""
+
+    def one(path, leaf):
+        dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        name, shape = jax.tree_util.keystr(path), list(np.shape(leaf))
+        return {"path": name, "shape": shape, "dtype": str(dtype)}
+
+    return [one(*pair) for pair in jax.tree_util.tree_leaves_with_path(tree)]
 
 
 def _check_tree(entries, like, which):
     """Raises UserError naming the first leaf that differs, and both shapes."""
-    saved = {e["path"]: f"{e['dtype']}{e['shape']}" for e in entries}
-    expected = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(like):
-        e = _describe(leaf)
-        expected[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
+    saved, expected = (
+        {leaf["path"]: f"{leaf['dtype']}{leaf['shape']}" for leaf in leaves}
+        for leaves in (entries, _describe(like))
+    )
     for path in {**expected, **saved}:
         a, b = saved.get(path, "absent"), expected.get(path, "absent")
         ignored = "absent" in (a, b) and ".watched[" in path

@@ -27,8 +27,7 @@ def default_workdir(
     It depends on the configurations only, so that the same command finds its run again.
 
     Args:
-      config: configuration of the run.
-      plain: configuration with which it is compared, such as
+      plain: configuration with which `config` is compared, such as
         `config.unmodified_config("FILE.py:ARG")`; None names no changes.
     """
     kind, _, rest = config.data.name.partition(":")

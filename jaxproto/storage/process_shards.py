@@ -36,13 +36,10 @@ def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     atomic.write(folder / FOLDER / f"{process}.safetensors", content)
 
 
-def has_process_shards(folder: Path) -> bool:
-    """Returns whether a checkpoint has clients of several processes."""
-    return (folder / FOLDER).is_dir()
-
-
 def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
-    """Reads the leaves of clients, by path, with the rows of all processes."""
+    """Reads the leaves of clients, by path; none if one process has written all."""
+    if not (folder / FOLDER).is_dir():
+        return {}
     leaves = {
         e["path"]: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
         for e in entries

@@ -39,13 +39,13 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     atomic.write(path, content.getvalue())
 
 
-def append(path: str | Path, record: Mapping):
+def append(path: Path, record: Mapping):
     """Adds one line to a JSON-lines file and waits until it is on disk.
 
     Raises:
       Unwritable: writing failed, for example on a full disk.
     """
-    path, line = Path(path), (_dumps(record) + "\n").encode()
+    line = (_dumps(record) + "\n").encode()
     with atomic.write_errors(path, len(line)):
         is_new = not path.exists()
         with path.open("ab") as file:
@@ -76,12 +76,11 @@ def read_last(path: str | Path) -> dict | None:
         return None
 
 
-def truncate_after(path: str | Path, round: int):
+def truncate_after(path: Path, round: int):
     """Drops the records of later rounds, and an incomplete last line, atomically.
 
     The bytes of the other lines do not change.
     """
-    path = Path(path)
     if path.exists():
         kept = [line for line, row in _parse_lines(path) if row["round"] <= round]
         atomic.write(path, b"".join(line + b"\n" for line in kept))

@@ -31,7 +31,6 @@ class RunFolder:
     """Contents of a run's folder at the time of reading.
 
     Attributes:
-      path: path of the folder.
       config: the flat configuration, with later fields at their defaults; empty where
         no run has begun.
       summary: summary of the run; None until it has ended.

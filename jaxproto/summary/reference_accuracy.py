@@ -47,13 +47,10 @@ def _since(records, rule, share, near):
     return rounds[-1] if len(rounds) >= STEADY else None
 
 
-ENTRIES = ("commonest_class", "collapsed")  # keys of a `summary.json`
-
-
 def reference_fields(records: Sequence[Mapping], majority: MajorityShare) -> dict:
-    """Returns the `ENTRIES` of a `summary.json`."""
-    values = majority._asdict(), collapsed_rules(records, majority)
-    return dict(zip(ENTRIES, values, strict=True))
+    """Returns the entries `commonest_class` and `collapsed` of a `summary.json`."""
+    collapsed = collapsed_rules(records, majority)
+    return {"commonest_class": majority._asdict(), "collapsed": collapsed}
 
 
 def reference_lines(summary: Mapping) -> list[str]:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.from_file import partition_lines
+from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
@@ -149,6 +150,10 @@ def run_summary(
     rounds, privacy = last.get("round", 0), status.get("privacy") or last.get("privacy")
     seconds = [r["seconds"] for r in records[1:] or records]  # first may compile
     sent = last.get("bytes_total", {"up": None, "down": None})
+    reference: dict = {}
+    if config.data.name != NODES:  # the server of nodes has no examples by class
+        majority = partition_stats.majority_share(exp.counts, exp.counted_ids)
+        reference = reference_accuracy.reference_fields(records, majority)
     elapsed: dict[str, float] = {}  # simulated seconds
     if history := last.get("every_round", {}).get(ELAPSED):
         elapsed = {"total": history[-1], "per_round": history[-1] / rounds}
@@ -161,9 +166,7 @@ def run_summary(
         "rules": rule_summary(records),
         **({"metrics": metrics} if metrics else {}),
         **({"privacy": privacy} if privacy else {}),
-        **reference_accuracy.reference_fields(
-            records, partition_stats.majority_share(exp.counts, exp.counted_ids)
-        ),
+        **reference,
         "scalars_per_round": {
             "nominal": nominal_cost.nominal(exp.method, net, classes_K),
             "up": _mean(records, "scalars_up"),

@@ -53,11 +53,7 @@ def shard_tables(devices: int, tables: Shard) -> Shard:
 
 
 def _shard_examples(layout: DeviceLayout, on_host: Examples, tables: Sequence[Shard]):
-    """Returns the examples of each device, public ones first, and their index tables.
-
-    Args:
-      tables: Index tables of `shard_tables`.
-    """
+    """Returns the examples of each device, public ones first, and their `tables`."""
     public = np.concatenate([np.zeros(0, int), *jax.tree.leaves(on_host.public)])
     blocks = [np.split(np.asarray(t.index), layout.num_devices) for t in tables]
     pools = []

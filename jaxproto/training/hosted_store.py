@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.statelessness import client_shapes
 from jaxproto.gather import ParticipantRows
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
@@ -31,7 +32,7 @@ from jaxproto.training.client_store import (
     Upcoming,
 )
 from jaxproto.training.host_rows import ClientRows, Places, Space, pad_rows, put_rows
-from jaxproto.training.programs import Programs, State, num_rows
+from jaxproto.training.programs import Programs, State, keys, num_rows
 from jaxproto.types import Client, Shard
 
 
@@ -40,16 +41,18 @@ class HostedStore(ClientStore):
 
     hosted = True
 
-    def __init__(self, exp: Experiment, start, key, shapes, space: Space):
+    def __init__(self, exp: Experiment, programs: Programs, seed: int, space: Space):
         """Reserves space for every client.
 
         Args:
-          start: Compiled programs per cohort: key, ids, counts -> new clients.
-          key: Key of initialisation.
-          shapes: Shapes of one client, per cohort.
+          programs: Compiled programs with the floats of the run.
           space: Context of a function that allocates arrays.
         """
-        self.exp, self._start, self._key = exp, start, key
+        self.exp, self._start, self._key = exp, programs.start_clients, keys(seed)[0]
+        shapes = [
+            client_shapes(exp.method, c.net, exp.local, exp.dataset).client
+            for c in exp.cohorts
+        ]
         self._space = contextlib.ExitStack()
         allocate = self._space.enter_context(space)
         self.cohorts = [

@@ -1,4 +1,4 @@
-"""Start, resume, checkpoints and end of a run in its work directory."""
+"""Start and resume of a run in its work directory."""
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,23 +10,20 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, EarlyStopping
-from jaxproto.config import flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import display_names, simulated_devices
+from jaxproto.experiment import simulated_devices
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import NODES
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import checkpoint, records, workdir
-from jaxproto.storage.record_file import RecordFile
-from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
+from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.summary import pictures, run_summary
+from jaxproto.summary import run_summary
 from jaxproto.summary.progress_lines import say
-from jaxproto.training import processes, signals
+from jaxproto.training import processes
 from jaxproto.training.callback_list import CallbackList
 from jaxproto.training.programs import State
 from jaxproto.training.progress import progress
-from jaxproto.training.rounds import Diverged, RoundEnvironment
+from jaxproto.training.rounds import RoundEnvironment
 
 
 class Run(NamedTuple):
@@ -42,7 +39,6 @@ class Run(NamedTuple):
     progress: Callable  # rounds, rounds done, console -> context of a `Progress`
     callbacks: CallbackList
     privacy: Callable[[int], dict]  # see `privacy_ledger`
-    omitted: Sequence[str] = ()  # entries that the summary leaves out
 
 
 class Start(NamedTuple):
@@ -58,13 +54,11 @@ class Start(NamedTuple):
     layout: OneDevice = ONE  # or several devices
     home: Path | None = None  # the work directory, if all processes share it
 
-    def claim_folder(self, tokens: Sequence[str]) -> Iterable[int]:
-        """Makes the folder a run's; returns the rounds after which it is evaluated."""
+    def claim_folder(self, tokens: Sequence[str]):
+        """Makes the folder a run's."""
         workdir.save_tokens(self.path, tokens)
-        due = workdir.expected_rounds(self.path, self.config)  # of the saved summary
         workdir.save_config(self.path, self.config)  # after all checks
         self.lock.keep()
-        return due
 
     def run(self, work: RoundEnvironment, **others) -> Run:
         """Returns the run that starts, with the other fields of a `Run`."""
@@ -131,12 +125,11 @@ def finished_summary(start: Start) -> dict | None:
     return summary
 
 
-def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
+def resume(run: Run, state: State) -> tuple[int, State]:
     """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
-    Args:
-      due: Rounds after which the run is evaluated, ascending. A checkpoint is valid
-        only if the metrics have the records of all of them up to its round.
+    A checkpoint is valid only if the metrics have the records of all evaluations that
+    are due up to its round.
 
     Returns:
       The round and the state; 0 and `state` without checkpoints.
@@ -145,7 +138,7 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
       UserError: No checkpoint is valid.
     """
     like = run.work.store.gather_state(state)
-    restored = processes.raise_everywhere(lambda: _restore_latest(run, like, due))
+    restored = processes.raise_everywhere(lambda: _restore_latest(run, like))
     start, saved = processes.broadcast_arrays((restored.round, restored.state))
     if start:
         state = run.work.store.restore(saved)
@@ -153,9 +146,10 @@ def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     return int(start), state
 
 
-def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Restored:
+def _restore_latest(run: Run, like: State) -> checkpoint.Restored:
     """Restores the newest valid checkpoint; loads its client rows into the store."""
     directory = run.path / "checkpoints"
+    due = workdir.expected_rounds(run.path, run.config)
     covered = records.coverage(run.path / METRICS, due)
     restored = checkpoint.restore_latest(directory, like, run.settings, covered)
     if restored is None:
@@ -166,48 +160,3 @@ def _restore_latest(run: Run, like: State, due: Iterable[int]) -> checkpoint.Res
     say(run.console, f"resuming {run.path} after round {restored.round}")
     checkpoint.prune(directory, restored.round)
     return restored
-
-
-def save_checkpoint(run: Run, r: int, state: State):
-    """Writes a checkpoint; Ctrl-C waits until it is complete."""
-    directory = run.path / "checkpoints"
-    with signals.uninterrupted():
-        run.work.store.save_checkpoint(directory, r, state, run.settings)
-    run.callbacks.notify("on_checkpoint", r, directory / str(r))
-
-
-def diverged_status(run: Run, r: int, error: Diverged) -> dict:
-    """Returns the status of a run that diverged in round `r`, with advice.
-
-    Uploads of that round were sent, so its privacy is spent.
-    """
-    directory, saved = run.path / "checkpoints", "No round was saved before it"
-    if rounds := checkpoint.rounds(directory):
-        saved = f"The checkpoint of round {rounds[-1]} stays in {directory}"
-    reason = (
-        f"{error} {saved}; in another folder, a smaller "
-        "optimizer.learning_rate or optimizer.clip_norm may help."
-    )
-    say(run.console, f"diverged: {reason}")
-    return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
-
-
-def finish(run: Run, state: State, status: Mapping, history: RecordFile) -> dict:
-    """Writes pictures and `summary.json`; returns the summary."""
-    state, exp = run.work.store.gather_state(state), run.work.exp
-
-    def write() -> dict:
-        history.restore()
-        entries = run_summary.run_summary(
-            run.config, exp, history.records, run.compile_stats, status
-        )
-        summary = {k: v for k, v in entries.items() if k not in run.omitted}
-        if Status(status["status"]).ok and exp.store != NODES:
-            trained = pictures.TrainedFederation(exp, state.server, state.clients)
-            name = display_names.display_name(flatten(run.config))
-            pictures.draw_all(trained, run.path, run.console, name)
-        records.write_json(run.path / SUMMARY, summary)
-        run.callbacks.end(records.to_json_values(summary))
-        return summary
-
-    return processes.broadcast_result(write)

@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 from jaxproto.callbacks import RunInfo
 from jaxproto.config import flatten
+from jaxproto.experiment import display_names
 from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import NODES
 from jaxproto.federation import Model
-from jaxproto.storage import record_file, records
-from jaxproto.storage.run_folder import METRICS, RunFolder
+from jaxproto.storage import checkpoint, record_file, records
+from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
+from jaxproto.storage.status import Status
+from jaxproto.summary import pictures, run_summary
 from jaxproto.summary.progress_lines import say
-from jaxproto.training import lifecycle, processes, signals
+from jaxproto.training import processes, signals
 from jaxproto.training.lifecycle import Run
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import (
@@ -92,14 +96,14 @@ class LoopRun:
 
     def __init__(self, run: Run, state: State, history: list[dict], first: int):
         """Starts after `first` rounds; keeps the state without its model."""
-        self.run = run
+        self.run, self._checkpoints = run, run.path / "checkpoints"
         self.history = record_file.RecordFile(run.path / METRICS, history)
         self.counts = state._replace(server=(), clients=())
         self.status: dict | None = None  # how it ended
         self.last: RoundSummary  # of the last round
-        self._display = contextlib.ExitStack()
+        self.display = contextlib.ExitStack()
         progress = run.progress(run.config.rounds, first, run.console)
-        self._bar = self._display.enter_context(progress)
+        self._bar = self.display.enter_context(progress)
 
     def trained(self, r: int, seconds: float, outputs: RoundOutputs):
         """Counts round `r`, from 1; ends the run if it has diverged."""
@@ -107,12 +111,27 @@ class LoopRun:
         try:
             self.counts, self.last = finish_round(exp, r - 1, self.counts, outputs)
         except Diverged as e:
-            self.status = lifecycle.diverged_status(self.run, r, e)
+            self.status = self._diverged(r, e)
             return
         if line := dropped_line(r, outputs.reports):
             say(self.run.console, line)
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())
+
+    def _diverged(self, r: int, error: Diverged) -> dict:
+        """Returns the status of a run that diverged in round `r`, with advice.
+
+        Uploads of that round were sent, so its privacy is spent.
+        """
+        run, saved = self.run, "No round was saved before it"
+        if rounds := checkpoint.rounds(self._checkpoints):
+            saved = f"The checkpoint of round {rounds[-1]} stays in {self._checkpoints}"
+        reason = (
+            f"{error} {saved}; in another folder, a smaller "
+            "optimizer.learning_rate or optimizer.clip_norm may help."
+        )
+        say(run.console, f"diverged: {reason}")
+        return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
 
     def evaluated(self, r: int, evaluation: Evaluated, seconds: Sequence[float]):
         """Writes the record of an evaluation."""
@@ -132,21 +151,36 @@ class LoopRun:
             self.status = self.run.callbacks.status(self.run.config)
 
     def save_checkpoint(self, r: int, model: Model):
-        """Writes a checkpoint."""
-        lifecycle.save_checkpoint(self.run, r, self._state(model))
+        """Writes a checkpoint; Ctrl-C waits until it is complete."""
+        run, state, folder = self.run, self._state(model), self._checkpoints
+        with signals.uninterrupted():
+            run.work.store.save_checkpoint(folder, r, state, run.settings)
+        run.callbacks.notify("on_checkpoint", r, folder / str(r))
 
     def end(self, model: Model) -> dict:
-        """Writes pictures and summary, and returns the summary."""
-        self._display.close()
-        status = self.status or self.run.callbacks.status(self.run.config)
-        return lifecycle.finish(self.run, self._state(model), status, self.history)
+        """Writes pictures and `summary.json`; returns the summary."""
+        self.display.close()
+        run, exp, history = self.run, self.run.work.exp, self.history
+        status = self.status or run.callbacks.status(run.config)
+        state = run.work.store.gather_state(self._state(model))
+
+        def write() -> dict:
+            history.restore()
+            summary = run_summary.run_summary(
+                run.config, exp, history.records, run.compile_stats, status
+            )
+            if Status(status["status"]).ok and exp.store != NODES:
+                trained = pictures.TrainedFederation(exp, state.server, state.clients)
+                name = display_names.display_name(flatten(run.config))
+                pictures.draw_all(trained, run.path, run.console, name)
+            records.write_json(run.path / SUMMARY, summary)
+            run.callbacks.end(records.to_json_values(summary))
+            return summary
+
+        return processes.broadcast_result(write)
 
     def _state(self, model: Model) -> State:
         return self.counts._replace(server=model.server, clients=model.clients)
-
-    def close(self):
-        """Closes the progress display."""
-        self._display.close()
 
 
 def train_rounds(
@@ -175,7 +209,7 @@ def train_rounds(
         starts = zip(runs, states, histories, strict=True)
         members = dict(enumerate(LoopRun(*start, first) for start in starts))
         for member in members.values():
-            stack.callback(member.close)
+            stack.callback(member.display.close)
 
         summaries = dict[int, dict]()
 

@@ -20,6 +20,7 @@ from jax.experimental import multihost_utils
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
+from jaxproto.storage.workdir import WorkdirLock, lock_workdir
 from jaxproto.types import Tree, is_key
 
 MAX_ERROR_BYTES = 2000  # of the message of an error that other processes receive
@@ -41,13 +42,8 @@ def barrier(name: str):
 
 
 @contextlib.contextmanager
-def locked_workdir(
-    home: Path, lock_folder: Callable
-) -> Iterator[tuple[Path, Any, Path | None]]:
+def locked_workdir(home: Path) -> Iterator[tuple[Path, WorkdirLock, Path | None]]:
     """Locks the work directory in the first process, temporary folders in the others.
-
-    Args:
-      lock_folder: folder -> context manager of a lock.
 
     Yields:
       The folder of this process, its lock, and the work directory if several processes
@@ -59,7 +55,7 @@ def locked_workdir(
             scratch = tempfile.TemporaryDirectory(prefix="jaxproto-")
             path = Path(stack.enter_context(scratch), home.name)
             stack.enter_context(atomic.in_progress(path.parent))  # signals remove it
-        lock = raise_everywhere(lambda: stack.enter_context(lock_folder(path)))
+        lock = raise_everywhere(lambda: stack.enter_context(lock_workdir(path)))
         shared = is_multihost() and not any_process(not home.exists())
         yield path, lock, home if shared else None
 

@@ -214,8 +214,8 @@ def build_programs(exp: Experiment) -> Programs:
         )
         return scoring.evaluate(inputs, clients, tests)
 
-    def for_each(f, *first):
-        return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
+    def for_each(f):
+        return tuple(with_parts(f, cohort) for cohort in cohorts)
 
     # cohorts of which a call does not train, or does not evaluate, all clients
     trained_in_parts = [c for c in exp.resident if c.num_lanes > 1 or c.sampled]

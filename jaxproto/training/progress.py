@@ -79,12 +79,8 @@ def progress(total: int, start: int, console: Console) -> Iterator[Progress]:
 
 
 def result_table(summary: Mapping) -> Table:
-    """Returns accuracies in percent per rule: pooled, and as the mean over clients.
-
-    Args:
-      summary: Summary of a run (with an entry "rules"), or of `records.rule_summary`.
-    """
-    rules = summary.get("rules", summary)
+    """Returns accuracies in percent per rule: pooled, and as the mean over clients."""
+    rules = summary["rules"]
     count = _averaged(rules)
     split = records.chosen_on(averages["pooled"] for averages in rules.values())
     title = f"test accuracy in %: best {split} round, final, "
@@ -95,7 +91,7 @@ def result_table(summary: Mapping) -> Table:
         for value in ("best", "final", f"last{count}"):
             table.add_column(f"{average}\n{value}", justify="right", no_wrap=True)
     for rule, averages in rules.items():
-        cells = [c for k in records.AVERAGES for c in _cells(averages.get(k))]
+        cells = [c for k in records.AVERAGES for c in _cells(averages.get(k), _percent)]
         table.add_row(rule, *cells)
     return table
 
@@ -121,10 +117,7 @@ def metrics_table(summary: Mapping) -> Table | None:
     for name in ("best", "final", f"last{count}", "client\nfinal"):
         table.add_column(name, justify="right", no_wrap=True)
     for rule, name, pooled, mean in rows:
-        values = [_number(pooled[k]) for k in ("best", "final", "mean_last")]
-        if pooled["best_round"] is not None:
-            values[0] += f" ({pooled['best_round']})"
-        table.add_row(rule, name, *values, _number(mean))
+        table.add_row(rule, name, *_cells(pooled, _number), _number(mean))
     return table
 
 
@@ -132,13 +125,14 @@ def _number(value) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def _cells(digest):
+def _cells(digest, show):
+    """Returns best with its round, final and recent mean value, by `show` as text."""
     if digest is None:
         return ("-",) * 3
-    best = _percent(digest["best"])
+    best = show(digest["best"])
     if digest.get("best_round") is not None:
         best += f" ({digest['best_round']})"
-    return best, _percent(digest["final"]), _percent(records.mean_last(digest)[0])
+    return best, show(digest["final"]), show(records.mean_last(digest)[0])
 
 
 def _averaged(rules):

@@ -166,9 +166,7 @@ def initial_state(
 def elapsed(r: int, reports: Sequence[Report], watched: Tree) -> float:
     """Returns the simulated seconds from the start of the run to the end of round `r`.
 
-    Args:
-      r: Number of the round, from 0.
-      watched: Diagnostics until the round before.
+    Rounds are counted from 0; `watched` are the diagnostics until the round before.
     """
     history = dict(watched).get(ELAPSED, [0.0])
     before = float(history[(r - 1) % len(history)]) if r else 0.0
@@ -233,8 +231,7 @@ def dropped_line(r: int, reports: Sequence[Report]) -> str:
 def check_wire(exp: Experiment, sent, server: Tree):
     """Checks that every message of a round survives encoding and decoding (slow).
 
-    Args:
-      sent: Pairs of uploads and reports.
+    `sent` has pairs of uploads and reports.
     """
     for uploads, report in jax.device_get(sent):
         for k, size in enumerate(report.bytes):

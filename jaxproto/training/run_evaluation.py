@@ -138,13 +138,11 @@ def correct_by_domain(
     exp: Experiment, id_K: np.ndarray, correct, size_K: np.ndarray
 ) -> dict[str, dict]:
     """Returns `by_domain`, if the test examples of each client are from one domain."""
-    names = exp.dataset.domains
-    tests = [exp.partition.test[i] for i in id_K]
+    names, columns = exp.dataset.domains, correct_columns(id_K, correct, size_K)
+    tests = [exp.partition.test[i] for i in columns.pop("id")]
     domain_K = domains.domains_of_clients(exp.dataset, tests)
     if domain_K is None or len(names) > MAX_LISTED_ACCURACIES:
         return {}
-    columns = {"test_examples": size_K}
-    columns |= {f"correct_{rule}": hits_K for rule, hits_K in correct.items()}
     sums = {k: np.bincount(domain_K, a, len(names)) for k, a in columns.items()}
     whole = {k: a.astype(int).tolist() for k, a in sums.items()}
     return {"by_domain": {"name": list(names), **whole}}
@@ -181,11 +179,8 @@ def by_client(
 ) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
     """Returns sums by rule and metric, numbers of examples, and ids of clients.
 
-    Clients that are not evaluated or whose results are left out have no row.
-
-    Args:
-      sums: See `EvaluationSums`.
-      part: `TEST` or `VALIDATION`.
+    Clients that are not evaluated or whose results are left out have no row. The
+    argument `sums` is that of `EvaluationSums`, `part` is `TEST` or `VALIDATION`.
     """
     trees, rows = [], []
     for cohort, cohort_sums in zip(exp.cohorts, sums, strict=True):

@@ -17,7 +17,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.mesh import ONE, available_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
-from jaxproto.storage.workdir import lock_workdir, tokens
+from jaxproto.storage.workdir import tokens
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
@@ -101,7 +101,7 @@ def run(
     callback_objects = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
     home = Path(workdir or default_workdir(config))
-    with processes.locked_workdir(home, lock_workdir) as (path, lock, shared):
+    with processes.locked_workdir(home) as (path, lock, shared):
         start = Start(
             config=config,
             path=path,
@@ -190,7 +190,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
       UserError: The folder has checkpoints, and none is valid.
     """
     config, path, exp = start.config, start.path, prepared.exp
-    due = start.claim_folder(exp.dataset.tokens)
+    start.claim_folder(exp.dataset.tokens)
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = start.run(
@@ -199,4 +199,4 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
         privacy=privacy_ledger.privacy_ledger(config, exp),
     )
     state = initial_state(exp, config.seed, compiled, config.eval_every)
-    return started, *resume(started, state, due)
+    return started, *resume(started, state)

@@ -22,7 +22,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import NoReturn
 
 GRACE = 20.0  # seconds; SLURM and Kubernetes kill 30 seconds after SIGTERM
@@ -119,15 +118,11 @@ def install_signal_handlers():
     threading.Thread(target=_listen, args=[read_end], daemon=True).start()
     for number in WORDS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _ignore)
+            signal.signal(number, lambda *_: None)  # the thread handles it
 
 
 _write_ends: list[int] = []  # of the pipe of signals; empty without handlers
 _read_ends: list[int] = []
-
-
-def _ignore(number: int, frame: FrameType | None):
-    """Does nothing: the thread handles the signal."""
 
 
 def _listen(read_end: int):

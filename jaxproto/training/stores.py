@@ -7,13 +7,12 @@ import numpy as np
 
 from jaxproto.experiment import memory
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.statelessness import client_shapes
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.host_rows import Space, scratch_files
 from jaxproto.training.hosted_store import HostedStore
 from jaxproto.training.mesh_store import MeshStore
-from jaxproto.training.programs import Programs, keys
+from jaxproto.training.programs import Programs
 
 FOLDER = "clients.scratch"  # scratch files in the work directory
 
@@ -39,14 +38,8 @@ def open_store(
         if tables is None:
             return ClientStore(exp, programs)
         return MeshStore(exp, programs, tables, home)
-    shapes = [
-        client_shapes(exp.method, cohort.net, exp.local, exp.dataset).client
-        for cohort in exp.cohorts
-    ]
-    size = memory.client_state_bytes(exp.cohorts, exp.method, exp.local, exp.dataset)
-    spaces: dict[str, Space] = {
-        "host": contextlib.nullcontext(np.zeros),
-        "disk": scratch_files(path / FOLDER, size),
-    }
-    start, key = programs.start_clients, keys(seed)[0]
-    return HostedStore(exp, start, key, shapes, spaces[exp.store])
+    space: Space = contextlib.nullcontext(np.zeros)
+    if exp.store == "disk":
+        every = exp.cohorts, exp.method, exp.local, exp.dataset
+        space = scratch_files(path / FOLDER, memory.client_state_bytes(*every))
+    return HostedStore(exp, programs, seed, space)

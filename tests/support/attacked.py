@@ -110,8 +110,7 @@ def end(path: Path) -> tuple:
     saved = path / "checkpoints"
     newest = saved / str(checkpoint.rounds(saved)[-1])
     arrays = orbax_arrays.read_all(newest / "state")
-    if process_shards.has_process_shards(newest):
-        arrays |= process_shards.read(newest, manifest.contents(newest)["leaves"])
+    arrays |= process_shards.read(newest, manifest.contents(newest)["leaves"])
     clients = dict[tuple, bytes]()
     for part in row_deltas.read(newest):
         for name, a in part.items():
