@@ -114,7 +114,7 @@ def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
         "once": 0,
     }
     assert f"{got['bytes up']:,}" in text
-    fields = rows("fields")
+    fields = rows("disclosure")
     assert [(row["way"], row["name"], row["reveals"]) for row in fields] == [
         (way, *field)
         for way in ("up", "down")
