@@ -52,6 +52,15 @@ def inputs_used(f: Callable, *args: Tree) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(args), used)
 
 
+def client_shape(
+    method: Method, net: Net, local: LocalTraining, dataset: Dataset
+) -> Client:
+    """Returns the shapes of a client; traces only its initialisation."""
+    key, id = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    count_C = jax.ShapeDtypeStruct((dataset.num_classes,), jnp.float32)
+    return jax.eval_shape(partial(init_client, method, net, local), key, id, count_C)
+
+
 def client_shapes(
     method: Method,
     net: Net,
@@ -64,12 +73,10 @@ def client_shapes(
     Args:
       num_examples: number of examples of the client, of two in all.
     """
-    key, id = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
-    count_C = jax.ShapeDtypeStruct((dataset.num_classes,), jnp.float32)
-    init = partial(init_client, method, net, local)
+    key = jax.eval_shape(jax.random.key, 0)
     server = jax.eval_shape(partial(method.init_server, net), key)
     return ClientShapes(
-        client=jax.eval_shape(init, key, id, count_C),
+        client=client_shape(method, net, local, dataset),
         down=jax.eval_shape(method.broadcast, server),
         examples=jax.eval_shape(partial(_two_examples, dataset)),
         shard=jax.eval_shape(lambda: Shard(jnp.zeros(num_examples, int), jnp.int32(0))),
