@@ -20,6 +20,7 @@ from jaxproto.reporting import compare
 from jaxproto.storage import records
 from jaxproto.storage.status import status_of
 from results import queue, series
+from results.ag_news import run as ag_news
 from results.cifar10 import run as cifar10
 from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
@@ -91,7 +92,7 @@ def check_record(path, run):
 def test_a_record_has_the_settings_that_its_series_gives_it():
     """Every record in the repository, and the run of its series."""
     cases = []
-    for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100):
+    for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100, ag_news):
         runs = {name: rest for name, *rest in module.runs()}
         there = sorted((Path(module.__file__).parent / "records").glob("*"))
         assert there, module.__name__
