@@ -78,6 +78,6 @@ def client_state_bytes(
     """Returns the bytes of all clients' states between rounds."""
     total = 0
     for cohort in cohorts:
-        client = statelessness.client_shape(method, cohort.net, local, dataset)
+        client = statelessness.client_state_shapes(method, cohort.net, local, dataset)
         total += tree_bytes(cohort.kept_state.keep(client)) * len(cohort.ids)
     return total

@@ -52,10 +52,10 @@ def inputs_used(f: Callable, *args: Tree) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(args), used)
 
 
-def client_shape(
+def client_state_shapes(
     method: Method, net: Net, local: LocalTraining, dataset: Dataset
 ) -> Client:
-    """Returns the shapes of a client; traces only its initialisation."""
+    """Returns the shapes of a client's state; traces only its initialisation."""
     key, id = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     count_C = jax.ShapeDtypeStruct((dataset.num_classes,), jnp.float32)
     return jax.eval_shape(partial(init_client, method, net, local), key, id, count_C)
@@ -76,7 +76,7 @@ def client_shapes(
     key = jax.eval_shape(jax.random.key, 0)
     server = jax.eval_shape(partial(method.init_server, net), key)
     return ClientShapes(
-        client=client_shape(method, net, local, dataset),
+        client=client_state_shapes(method, net, local, dataset),
         down=jax.eval_shape(method.broadcast, server),
         examples=jax.eval_shape(partial(_two_examples, dataset)),
         shard=jax.eval_shape(lambda: Shard(jnp.zeros(num_examples, int), jnp.int32(0))),

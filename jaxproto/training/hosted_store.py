@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.statelessness import client_shapes
+from jaxproto.experiment.statelessness import client_state_shapes
 from jaxproto.gather import ParticipantRows
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
@@ -50,7 +50,7 @@ class HostedStore(ClientStore):
         """
         self.exp, self._start, self._key = exp, programs.start_clients, keys(seed)[0]
         shapes = [
-            client_shapes(exp.method, c.net, exp.local, exp.dataset).client
+            client_state_shapes(exp.method, c.net, exp.local, exp.dataset)
             for c in exp.cohorts
         ]
         self._space = contextlib.ExitStack()
