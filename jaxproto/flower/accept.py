@@ -162,8 +162,9 @@ def check_upload(message: Tree, limits: Limits, i: int):
         values = part.mean if isinstance(part, Protos) else part
         values = part.value if isinstance(part, Top) else values
         if np.issubdtype(values.dtype, np.integer):
-            most = max(int(limits.train_K[i]), i, 1)  # of examples, its id, or a flag
-            _check_range(name, values, 0, most)
+            is_id = jax.tree_util.keystr(path[-1:], simple=True) == "id"
+            numbers = 0, max(int(limits.train_K[i]), 1)  # of examples, or a flag
+            _check_range(name, values, *((i, i) if is_id else numbers))
         elif values.dtype != bool:
             _check_range(name, values, -limits.bound, limits.bound)
 

@@ -18,6 +18,7 @@ https://github.com/epfml/federated-learning-public-code / here), besides FedAvg'
 - optimiser: Adam, 0.001, with a cosine schedule / the same / the same, `server_rate`.
 - BatchNorm on the server: not stated / statistics of the teachers, the student's of the
   batch / all of the batch.
+- dropout on the server: not stated / of the student / of all, one mask in a step.
 """
 
 import dataclasses
@@ -67,19 +68,19 @@ def feddf(
         share_K, norm = normalise_weights(up.size > 0), net.init(key)[1]
         start = weighted_mean(up.params, up.size, server)
 
-        def logits(params, x):
+        def logits(params, x, key):
             return net.apply(params["net"], norm, x, True, key).logits
 
-        def distance(params, x):
-            logits_KBC = jax.vmap(logits, (0, None))(up.params, x)
+        def distance(params, x, key):
+            logits_KBC = jax.vmap(logits, (0, None, None))(up.params, x, key)
             teacher_BC = lax.stop_gradient(jnp.tensordot(share_K, logits_KBC, 1))
-            kl = losses.kl_mean(teacher_BC, logits(params, x), jnp.ones(len(x)))
+            kl = losses.kl_mean(teacher_BC, logits(params, x, key), jnp.ones(len(x)))
             return kl * spec.num_classes
 
         def step(now, key):
             row_B = jax.random.randint(key, (training.server_batch,), 0, len(public_x))
             x = normalise_inputs(public_x[row_B])
-            return descend(adam, distance, now, x)[0], ()
+            return descend(adam, distance, now, x, jax.random.fold_in(key, 1))[0], ()
 
         first = start, adam.init(start)
         (end, _), _ = lax.scan(step, first, jax.random.split(key, steps))

@@ -27,7 +27,8 @@ Deviations (released code, https://github.com/TsingZ0/FedL2G, and HtFLlib / here
   mask for all clients.
 - first vectors: N(0, 1) / the same.
 - gradients: clipped to norm 100 / `optimizer.clip_norm`; of the vectors as they are.
-- rounds of warm-up: 50, not counted as rounds / `warm_up`, counted.
+- rounds of warm-up: 50, not counted as rounds / `warm_up`, counted, and
+  `optimizer.weight_decay` acts in them.
 - prediction: own network (`head`).
 """
 

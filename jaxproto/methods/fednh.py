@@ -143,7 +143,7 @@ def fednh(
     def predict(net, client, x, down):
         def scores(params, head_CD):
             feat = net.apply(params["net"], client.norm["net"], x, False).feat
-            return cosines(feat, head_CD)
+            return params["scale"] * cosines(feat, head_CD)
 
         return {
             "head": scores(client.params, client.memory),

@@ -18,6 +18,5 @@ from jaxproto.wire.message import (
     per_client_parts,
     roundtrip,
     scalars,
-    to_wire_format,
     unpack,
 )

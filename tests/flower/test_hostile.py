@@ -26,6 +26,8 @@ def test_a_prototype_of_a_class_that_a_client_does_not_have_is_refused():
         with refused(f"has a prototype of class 0 with count {own}; client 1 has at"):
             check_upload({"up": up}, limits, 1)
     check_upload({"id": np.int32(2)}, limits, 2)  # above its number of examples
+    with refused("values from 1 to 1; accepted are 2 to 2"):
+        check_upload({"id": np.int32(1)}, limits, 2)  # of another client
 
 
 def write_schemas(c, folder):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.averaging import BASE, COUNTS, SPEC, begun, drawn, make, run
-from support.exchange import golden
+from support.exchange import client, golden
 from support.refusal import refused
 
 from jaxproto import participation
@@ -82,6 +82,12 @@ def test_the_head_moves_by_what_rho_leaves_and_clients_do_not_train_it():
     assert np.array_equal(up.count, COUNTS[0])
     assert toys.gap(r.clients[0].memory, start.heads) == 0
     assert r.params[0]["scale"] != r.params[1]["scale"] != 1.0  # trained
+    params, norm, _ = method.init_client(NET, KEY)
+    x, scaled = jnp.ones((2, toys.INPUT)), {**params, "scale": 3 * params["scale"]}
+    clients = (client(p, norm, COUNTS[0][0]) for p in (params, scaled))
+    clients = (c.replace(memory=start.heads) for c in clients)
+    one, three = (method.predict(NET, c, x, start)["head"] for c in clients)
+    np.testing.assert_allclose(three, 3 * one, rtol=1e-5)  # z = s cos
 
 
 def test_a_class_that_nobody_saw_keeps_its_row_and_networks_move_alike():

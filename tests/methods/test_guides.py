@@ -173,6 +173,16 @@ def test_feddf_takes_adams_step_from_the_mean_towards_the_mean_scores():
     for new, old, g in zip(*map(jax.tree.leaves, (got, mean, grads)), strict=True):
         clear, step = np.abs(g) > 1e-4, -0.01 * np.sign(g)
         np.testing.assert_allclose((new - old)[clear], step[clear], rtol=1e-2)
+    seen = set()
+
+    def apply(params, norm, x, train, key):
+        jax.debug.callback(lambda a: seen.add(a.tobytes()), jax.random.key_data(key))
+        return NET.apply(params, norm, x, train, key)
+
+    three = feddf(toys.SPEC, training=one._replace(server_epochs=3), public=PUBLIC)
+    jax.block_until_ready(three.update(NET._replace(apply=apply), start, up, KEY))
+    jax.effects_barrier()
+    assert len(seen) == 3  # every step has a dropout mask of its own
 
 
 def make(**fields):

@@ -122,14 +122,14 @@ ATTACKS = {
         on_each_case(membership.attack_membership),
         ("source",),
         "AUC",
-        "neither prototypes nor a network",
+        "neither prototypes nor its own whole network",
     ),
     "lira": Attack(
         "whether an example was trained on, by shadow federations",
         shadow_federations.attack_lira,
         ("source", "test"),
         "AUC",
-        "neither prototypes nor a network",
+        "neither prototypes nor its own whole network",
     ),
     "joined": Attack(
         "an example that a client gains between two rounds, from its prototypes",

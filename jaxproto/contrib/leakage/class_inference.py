@@ -90,7 +90,7 @@ def _counts(case: AttackCase, change: HeadChange) -> np.ndarray | None:
     push = head_change.push(
         captured, change, max(int(captured.stages.trained.steps), 1)
     )
-    networks = filter(None, (params, next_upload.network(up, params)))
+    networks = filter(None, (params, next_upload.network(captured, up)))
     predicted = [label_inference.predictions(case, net) for net in networks]
     return label_inference.label_shares(push, np.mean(predicted, 0)) * float(size)
 

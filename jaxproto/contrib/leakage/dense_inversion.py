@@ -111,7 +111,7 @@ def count_images(case: AttackCase) -> dict:
     """Returns the counts of COLUMNS; None in each without a dense first layer."""
     captured, exp = case.captured, case.exp
     before, shape = captured.stages.received, exp.dataset.x.shape[1:]
-    after = next_upload.network(case.messages[1], before.params)
+    after = next_upload.network(captured, case.messages[1])
     layer = first_layer(captured.net, before.params, before.norm, shape)
     if layer is None or after is None:
         return dict.fromkeys(COLUMNS)

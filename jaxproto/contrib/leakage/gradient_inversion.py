@@ -110,7 +110,8 @@ def invert_update(
     """
     captured, known, exp, (batch, steps) = case.captured, case.known, case.exp, size
     params, up = captured.stages.received.params, case.messages[1]
-    sent, head = next_upload.network(up, params), head_change.head_change(captured, up)
+    sent = next_upload.network(captured, up)
+    head = head_change.head_change(captured, up)
     if sent is None or head is None:
         return None
     guessed = label_inference.restore_labels(

@@ -8,6 +8,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxproto import wire
+from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.next_upload import CapturedUpload
 from jaxproto.types import Array, Protos, Top, Tree
 
@@ -22,9 +23,11 @@ class HeadChange(NamedTuple):
 
 def head_change(captured: CapturedUpload, up: Tree) -> HeadChange | None:
     """Returns the change of the classification layer; None if it is not sent."""
-    params = captured.stages.received.params
+    params, idle = captured.stages.received.params, captured.stages.idle
+    if (network := next_upload.network(captured, up)) is not None:
+        up, idle = network, params
     after, sent = (_head(_unravel(up, params, mask)) for mask in (False, True))
-    before = _head(_unravel(captured.stages.idle, params))
+    before = _head(_unravel(idle, params))
     if "kernel" not in after:
         return None
     parts = jax.tree.leaves(up, is_leaf=wire.is_message_node)
@@ -44,7 +47,7 @@ def _head(tree: Tree) -> dict[str, Array]:
         name: leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
         for name in ("kernel", "bias")
-        if jax.tree_util.keystr(path).endswith(f"['head']['{name}']")
+        if jax.tree_util.keystr(path[-2:], simple=True, separator=".") == f"head.{name}"
     }
 
 

@@ -77,7 +77,7 @@ def prototype_distance(
 def by_loss(case: AttackCase) -> Scores | None:
     """Scores members and outsiders by minus their loss; None if no network is sent."""
     net, received = case.captured.net, case.captured.stages.received
-    params = next_upload.network(case.messages[1], received.params)
+    params = next_upload.network(case.captured, case.messages[1])
     if params is None or "net" not in params:
         return None
 

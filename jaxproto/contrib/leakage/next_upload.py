@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import lax
 
 from jaxproto import wire
@@ -274,11 +275,26 @@ def prototypes(early: Tree, up: Tree) -> Protos | None:
     return host_prototypes.find_prototypes(up) if protos is None else protos
 
 
-def network(message: Tree, like: Tree) -> Tree | None:
-    """Returns the part of a message with the structure of `like`; None without one."""
-    structure: Any = jax.tree.structure(like)
+def network(captured: CapturedUpload, up: Tree) -> Tree | None:
+    """Returns the network that a received upload reveals; None without one.
+
+    Some methods (FedNova, SCAFFOLD, FedDyn) send its change, times a factor that the
+    server knows.
+    """
+    stages, before = captured.stages, captured.stages.received.params
+    structure: Any = jax.tree.structure(before)
 
     def fits(node) -> bool:
         return bool(jax.tree.structure(node) == structure)
 
-    return next(filter(fits, jax.tree.leaves(message, is_leaf=fits)), None)
+    def part(message):
+        return next(filter(fits, jax.tree.leaves(message, is_leaf=fits)), None)
+
+    message, idle = part(up), part(stages.idle)
+    if message is None or jax.tree.all(jax.tree.map(np.array_equal, idle, before)):
+        return message
+    change = optax.tree.sub(part(stages.up), idle)
+    moved = optax.tree.sub(stages.trained.params, before)
+    square = max(float(optax.tree.norm(change, squared=True)), 1e-30)
+    factor = optax.tree.vdot(change, moved) / square
+    return optax.tree.add_scale(before, factor, optax.tree.sub(message, idle))

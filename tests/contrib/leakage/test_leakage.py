@@ -4,6 +4,7 @@ import dataclasses
 import json
 from functools import partial
 
+import chex
 import numpy as np
 import pytest
 from support import runs
@@ -19,6 +20,7 @@ from jaxproto.contrib.leakage import (
     crafted_broadcast,
     figures,
     gradient_inversion,
+    head_change,
     label_inference,
     membership,
     next_upload,
@@ -128,6 +130,20 @@ def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tin
     assert rows["precision"] == rows["recall"] == 1 and rows["count error"] is None
     assert length["source"] == "length"
     assert length["count error"] < 0.3 < length["error of equal counts"]
+
+
+@pytest.mark.parametrize("method", ["lg_fedavg", "fednova", "scaffold"])
+def test_the_last_layer_shows_in_an_upload_of_a_head_or_of_changes(method, tmp_path):
+    made = next_upload.upload(next_upload.next_round(run(method, tmp_path)), 0)
+    stages = made.stages
+    before, after = stages.received.params["net"], stages.trained.params["net"]
+    moved = after["head"]["bias"] - before["head"]["bias"]
+    found = head_change.head_change(made, stages.up)
+    np.testing.assert_allclose(found.bias, moved, rtol=1e-3, atol=1e-6)
+    network = next_upload.network(made, stages.up)
+    assert (network is None) == (method == "lg_fedavg")
+    if network:
+        chex.assert_trees_all_close(network["net"], after, rtol=1e-3, atol=1e-6)
 
 
 def test_the_command_writes_tables_and_pictures(tinyproto, fedavg, tmp_path, capsys):
