@@ -242,6 +242,7 @@ FULL_LENGTH = {  # rows of N and T Table 1, N Table 3
         if not name.startswith("tinyproto")
     },
     **on("flowers102", plain("feduv", "fednh")),
+    "feduv_clip": ("feduv.py:flowers102", [CLIP]),  # FedNH's release clips at 10
 }
 REASONS = {  # of contradicted claims: equal pull per element, equal steps
     "protonorm_d64_gamma72_clip": (
