@@ -135,7 +135,7 @@ def parse_devices(which: str) -> OneDevice:
             f"--devices={which}, but a run by several processes has all devices of "
             "each; leave it out."
         )
-    words = [str(i) for i in range(count)] if which == "all" else which.split(",")
+    words = [str(i) for i in range(count)] if which == "all" else f"{which}".split(",")
     if not all(word.strip().isascii() and word.strip().isdecimal() for word in words):
         raise UserError(
             f"--devices={which} names no devices; it is all, a number such as 4, or "

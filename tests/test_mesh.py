@@ -86,4 +86,4 @@ def test_devices_that_are_not_there_are_refused_and_one_needs_no_layout():
     for which in ("0", "two", "0,0", "0,99"):
         with refused(f"--devices={which}"):
             mesh.parse_devices(which)
-    assert all(mesh.parse_devices(which) is mesh.ONE for which in ("", "1", "all"))
+    assert all(mesh.parse_devices(which) is mesh.ONE for which in ("", "1", 1, "all"))

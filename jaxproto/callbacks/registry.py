@@ -1,7 +1,7 @@
 """Registry of writers by name."""
 
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxproto.callbacks.base import EVENTS, Callback
 from jaxproto.errors import UserError, choose_from
@@ -20,6 +20,13 @@ WRITERS: dict[str, str | Callable[[], Callback]] = {
 CallbackSpec = str | Callable[[], Callback]  # writer's name or factory
 
 
+def as_list(specs: object) -> list:
+    """Returns `callbacks` as a list: also a single one, or names joined by commas."""
+    if isinstance(specs, str):
+        return specs.split(",")
+    return list(specs) if isinstance(specs, Iterable) else [specs]
+
+
 def callback_factories(specs: Sequence[CallbackSpec]) -> list[Callable[[], Callback]]:
     """Returns the factories of the callbacks of a run, or of each run of a sweep.
 
@@ -27,7 +34,7 @@ def callback_factories(specs: Sequence[CallbackSpec]) -> list[Callable[[], Callb
       UserError: A writer is unknown or its library is missing, or a spec is neither a
         name nor callable.
     """
-    return [_factory(spec) for spec in dict.fromkeys(specs) if spec != ALWAYS]
+    return [_factory(spec) for spec in dict.fromkeys(as_list(specs)) if spec != ALWAYS]
 
 
 def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
@@ -37,7 +44,7 @@ def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
       UserError: As in `callback_factories`; or an object is no callback.
     """
     callbacks = []
-    for spec in specs:
+    for spec in as_list(specs):
         if isinstance(spec, str):
             callbacks += [make() for make in callback_factories([spec])]
         elif isinstance(spec, type) or not any(

@@ -69,7 +69,7 @@ def run_command(
                 config.unknown_flag(e.flagname, _own_flags(), words[1:])
             ) from e
         except (flags.Error, TypeError, ValueError) as e:
-            raise UserError(" ".join(f"{e}".split())) from e
+            raise UserError(config.invalid_value(f"{e}", words[1:])) from e
         config.check_words(rest[1:])
         return rest
 

@@ -14,6 +14,7 @@ from jaxproto.config.flags import (
     apply_neutral_preset,
     check_flags,
     check_words,
+    invalid_value,
     replace_follow,
     resolve_paths,
     unknown_flag,

@@ -24,8 +24,7 @@ def names() -> list[str]:
 
 def short_name(path: str) -> str:
     """Returns a path relative to `configs/`, or the file's name elsewhere."""
-    path = path if not Path(path).name else str(Path(path).with_suffix(".py"))
-    parts = Path(path.removeprefix("configs/")).parts
+    parts = Path(f"{path.removeprefix('configs/').removesuffix('.py')}.py").parts
     return "/".join(parts if parts[:-1] == (SWEEPS,) else parts[-1:])
 
 

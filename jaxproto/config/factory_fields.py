@@ -17,7 +17,7 @@ from flax.traverse_util import unflatten_dict
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, choose_from
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
@@ -59,7 +59,12 @@ def default(method: str = "") -> ml_collections.ConfigDict:
 
     Args:
       method: Name of the method; "" leaves out the fields of a method.
+
+    Raises:
+      UserError: There is no such method.
     """
+    if method:
+        choose_from("method", method, METHODS)
     fields = defaults(all_fields(method))
     return ml_collections.ConfigDict(unflatten_dict(fields, sep="."))
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from jaxproto.config import builtin, files
 from jaxproto.config.checks import check_keys
+from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import FOLLOW, flatten
 from jaxproto.config.presets import DEFAULT_DATASET
 from jaxproto.errors import UserError, choose_from, shorten
@@ -65,14 +66,18 @@ def check_flags(arguments: Sequence[str]):
     check_keys(config, fields)
     _, colon, arg = file.partition(":")
     for flag in find_config_flags(arguments):
-        if flag.field != "method.name":
-            continue
-        method = config.method.name  # exists, as `check_keys` has passed
-        if choose_from("method", flag.value, METHODS) != method:
+        inside = [path for path in flatten(config) if path.startswith(f"{flag.field}.")]
+        if inside and not flag.value.startswith("{"):
             raise UserError(
-                f"--config.method.name={flag.value} would leave the fields of {method} "
-                f"({file}); another method is another file: "
-                f"--config={flag.value}{colon}{arg}."
+                f"--config.{flag.field}={flag.value}: it is a group of fields; set one "
+                f"of {', '.join(inside)}."
+            )
+        name, is_method = flag.value, flag.field == "method.name"
+        if is_method and choose_from("method", name, METHODS) != config.method.name:
+            raise UserError(
+                f"--config.method.name={name} would leave the fields of "
+                f"{config.method.name} ({file}); another method is another file: "
+                f"--config={name}{colon}{arg}."
             )
 
 
@@ -90,6 +95,22 @@ def unknown_flag(name: str, known: Sequence[str], arguments: Sequence[str]) -> s
     near = difflib.get_close_matches(name, meant, n=1)
     hint = f". Did you mean --{meant[near[0]]}?" if near else "; see --help"
     return f"Unknown command line flag {shorten(name)}{hint}"
+
+
+def invalid_value(error: str, arguments: Sequence[str]) -> str:
+    """Returns the message for a value that is no value of its field.
+
+    Args:
+      error: absl's message, which stays that of other flags.
+      arguments: Command line with a valid --config.
+    """
+    config = flatten(files.load(config_flags(arguments)[0][0]))
+    fields = all_fields(str(config.get("method.name")))
+    for flag in find_config_flags(arguments):
+        given = f"flag --config.{flag.field}={flag.value}: "
+        if error.startswith(given) and flag.field in fields:
+            return f"{given}it must be {fields[flag.field].words}."
+    return " ".join(error.split())
 
 
 def check_words(words: Sequence[str]):

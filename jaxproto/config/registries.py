@@ -88,13 +88,13 @@ def options_changed() -> bool:
     return OPTIONS != BUILTIN_OPTIONS
 
 
-def needs_rounds(method: str, schedule: str) -> bool:
-    """Returns whether a round depends on the total number of rounds.
+def needs_rounds(method: str, schedule: str) -> str:
+    """Returns the field by which a round depends on the total number of rounds, or "".
 
     Of a method that is not imported the schedule alone is known.
     """
-    if schedule == "cosine" or method not in METHODS:
-        return schedule == "cosine"
-    factory = METHODS[method]
+    if schedule == "cosine":
+        return "optimizer.schedule=cosine"
+    factory = METHODS.get(method, lambda: None)
     derived = inspect.signature(factory).parameters.keys() - plain_arguments(factory)
-    return "rounds" in derived
+    return f"method.name={method}" if "rounds" in derived else ""

@@ -215,12 +215,13 @@ def prepare(
         )
     np.savez_compressed(content := io.BytesIO(), **arrays)
     file = data_dir / f"{name}.npz"
+    with atomic.write_errors(file, 0):
+        data_dir.mkdir(parents=True, exist_ok=True)
     if file.exists() and not atomic.has_content(file, content.getvalue()):
         raise UserError(
             f"{file} exists and has other content. Nothing was changed: move it away, "
             "or give another folder as --data_dir."
         )
-    data_dir.mkdir(parents=True, exist_ok=True)
     atomic.write(file, content.getvalue())
     examples = sum(size[source] for source in kept)
     lines = [f"{name}: {examples} examples of {len(kept)} sources in {file}"]

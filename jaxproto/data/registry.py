@@ -72,7 +72,7 @@ def load(
     if colon:
         if errors.choose_from("data set prefix", prefix, PREFIXES) == "tfds":
             return tfds.load(rest, data_dir, pixels)
-        inside = os.path.join(data_dir or "", os.path.expanduser(rest))
+        inside = os.path.join(*map(os.path.expanduser, (data_dir or "", rest)))
         return FILES[prefix](inside if os.path.exists(inside) else rest, pixels)
     if name == NODES:
         raise errors.UserError(

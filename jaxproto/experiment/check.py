@@ -67,7 +67,7 @@ def check_evaluated(exp: Experiment):
     if not len(exp.counted_ids):
         raise UserError(
             "all clients that are evaluated are hostile, and their results are left "
-            "out; lower attack.share, or raise eval.clients."
+            "out; lower attack.share, shorten attack.clients or raise eval.clients."
         )
     held_out = [
         exp.partition.validation[i] for i in exp.counted_ids if exp.partition.validation

@@ -1,6 +1,7 @@
 """Data of a configuration: the data set and its partition."""
 
 import inspect
+import os
 from functools import partial
 
 from jaxproto.config import presets
@@ -37,8 +38,9 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
     memory.check_counts(config.clients, dataset.num_classes)
     partition = build_partition(config, dataset)
     if config.tokens and tokens is None:
-        atomic.check_regular("data.tokens", config.tokens)
-        tokens = text.read(config.tokens)
+        file = os.path.expanduser(config.tokens)
+        atomic.check_regular("data.tokens", file)
+        tokens = text.read(file)
     dataset = text.encode(
         dataset,
         partition,

@@ -49,11 +49,11 @@ def build_method(
     name = choose_from("method", config.name, METHODS)
     run = run or default()
     plain = registries.plain_arguments(METHODS[name])
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {k: v for k, v in config.items() if k != "name"}
     for key, value in config.items():
         if key in plain:
-            arguments[key] = value
-        elif key in registries.OPTIONS:
+            continue
+        if key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
             arguments[key] = choices[choose_from(f"method.{key}", value, choices)]
         elif key in NETWORKS:
@@ -64,8 +64,6 @@ def build_method(
             if "aux_dim" in config:
                 dims["feat_dim"] = min(config.aux_dim, spec.feat_dim)
             arguments[key] = network(net_name, **dims)
-        elif key != "name":
-            arguments[key] = value
     if arguments.get("num_examples") == 0:
         arguments["num_examples"] = num_examples
     for key, path in INHERITED_FIELDS.items():

@@ -12,6 +12,7 @@ import ml_collections
 
 from jaxproto.config import differences, flatten
 from jaxproto.config.fields import FREE, MORE, MOVED, STOPPED, extended, resumable
+from jaxproto.config.registries import needs_rounds
 from jaxproto.data import text
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
@@ -172,9 +173,13 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
         changeable |= resumable(config, MOVED)
     lines = differences({**run.config, **{k: new[k] for k in changeable}}, new)
     if lines:
+        field = needs_rounds(config.method.name, config.optimizer.schedule)
+        longer = field and new["rounds"] > run.config["rounds"]
+        why = f"\nWith {field} every round depends on `rounds`: it cannot be raised."
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
             + "\n  ".join(lines)
+            + (why if longer else "")
             + "\nNothing was changed. Choose another folder with --workdir, or give "
             "the values it was started with."
         )

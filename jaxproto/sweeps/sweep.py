@@ -11,7 +11,7 @@ from rich.console import Console
 
 from jaxproto import mesh
 from jaxproto.callbacks import callback_factories
-from jaxproto.callbacks.registry import CallbackSpec
+from jaxproto.callbacks.registry import CallbackSpec, as_list
 from jaxproto.config import from_name
 from jaxproto.storage import file_lock, workdir
 from jaxproto.storage.run_folder import RunFolder
@@ -74,7 +74,7 @@ def sweep(
     console, how = console or Console(), how or SweepOptions()
     config = from_name(config)
     mesh.available_devices()
-    how = how._replace(callbacks=[*how.callbacks, *callbacks])
+    how = how._replace(callbacks=[*how.callbacks, *as_list(callbacks)])
     callback_factories(how.callbacks)  # raises errors before a cell trains
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
     mesh.parse_devices(how.devices)

@@ -235,6 +235,13 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
             run(small(), tmp_path / "run", wrong)
     with pytest.raises(UserError, match=r"unknown writer 'tensorbord'.*'tensorboard'"):
         run(small(), tmp_path / "run", "tensorbord")
+    with pytest.raises(UserError, match="unknown writer 'tensorbord'"):
+        jaxproto.run(small(), tmp_path / "run", callbacks="csv,tensorbord")
+    with pytest.raises(UserError, match="unknown writer 'tensorbord'"):
+        jaxproto.sweep(small(), {}, tmp_path / "run", callbacks="tensorbord")
+    made = writers.make_callbacks("csv,jsonl")
+    assert [type(callback).__name__ for callback in made] == ["CsvWriter"]
+    assert writers.make_callbacks(heard := Heard()) == [heard]
     one_for_all = {"console": Console(quiet=True), "callbacks": [Heard()]}
     with pytest.raises(UserError, match="each cell of a sweep needs its own"):
         jaxproto.sweep(small(), {"seed": [0, 1]}, tmp_path / "run", **one_for_all)

@@ -44,6 +44,8 @@ def test_fields_of_another_method_and_impossible_values_are_named():
     for changes, words in CANNOT:
         with refused(words):
             config.check(changed(**changes))
+    with refused("unknown method 'protnorm'. Did you mean 'protonorm'?"):
+        config.default("protnorm")
 
 
 def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
@@ -79,6 +81,18 @@ def test_a_resumed_run_may_change_fields_by_their_rules(tmp_path):
     workdir.check_config(tmp_path, patient)
     with refused("data.data_dir: '' there, 'a' here"):
         workdir.check_config(tmp_path, moved)
+
+
+def test_a_run_whose_rounds_depend_on_their_number_says_by_which_field(tmp_path):
+    cosine, kd = changed(optimizer__schedule="cosine"), config.load("fedkd")
+    for made, field in (
+        (cosine, "optimizer.schedule=cosine"),
+        (kd, "method.name=fedkd"),
+    ):
+        workdir.save_config(tmp_path, made)
+        begun, made.rounds = made.rounds, 99
+        with refused(f"rounds: {begun} there, 99 here\nWith {field} every round dep"):
+            workdir.check_config(tmp_path, made)
 
 
 def test_every_field_says_what_it_means_and_every_number_what_it_may_be():

@@ -141,6 +141,8 @@ def test_an_unpacked_archive_is_read_and_a_missing_one_is_named(tmp_path):
     (tmp_path / "uci_har.npz").write_text("precious")
     with refused("uci_har.npz exists and has other content"):
         natural.prepare("uci_har", tmp_path, tmp_path, 2)
+    with refused(f"cannot write {path}/uci_har.npz: File exists"):
+        natural.prepare("uci_har", tmp_path, path, 2)
     assert (tmp_path / "uci_har.npz").read_text() == "precious"
 
 

@@ -65,6 +65,13 @@ def test_labels_without_gaps_keep_their_numbers_and_others_are_sorted(load):
     check_every(OTHER_LABELS, check)
 
 
+def test_a_relative_path_is_in_the_data_folder(load, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    whole = load()
+    for folder in (tmp_path, "~"):
+        assert len(registry.load("npz:a.npz", data_dir=folder).y) == len(whole.y)
+
+
 def test_sources_are_named_by_texts_or_numbers(load, tmp_path):
     assert load().domain is None
     train = {"x_train": GREY[:4], "y_train": [0, 1, 0, 1]}

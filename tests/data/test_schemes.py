@@ -200,7 +200,7 @@ def test_any_alpha_and_a_thousand_clients_end_soon():
 def test_an_impossible_partition_is_named():
     """More: `support/bad_rows.py`."""
     dataset = labels_only([5, 5])._replace(domain=np.array([0] * 9 + [1]))
-    many = "12 examples, but there are 10. Use at most 2 clients, or min_size 3."
+    many = "12 examples, but there are 10. Use at most 2 clients, or data.min_size 3."
     for scheme, clients, message in (
         (registry.dirichlet(1.0, min_size=4), 3, many),
         (registry.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),

@@ -11,7 +11,8 @@ LOCAL = "--config=local:spiral"
 NAMES = [  # field, value, words of the message
     ("rounds", "0", "rounds is 0; it must be at least 1 and below 2**31."),
     ("rounds", "2147483648", "rounds is 2147483648; it "),
-    ("rounds", "many", "flag --config.rounds=many"),
+    ("rounds", "many", "flag --config.rounds=many: it must be a whole number, at le"),
+    ("data.pool", "maybe", "flag --config.data.pool=maybe: it must be True or False."),
     ("data.alpha", "0", "data.alpha is 0.0; it "),
     ("participation.fraction", "nan", "participation.fraction is nan; it "),
     ("participation.fraction", "1e-60", "0.0 as a float32"),
@@ -23,6 +24,7 @@ NAMES = [  # field, value, words of the message
     ("data.name", "spirals", "unknown data set 'spirals'"),
     ("data.name", "npzz:a", "unknown data set prefix 'npzz'"),
     ("data.name", "npz:", "npz:"),
+    ("data.name", "", "unknown data set ''"),
     ("data.name", "a\x1b[2J", r"data.name is 'a\x1b[2J', with the character \x1b"),
     ("data.partition", "dirichelt", "unknown partition 'dirichelt'"),
     ("data.partition", "feature", "does not say where its examples come from"),
@@ -37,7 +39,7 @@ NAMES = [  # field, value, words of the message
     ("wire.down", "", "unknown wire.down ''"),
     ("clients_at_once", "\u0663", "clients_at_once is '\u0663'"),
     ("seed", "follow", "flag --config.seed=follow"),
-    ("data", "3", "--config.data=3"),
+    ("data", "3", "--config.data=3: it is a group of fields; set one of data.alpha, "),
     ("metod.lam", "1", "unknown field of 'config': 'metod'. Did you mean 'method'"),
     ("rounds.x", "1", "'config.rounds' is a value and has no field 'x'"),
     ("model.group", "mlp,resnet4", "'resnet4' takes images"),
@@ -50,6 +52,8 @@ NANS = ("--config.attack.kind=nan", "--config.attack.clients=0,1")
 NANS += ("--config.data.clients=2",)
 PARTS = (LOCAL, "--config.data.partition=pathological")
 ONE_CLASS = ("--config.data.classes_per_client=1", "--config.data.clients=3")
+SHARDS = ("--config.data.partition=shards", "--config.data.classes_per_client=9999")
+PFLLIB = ("--config.data.partition=pfllib", "--config.data.least_samples=9999")
 CROWD = ("--config.data.clients=600", "--config.data.min_size=1")
 UNPREPARED = ("--config.data.name=tfds:mnist", "--config.data.data_dir=/no")
 ADAM = ("--config.optimizer.name=adam", "--config.optimizer.momentum=0.9")
@@ -58,6 +62,7 @@ WORDS = [  # after main.py, words of the message
     ((), "--config is missing: give one of comparison, cps_ppa_cpkd, "),
     (("--config", "--workdir=x"), "--config is missing"),
     (("--config", "protonrm"), "file protonrm (no such file). Did you mean 'protonorm"),
+    (("--config=local.yaml",), "file local.yaml (no such file). Did you mean 'local.p"),
     (("--config={}/config/raises.py:digits",), "raises.py: TypeError: get_config() ta"),
     (("--config=main.py",), "main.py is no configuration file"),
     ((LOCAL, "--config=fedavg"), "--config is given 2 times ("),
@@ -93,6 +98,8 @@ WORDS = [  # after main.py, words of the message
     ((*SEEDS, "--cells_at_once=few"), "cells_at_once is 'few'; it is"),
     ((*PARTS, "--config.data.classes_per_client=11"), "is 11, but only 6 classes"),
     ((*PARTS, *ONE_CLASS), "hold 3 classes, but 6 have examples"),
+    ((LOCAL, *SHARDS), "Use at most 3 clients, or data.classes_per_client 3000."),
+    ((LOCAL, *PFLLIB), "Use at most 3 clients, or data.least_samples 3000."),
     (("--config=local", *CROWD), "gets 0 training and "),
     ((LOCAL, *UNPREPARED), "no prepared data set in /no"),
     (("--config=local", "--config.model.group=spiral_mlp"), "takes inputs of shape"),

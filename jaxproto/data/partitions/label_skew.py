@@ -114,7 +114,7 @@ def pathological(classes_per_client: int) -> Scheme:
         count_KC = np.zeros(owns_KC.shape, int)
         for c in np.flatnonzero(count_C):
             owner_S = rng.permutation(np.flatnonzero(owns_KC[:, c]))
-            advice = "Use fewer clients or a smaller classes_per_client."
+            advice = "Use fewer clients or a smaller data.classes_per_client."
             check_owners(f"class {c}", count_C[c], len(owner_S), advice)
             whole, rest = divmod(count_C[c], len(owner_S))
             count_KC[owner_S, c] = whole + (np.arange(len(owner_S)) < rest)
@@ -136,7 +136,8 @@ def shards(classes_per_client: int) -> Scheme:
     """
 
     def assign(y_N, num_classes, clients, rng):
-        check_enough_examples(len(y_N), clients, classes_per_client)
+        field = "data.classes_per_client"
+        check_enough_examples(len(y_N), clients, classes_per_client, field)
         by_class = [rng.permutation(rows) for rows in rows_by_class(y_N, num_classes)]
         shard_rows = np.array_split(
             np.concatenate(by_class), clients * classes_per_client
@@ -226,10 +227,16 @@ def _split_by_counts(y_N, count_KC, rng):
     return [np.concatenate(rows) for rows in zip(*by_class, strict=True)]
 
 
-def check_enough_examples(examples: int, clients: int, min_size: int) -> None:
-    """Raises UserError unless every client can have `min_size` examples."""
+def check_enough_examples(
+    examples: int, clients: int, min_size: int, field: str = "data.min_size"
+) -> None:
+    """Raises UserError unless every client can have `min_size` examples.
+
+    Args:
+      field: of the configuration that sets `min_size`.
+    """
     if clients * min_size > examples:
-        fewer = f", or min_size {examples // clients}" * (examples >= clients)
+        fewer = f", or {field} {examples // clients}" * (examples >= clients)
         raise errors.UserError(
             f"{clients} clients with at least {min_size} examples each need "
             f"{clients * min_size} examples, but there are {examples}. "
@@ -241,8 +248,8 @@ def check_classes(present: int, classes_per_client: int) -> None:
     """Raises UserError if clients should have more classes than have examples."""
     if classes_per_client > present:
         raise errors.UserError(
-            f"classes_per_client is {classes_per_client}, but only {present} classes "
-            f"have examples. Use at most {present}."
+            f"data.classes_per_client is {classes_per_client}, but only {present} "
+            f"classes have examples. Use at most {present}."
         )
 
 
@@ -252,7 +259,7 @@ def _check_places(present, clients, classes_per_client):
             f"{clients} clients with {classes_per_client} classes each hold "
             f"{clients * classes_per_client} classes, but {present} have examples. Use "
             f"at least {-(-present // classes_per_client)} clients or "
-            f"classes_per_client of at least {-(-present // clients)}."
+            f"data.classes_per_client of at least {-(-present // clients)}."
         )
 
 

@@ -29,7 +29,9 @@ def pfllib_dirichlet(
     """
 
     def assign(y_N, num_classes, clients, rng):
-        label_skew.check_enough_examples(len(y_N), clients, least_samples)
+        label_skew.check_enough_examples(
+            len(y_N), clients, least_samples, "data.least_samples"
+        )
         rows_C = label_skew.rows_by_class(y_N, num_classes)
         best = 0
         for _ in range(max_tries):
@@ -41,10 +43,10 @@ def pfllib_dirichlet(
                 ]
             best = max(best, size_K.min())
         raise errors.UserError(
-            f"pfllib_dirichlet with alpha={alpha}: {max_tries} draws gave none in "
+            f"partition pfllib with data.alpha={alpha}: {max_tries} draws gave none in "
             f"which each of {clients} clients has {least_samples} of the {len(y_N)} "
             f"examples (in the best one a client has {best}). Use fewer clients, a "
-            "larger alpha, or 'dirichlet', which tops up the poorest clients."
+            "larger data.alpha, or 'dirichlet', which tops up the poorest clients."
         )
 
     return label_skew.Scheme(assign, np.random.RandomState)
@@ -104,6 +106,6 @@ def _amounts(c, examples, owners, least, rng):
         raise errors.UserError(
             f"class {c} has {examples} examples for {owners} clients, too few to draw "
             f"an amount of at least {low} for each. Use fewer clients, a smaller "
-            "classes_per_client or least_samples, or 'pathological'."
+            "data.classes_per_client or data.least_samples, or 'pathological'."
         )
     return rng.randint(low, max(high, low + 1), owners - 1)

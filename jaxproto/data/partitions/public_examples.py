@@ -29,7 +29,7 @@ def load(config) -> Dataset:
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
-    if other == config.name:
+    if other and other == config.name:
         raise errors.UserError(
             f"data.public_source is {other!r}, the data set of the clients, whose test "
             "examples would be public. Set data.public_share for a part of it."
@@ -162,6 +162,7 @@ def remove_public(dataset: Dataset, parts: Partition) -> Partition:
                 raise errors.UserError(
                     f"all {len(before)} {name} examples of client {k} are public. "
                     "Lower data.public_share, give clients more examples "
-                    "(data.min_size; pfllib: least_samples) or take another data.seed."
+                    "(data.min_size; pfllib: data.least_samples) or take another "
+                    "data.seed."
                 )
     return Partition(*private)

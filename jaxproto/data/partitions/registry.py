@@ -130,7 +130,7 @@ def official_test(dataset: Dataset) -> np.ndarray:
     if len(rows) == 0:
         raise errors.UserError(
             f"data set {dataset.name!r} has no official test part (all "
-            f"{dataset.train_size} examples are for training). Pool it: pooled=True "
+            f"{dataset.train_size} examples are for training). Set data.pool=True: it "
             "splits every client's examples."
         )
     return rows
@@ -144,8 +144,9 @@ def _check_none_is_empty(train, test, train_share):
         more = f" (and so do {others} more clients)" if others else ""
         raise errors.UserError(
             f"client {k} gets {len(train[k])} training and {len(test[k])} test "
-            f"examples at train_share={train_share}{more}. Raise min_size (pfllib: "
-            f"least_samples), use fewer than {len(train)} clients or a larger alpha."
+            f"examples at data.train_share={train_share}{more}. Change it, raise "
+            f"data.min_size (pfllib: data.least_samples), use fewer than {len(train)} "
+            "clients or a larger data.alpha."
         )
 
 
