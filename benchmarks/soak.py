@@ -26,7 +26,7 @@ from jaxproto.callbacks import Callback
 
 FLAGS = measure.flag_values(
     clients=(1000, "number of clients", 1),
-    rounds=(1000, "number of rounds", 40),
+    rounds=(1000, "number of rounds", 400),  # memory settles in the first 100
     store=("disk", "see clients.store"),
     fraction=(0.05, "participation.fraction"),
 )

@@ -384,7 +384,7 @@ def line(name: str, record: Path, hours: float) -> str:
 
 
 def _percent(digest: Mapping) -> str:
-    return f"{100 * (digest['best'] or math.nan):.2f}"
+    return "-" if digest["best"] is None else f"{100 * digest['best']:.2f}"
 
 
 def main(argv: Sequence[str]) -> str | int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from benchmarks import measure, participants
+from benchmarks import measure, participants, soak
 
 pytestmark = pytest.mark.long
 
@@ -133,3 +133,16 @@ def test_rounds_over_registered_clients_have_the_participants_asked_for(method, 
     assert told["store"] == store
     assert told["training"] > 0 and told["evaluation"] > 0
     assert 0 < told["device_bytes"] < told["peak_bytes"]
+
+
+def test_a_resource_has_grown_if_the_last_quarter_exceeds_the_second():
+    memory, files, threads = 2**30 * np.ones(80), np.full(80, 18), np.full(80, 3)
+    memory[:20] /= 2  # until it settles
+    files[60:] += 1
+    seconds = rounds = np.arange(80)
+    samples = np.stack([rounds, memory, files, threads, seconds], 1)
+    assert soak.grown(samples.tolist()) == ["files"]
+    samples[60:, 1] *= 1.03
+    assert soak.grown(samples.tolist()) == ["memory", "files"]
+    with pytest.raises(SystemExit, match="rounds"):
+        measure.parse(soak.FLAGS, ["", "--rounds=60"], "")

@@ -74,6 +74,12 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     assert series.reading("comparison.py:a,paper") == "paper"
 
 
+def test_the_line_of_a_run_has_an_accuracy_of_zero_and_none(tmp_path):
+    averages = {"pooled": {"best": 0.0}, "client_mean": {"best": None}}
+    finished(tmp_path / "run", rules={"head": averages})
+    assert "; head 0.00 / -" in queue.line("run", tmp_path / "run", 1.0)
+
+
 def check_record(path, run):
     assert run, f"no run of the series is named {path.name}"
     wanted = config.flatten(config.load(f"{ROOT}/configs/{run[0]}"))
