@@ -92,12 +92,11 @@ class Server(Engine):
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0
         early: list = []
         if self.run.pre_aggregate:
-            (aggregate,) = self.run.pre_aggregate
             early, _ = self._split_broadcast(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
-            server = aggregate(context, server, lanes)
+            server = self.run.pre_aggregate(context, server, lanes)
             sizes = report.scalars, report.bytes
             pre_reports = [PreReport(report.id, *sizes, report.finite)]
             bytes_down = HEADER  # the broadcast is sent in two messages
