@@ -180,10 +180,8 @@ class Ours:
         examples = self.work.examples
         inputs = zip(self.score, self.state.clients, self.exp.test, strict=True)
         scores_of = self.by_client(f(down, c, examples, s) for f, c, s in inputs)
-        evaluation = run_evaluation.evaluate_model(
-            self.work, Model(self.state.server, self.state.clients)
-        )
-        right = self.by_client(evaluation.sums)
+        model = Model(self.state.server, self.state.clients)
+        right = self.by_client(run_evaluation.evaluate_model(self.work, model))
         sizes, recorded = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in scores_of[0]):
             recorded[record.SCORES.format(rule)] = {

@@ -21,8 +21,7 @@ from jaxproto.flower.node import Payload
 from jaxproto.flower.protocol import Messages
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
-from jaxproto.training.loop import Engine, Evaluated
-from jaxproto.training.run_evaluation import EvaluationSums
+from jaxproto.training.loop import Engine, Evaluation
 from jaxproto.types import Array, Tree
 from jaxproto.uploads import PreReport, Report, Uploads, all_finite
 from jaxproto.wire import HEADER
@@ -92,12 +91,11 @@ class Server(Engine):
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0
         early: list = []
         if self.run.pre_aggregate:
-            (aggregate,) = self.run.pre_aggregate
             early, _ = self._split_broadcast(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)
             lanes = self._lanes(drawn, uploads, "first")
-            server = aggregate(context, server, lanes)
+            server = self.run.pre_aggregate(context, server, lanes)
             sizes = report.scalars, report.bytes
             pre_reports = [PreReport(report.id, *sizes, report.finite)]
             bytes_down = HEADER  # the broadcast is sent in two messages
@@ -115,7 +113,7 @@ class Server(Engine):
         )
         return Model(jax.block_until_ready(server), model.clients), [outputs]
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates on the connected clients."""
         evaluated = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
         data = self.messages.encode_for(self.pack(model.server), r)
@@ -134,10 +132,7 @@ class Server(Engine):
         sums = stack_uploads.stack_messages(
             map(evaluated_ids, exp.cohorts), replies, ()
         )
-        outcome = EvaluationSums(
-            sums, jax.device_get(self.run.diagnostics(model.server))
-        )
-        return [Evaluated(exp, outcome)]
+        return [(exp, sums)]
 
     def _participants(self, r: int, drawn: Participation) -> Participation:
         """Returns the drawn clients that are connected."""

@@ -56,12 +56,12 @@ def evaluate(
     """
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
-    compiled = programs.jit_programs(exp)._replace(diagnostics=lambda server: {})
+    compiled = programs.jit_programs(exp)
     store = run.store.of_tests(exp, compiled)
     environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
     model = Model(run.state.server, run.state.clients)
-    result = run_evaluation.evaluate_model(environment, model)
-    sums, size_K, id_K = run_evaluation.by_client(exp, result.sums)
+    cohort_sums = run_evaluation.evaluate_model(environment, model)
+    sums, size_K, id_K = run_evaluation.by_client(exp, cohort_sums)
     return EvaluationCounts(id_K, metric_record.accuracies(sums), size_K)
 
 

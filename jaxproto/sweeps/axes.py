@@ -148,7 +148,8 @@ def _example(config, field: str):
 
 def _parse(text: str, example) -> list:
     """Parses the values of a text, before conversion to the type of the field."""
-    int_range = re.fullmatch(r"(-?\d+):(-?\d+)(?::(-?\d+))?", text, re.ASCII)
+    number = r"(-?\d{1,18})"  # so that `range` has a length
+    int_range = re.fullmatch(f"{number}:{number}(?::{number})?", text, re.ASCII)
     if int_range and type(example) is int:
         start, stop, step = (int(n) for n in int_range.groups(default="1"))
         if not step:

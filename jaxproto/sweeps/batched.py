@@ -16,12 +16,13 @@ from jaxproto import mesh
 from jaxproto.federation import Model
 from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell
-from jaxproto.training import programs, rounds, run_evaluation, runner
+from jaxproto.training import programs, rounds, runner
 from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import ClientStore
-from jaxproto.training.loop import Engine, Evaluated, train_rounds
+from jaxproto.training.loop import Engine, Evaluation, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training.run_evaluation import evaluate_model
 from jaxproto.types import Tree
 
 
@@ -109,12 +110,10 @@ class BatchedEngine(Engine):
         model, outputs = rounds.compute_round(self._environment, context, model, r)
         return model, [select_member(outputs, i) for i in range(self._num_runs)]
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates all federations."""
-        sums = run_evaluation.evaluate_model(self._environment, model)
-        return [
-            Evaluated(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)
-        ]
+        sums = evaluate_model(self._environment, model)
+        return [(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns server and clients of one federation, on the host."""

@@ -67,11 +67,29 @@ def execution_mode(cells_at_once: str, platform: str, cores: int) -> tuple[str, 
     return BATCHED, int(cells_at_once)
 
 
+def check_options(options: SweepOptions) -> tuple[str, int, OneDevice]:
+    """Returns the mode of execution, the maximum number of cells, and the devices.
+
+    Raises:
+      UserError: An option is invalid, or the mode trains no cell on several devices.
+    """
+    layout = parse_devices(options.devices)
+    several = layout.num_devices > 1
+    platform = "several" if several else jax.default_backend()
+    mode, max_cells = execution_mode(options.cells_at_once, platform, options.cores)
+    if several and options.devices and mode != BATCHED:
+        raise UserError(
+            f"devices is {options.devices!r}, but with cells_at_once="
+            f"{options.cells_at_once} each cell trains on one device. Cells of one "
+            "program share several: give cells_at_once=all or a number, or leave "
+            "devices out."
+        )
+    return mode, max_cells, layout
+
+
 def train(plan: Plan, options: SweepOptions, table: LiveTable, console: Console):
     """Trains the cells that have not ended; `sweep.sweep` lists the errors."""
-    layout = parse_devices(options.devices)
-    platform = "several" if layout.num_devices > 1 else jax.default_backend()
-    mode, max_cells = execution_mode(options.cells_at_once, platform, options.cores)
+    mode, max_cells, layout = check_options(options)
     groups = [SharedPrograms(group, options.cache, console) for group in plan.groups]
     ended: set[str] = set()
     if mode == BATCHED:

@@ -76,8 +76,7 @@ def sweep(
     mesh.available_devices()
     how = how._replace(callbacks=[*how.callbacks, *as_list(callbacks)])
     callback_factories(how.callbacks)  # raises errors before a cell trains
-    execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
-    mesh.parse_devices(how.devices)
+    execute.check_options(how)
     whole = plan(config, parse_axes(config, axes), outdir, plain)
     part = select_part(whole, *share)
     for line in live_table.plan_lines(part, bytes_per_cell(whole)):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto.experiment.build import Experiment
-from jaxproto.training.programs import OnHost, Programs
+from jaxproto.training.programs import Programs
 from jaxproto.types import Tree
 
 MAPPED, UNMAPPED = 0, None  # axes of arguments per federation, and of shared ones
@@ -43,8 +43,7 @@ def map_programs(f: Callable, programs: Programs) -> Programs:
     def on_rows(name):
         *others, tables = AXES[name]
         # the index tables that a program gathers differ between federations
-        gathers = (not isinstance(gather, OnHost) for gather in programs.gather)
-        axes = [(*others, MAPPED if gathered else tables) for gathered in gathers]
+        axes = [(*others, MAPPED if gather else tables) for gather in programs.gather]
         return tuple(map(f, getattr(programs, name), axes))
 
     mapped = Programs(*map(field, Programs._fields, programs))

@@ -63,13 +63,16 @@ class ClientStore:
             this round.
         """
         by_cohort = zip(self._programs.gather, clients, self._shards, strict=True)
-        return [f(who, rows, shards) for f, rows, shards in by_cohort]
+        return [
+            f(who, rows, shards) if f else [ParticipantRows(None, rows, shards)]
+            for f, rows, shards in by_cohort
+        ]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Returns all clients with the trained rows of the participants."""
         by_cohort = zip(self._programs.scatter, clients, rows, trained, strict=True)
         return tuple(
-            f(old, [call.place for call in calls], list(new))
+            f(old, [call.place for call in calls], list(new)) if f else new[0]
             for f, old, calls, new in by_cohort
         )
 
@@ -78,7 +81,8 @@ class ClientStore:
         chunks = []
         by_cohort = zip(self._programs.tested, clients, self._tests, strict=True)
         for i, (f, of_cohort, tests) in enumerate(by_cohort):
-            for rows, (place, table) in zip(f(of_cohort), tests, strict=True):
+            calls = f(of_cohort) if f else [of_cohort] * len(tests)
+            for rows, (place, table) in zip(calls, tests, strict=True):
                 chunks.append(Chunk(i, place, rows, table))
         yield chunks
 

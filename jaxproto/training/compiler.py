@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ import jax
 from jaxproto import execution
 from jaxproto.experiment import cohorts
 from jaxproto.experiment.build import Experiment
+from jaxproto.gather import ParticipantRows
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
     batched_programs,
@@ -23,7 +23,7 @@ from jaxproto.training import (
     xla_cache,
 )
 from jaxproto.training.program_cache import ProgramWrapper
-from jaxproto.training.programs import OnHost, Programs, RoundArguments
+from jaxproto.training.programs import Programs, RoundArguments
 from jaxproto.types import Examples, Tree
 
 
@@ -129,12 +129,13 @@ def submit_programs(
       submit: name, function, arguments after the floats -> `PendingProgram`.
       lead: Adds the axis of federations to trees that they do not share.
     """
-    submit = partial(_submit, submit)
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
 
     def of_cohorts(stage, functions, arguments, **options):
         jobs = zip(exp.cohorts, functions, arguments, strict=False)
-        return tuple(submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in jobs)
+        return tuple(
+            g and submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in jobs
+        )
 
     def shapes(tables, lanes):
         by_cohort = zip(exp.cohorts, tables, lanes, strict=True)
@@ -150,9 +151,13 @@ def submit_programs(
     participate = submit("participate", f.participate, context, server)
     down, who = broadcast.out.message, participate.out
 
-    with_tables = zip(clients, shapes(exp.train, one_lane), strict=True)
-    gather = of_cohorts("gather", f.gather, [(who, *pair) for pair in with_tables])
-    calls, inputs = [g.out for g in gather], RoundArguments(context, who, down)
+    whole = list(zip(clients, shapes(exp.train, one_lane), strict=True))
+    gather = of_cohorts("gather", f.gather, [(who, *pair) for pair in whole])
+    calls = [
+        g.out if g else [ParticipantRows(None, *pair)] * c.num_lanes
+        for c, g, pair in zip(exp.cohorts, gather, whole, strict=True)
+    ]
+    inputs = RoundArguments(context, who, down)
 
     def for_calls(trees):
         by_cohort = zip(trees, calls, strict=False)
@@ -168,8 +173,10 @@ def submit_programs(
     pre_uploads = for_calls([program.out[0] for program in pre_upload])
     uploads = for_calls([program.out[1] for program in train])
     tested = of_cohorts("tested", f.tested, zip(clients))
-    tests = zip(tested, shapes(exp.test, lanes), strict=True)
-    evaluated = [(down, chosen.out[0], examples, table) for chosen, table in tests]
+    tests = zip(tested, clients, shapes(exp.test, lanes), strict=True)
+    evaluated = [
+        (down, t.out[0] if t else every, examples, table) for t, every, table in tests
+    ]
     evaluate = of_cohorts("evaluate", f.evaluate, evaluated)
     return Programs(
         start_clients=start_clients,
@@ -178,10 +185,8 @@ def submit_programs(
         participate=participate,
         gather=gather,
         pre_upload=pre_upload,
-        pre_aggregate=tuple(
-            submit("pre-aggregate", g, context, server, pre_uploads)
-            for g in f.pre_aggregate
-        ),
+        pre_aggregate=f.pre_aggregate
+        and submit("pre-aggregate", f.pre_aggregate, context, server, pre_uploads),
         train=train,
         scatter=of_cohorts("scatter", f.scatter, trained, donate_argnums=1),
         update=submit("update", f.update, context, server, uploads),
@@ -189,15 +194,6 @@ def submit_programs(
         evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
     )
-
-
-def _submit(submit, name: str, f: Callable, *args, **options) -> PendingProgram:
-    """Submits a program; a function of the host is called with shapes."""
-    if not isinstance(f, OnHost):
-        return submit(name, f, *args, **options)
-    ready = Future[OnHost]()
-    ready.set_result(f)
-    return PendingProgram(f(*args), ready)
 
 
 def memory_limit(exp: Experiment) -> float:

@@ -200,8 +200,7 @@ class HostedStore(ClientStore):
 
     def gather_state(self, state: State) -> State:
         """Returns the state on the host."""
-        server, clients = mesh.to_host((state.server, state.clients))
-        return state._replace(server=server, clients=clients)
+        return mesh.to_host(state)
 
     def restore(self, state: State) -> State:
         """Returns a saved state with its server on the devices."""

@@ -8,8 +8,9 @@ records, checkpoints, callbacks or signals.
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from jaxproto.callbacks import RunInfo
 from jaxproto.config import flatten
@@ -35,19 +36,14 @@ from jaxproto.training.rounds import (
     finish_round,
 )
 from jaxproto.training.run_evaluation import (
-    EvaluationSums,
+    CohortSums,
     client_columns,
     evaluate_model,
     record,
 )
 from jaxproto.training.signals import StoppedBySignal
 
-
-class Evaluated(NamedTuple):
-    """Result of an evaluation, and the experiment of the evaluated clients."""
-
-    exp: Experiment
-    outcome: EvaluationSums
+Evaluation = tuple[Experiment, CohortSums]  # of the evaluated clients
 
 
 class Engine:
@@ -65,7 +61,7 @@ class Engine:
         """Computes round `r`, from 0; returns the model and the outputs per run."""
         raise NotImplementedError
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates every run after `r` rounds."""
         raise NotImplementedError
 
@@ -86,9 +82,9 @@ class LocalEngine(Engine):
         model, outputs = compute_round(self.work, context, model, r)
         return model, [outputs]
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates on the devices of this process."""
-        return [Evaluated(self.work.exp, evaluate_model(self.work, model))]
+        return [(self.work.exp, evaluate_model(self.work, model))]
 
 
 class LoopRun:
@@ -101,13 +97,14 @@ class LoopRun:
         self.counts = state._replace(server=(), clients=())
         self.status: dict | None = None  # how it ended
         self.last: RoundSummary  # of the last round
+        self.diagnostics: Mapping[str, np.ndarray]  # of the last round
         self.display = contextlib.ExitStack()
         progress = run.progress(run.config.rounds, first, run.console)
         self._bar = self.display.enter_context(progress)
 
     def trained(self, r: int, seconds: float, outputs: RoundOutputs):
         """Counts round `r`, from 1; ends the run if it has diverged."""
-        exp = self.run.work.exp
+        exp, self.diagnostics = self.run.work.exp, outputs.diagnostics
         try:
             self.counts, self.last = finish_round(exp, r - 1, self.counts, outputs)
         except Diverged as e:
@@ -133,13 +130,13 @@ class LoopRun:
         say(run.console, f"diverged: {reason}")
         return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
 
-    def evaluated(self, r: int, evaluation: Evaluated, seconds: Sequence[float]):
+    def evaluated(self, r: int, evaluation: Evaluation, seconds: Sequence[float]):
         """Writes the record of an evaluation."""
-        run, (exp, outcome) = self.run, evaluation
-        entry = record(exp, r, self.counts, self.last, seconds, outcome)
+        run, last, (exp, sums) = self.run, self.last, evaluation
+        entry = record(exp, r, self.counts, last, self.diagnostics, seconds, sums)
         entry |= run.privacy(r)
         if run.config.eval.per_client:
-            table = client_columns(exp, self.last, outcome)
+            table = client_columns(exp, last, sums)
             records.write_columns(run.path / "per_client" / f"{r:06}.npz", table)
         self.history.append(entry)
         run.callbacks.notify("on_evaluation", self.history.records[-1])

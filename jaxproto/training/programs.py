@@ -45,36 +45,29 @@ class RoundArguments(NamedTuple):
     down: Tree  # the broadcast, after the wire
 
 
-@jax.tree_util.register_static
-class OnHost(partial):
-    """Function in place of a program that would move no rows; no leaf of `Programs`.
-
-    It takes no floats.
-    """
-
-
 class Programs(NamedTuple):
     """Programs that all rounds, seeds and floats of a configuration share.
 
-    Tuples have one program per cohort. `gather`, `scatter` and `tested` are `OnHost` if
-    one call has all clients of a cohort. `pre_upload` and `pre_aggregate` are empty
-    for methods with one exchange. Programs take the floats before the arguments listed
-    here, except those from `with_floats`.
+    Tuples have one program per cohort. `gather`, `scatter` and `tested` have None where
+    no rows move, as a call has all clients of a cohort. For methods with one exchange,
+    `pre_upload` is empty and `pre_aggregate` None. Programs take the floats before the
+    arguments listed here, except those from `with_floats`.
     """
 
     start_clients: tuple[Callable, ...]  # key, ids, counts -> clients before round 1
     start_server: Callable  # key -> server before round 1
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
-    gather: tuple[Callable, ...]  # participants, clients, shards -> [ParticipantRows]
+    gather: tuple[Callable | None, ...]  # participants, clients, shards ->
+    # [ParticipantRows]
     pre_upload: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
     # Uploads, PreReport
-    pre_aggregate: tuple[Callable, ...]  # RoundContext, server, pre_uploads -> server
+    pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
     train: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
     # clients, Uploads, Report
-    scatter: tuple[Callable, ...]  # clients, places, trained -> clients
+    scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
     update: Callable  # RoundContext, server, uploads -> server
-    tested: tuple[Callable, ...]  # clients -> clients of each call
+    tested: tuple[Callable | None, ...]  # clients -> clients of each call
     evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: {metric:
     # sums [R, ...]}}, or what `evaluate_examples` returns
     diagnostics: Callable  # server -> {name: scalar}, logged every round
@@ -225,10 +218,8 @@ def build_programs(exp: Experiment) -> Programs:
         if not c.stateless and (c.num_lanes > 1 or len(c.evaluated) < len(c.ids))
     ]
 
-    def moving(f, in_parts, f_of_all):
-        return tuple(
-            partial(f, c) if c in in_parts else OnHost(f_of_all, c) for c in cohorts
-        )
+    def moving(f, in_parts):
+        return tuple(partial(f, c) if c in in_parts else None for c in cohorts)
 
     with_pre_upload = cohorts if exp.method.two_exchanges else ()
     pre_aggregate = with_parts(on_server, "first_aggregation", federation.FIRST)
@@ -237,15 +228,15 @@ def build_programs(exp: Experiment) -> Programs:
         start_server=with_parts(start_server),
         broadcast=with_parts(broadcast),
         participate=with_parts(participate),
-        gather=moving(_gather, trained_in_parts, _all_rows),
+        gather=moving(_gather, trained_in_parts),
         pre_upload=tuple(
             in_cohort(federation.pre_upload_cohort, c) for c in with_pre_upload
         ),
-        pre_aggregate=(pre_aggregate,) if with_pre_upload else (),
+        pre_aggregate=pre_aggregate if with_pre_upload else None,
         train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
-        scatter=moving(_scatter, trained_in_parts, _all_trained),
+        scatter=moving(_scatter, trained_in_parts),
         update=with_parts(on_server, "aggregation", federation.SERVER),
-        tested=moving(_tested, evaluated_in_parts, _all_tested),
+        tested=moving(_tested, evaluated_in_parts),
         evaluate=for_each(evaluate),
         diagnostics=with_parts(prototype_diagnostics, exp.spec),
     )
@@ -266,21 +257,6 @@ def _tested(cohort: CohortPlan, floats, clients):
     places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
     places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
     return [gather.take_rows(clients, jnp.asarray(place)) for place in places]
-
-
-def _all_rows(cohort: CohortPlan, who, clients, shards):
-    """Returns all clients of a cohort as the rows of each call."""
-    return [gather.ParticipantRows(None, clients, shards)] * cohort.num_lanes
-
-
-def _all_trained(cohort: CohortPlan, clients, places, trained):
-    """Returns the rows of the only call, which are all clients of a cohort."""
-    return trained[0]
-
-
-def _all_tested(cohort: CohortPlan, clients):
-    """Returns all clients of a cohort for each call."""
-    return [clients] * cohort.num_lanes
 
 
 def prototype_diagnostics(

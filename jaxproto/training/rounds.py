@@ -190,12 +190,12 @@ def first_exchange(
 ) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
     """Returns server, broadcast for training, and messages sent before training."""
     compiled, down = work.compiled, work.compiled.broadcast(server)
-    if not compiled.pre_aggregate:
+    if compiled.pre_aggregate is None:
         return server, down, []
     inputs = RoundArguments(context, who, down.message)
     sent = in_calls(work, compiled.pre_upload, inputs, rows)
-    (pre_aggregate,) = compiled.pre_aggregate
-    server = pre_aggregate(context, server, tuple(uploads for uploads, _ in sent))
+    uploads = tuple(up for up, _ in sent)
+    server = compiled.pre_aggregate(context, server, uploads)
     down = compiled.broadcast(server)
     return server, down._replace(bytes=down.bytes + HEADER), sent  # of both broadcasts
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,35 +16,29 @@ from jaxproto.summary import metric_record, run_summary
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import RoundEnvironment, RoundSummary
 from jaxproto.training.threads import run_parallel
-from jaxproto.types import Tree
+from jaxproto.types import ArrayLike, Tree
 
 TEST, VALIDATION = 0, 1  # parts of `evaluated_rows`
 # most clients for which a record lists bytes, and correct predictions
 MAX_LISTED_CLIENTS, MAX_LISTED_ACCURACIES = 100, 1000
 
 
-class EvaluationSums(NamedTuple):
-    """Results of the programs of an evaluation, on the host."""
-
-    sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or another
-    # result of `Scoring.evaluate` for several parts or stateless clients
-    diagnostics: dict[str, np.ndarray]
+# per cohort: {rule: {metric: [K, ...]}}, or another result of `Scoring.evaluate` for
+# several parts or stateless clients
+CohortSums = list[dict[str, Tree]]
 
 
 def evaluate(
     work: RoundEnvironment, r: int, state: State, last: RoundSummary, seconds
 ) -> dict:
-    """Evaluates every rule on every client's data; returns the record.
-
-    The record has diagnostics of round `r`, and under `every_round` those of each round
-    since the previous record, if the state has them.
-    """
-    outcome = evaluate_model(work, Model(state.server, state.clients))
-    return record(work.exp, r, state, last, seconds, outcome)
+    """Evaluates every rule on every client's data; returns the record."""
+    sums = evaluate_model(work, Model(state.server, state.clients))
+    diagnostics = work.compiled.diagnostics(state.server)
+    return record(work.exp, r, state, last, diagnostics, seconds, sums)
 
 
-def evaluate_model(work: RoundEnvironment, model: Model) -> EvaluationSums:
-    """Evaluates every cohort with the compiled programs."""
+def evaluate_model(work: RoundEnvironment, model: Model) -> CohortSums:
+    """Evaluates every cohort with the compiled programs; returns sums on the host."""
     compiled, examples = work.compiled, work.examples
     down = compiled.broadcast(model.server).message
     parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
@@ -56,8 +49,7 @@ def evaluate_model(work: RoundEnvironment, model: Model) -> EvaluationSums:
         ]
         for c, sums in zip(chunks, mesh.to_host(run_parallel(calls)), strict=True):
             parts[c.cohort].append((c.place, sums))
-    diagnostics = jax.device_get(compiled.diagnostics(model.server))
-    return EvaluationSums([in_order_of_places(part) for part in parts], diagnostics)
+    return [in_order_of_places(part) for part in parts]
 
 
 def in_order_of_places(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
@@ -79,11 +71,16 @@ def record(
     r: int,
     state: State,
     last: RoundSummary,
+    diagnostics: Mapping[str, ArrayLike],
     seconds,
-    outcome: EvaluationSums,
+    cohort_sums: CohortSums,
 ) -> dict:
-    """Returns the record of an evaluation for `metrics.jsonl`."""
-    sums, size_K, id_K = by_client(exp, outcome.sums)
+    """Returns the record of an evaluation for `metrics.jsonl`.
+
+    The record has `diagnostics` of round `r`, and under `every_round` those of each
+    round since the previous record, if the state has them.
+    """
+    sums, size_K, id_K = by_client(exp, cohort_sums)
     correct = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in correct.items()}
     further = besides_accuracy(exp.metrics)
@@ -92,7 +89,7 @@ def record(
     return {
         "round": r,
         "rules": rules,
-        **_validation(exp, outcome.sums),
+        **_validation(exp, cohort_sums),
         **({"metrics": metric_record.metric_record(further, sums)} if further else {}),
         **({} if all_evaluated else {"evaluated_clients": len(id_K)}),
         **last._asdict(),
@@ -104,7 +101,7 @@ def record(
         **_correct_by_client(id_K, correct, size_K),
         **correct_by_domain(exp, id_K, correct, size_K),
         "bytes_total": total,
-        **{name: float(value) for name, value in outcome.diagnostics.items()},
+        **{name: float(value) for name, value in diagnostics.items()},
         "every_round": {
             name: value[: (r - 1) % len(value) + 1].tolist()
             for name, value in dict(state.watched).items()
@@ -113,7 +110,7 @@ def record(
     }
 
 
-def _validation(exp: Experiment, sums) -> dict[str, dict]:
+def _validation(exp: Experiment, sums: CohortSums) -> dict[str, dict]:
     """Returns the accuracies of the clients that have validation examples."""
     if not exp.partition.validation:
         return {}
@@ -163,10 +160,10 @@ def correct_columns(
 
 
 def client_columns(
-    exp: Experiment, last: RoundSummary, outcome: EvaluationSums
+    exp: Experiment, last: RoundSummary, cohort_sums: CohortSums
 ) -> dict[str, np.ndarray]:
     """Returns `correct_columns` with all other metrics, and bytes of the round."""
-    sums, size_K, id_K = by_client(exp, outcome.sums)
+    sums, size_K, id_K = by_client(exp, cohort_sums)
     others = metric_record.client_columns(besides_accuracy(exp.metrics), sums)
     columns = correct_columns(id_K, metric_record.accuracies(sums), size_K, **others)
     for direction, bytes_K in last.bytes_by_client.items():
@@ -175,12 +172,12 @@ def client_columns(
 
 
 def by_client(
-    exp: Experiment, sums, part: int = TEST
+    exp: Experiment, sums: CohortSums, part: int = TEST
 ) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
     """Returns sums by rule and metric, numbers of examples, and ids of clients.
 
-    Clients that are not evaluated or whose results are left out have no row. The
-    argument `sums` is that of `EvaluationSums`, `part` is `TEST` or `VALIDATION`.
+    Clients that are not evaluated or whose results are left out have no row; `part` is
+    `TEST` or `VALIDATION`.
     """
     trees, rows = [], []
     for cohort, cohort_sums in zip(exp.cohorts, sums, strict=True):

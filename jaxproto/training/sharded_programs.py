@@ -84,8 +84,7 @@ def functions(exp: Experiment) -> Programs:
 
     def moving(f, of_one_device, *specs, out=C):
         def of_cohort(cohort, program):
-            moved = mapped(partial(f, cohort), *specs, out=out)
-            return jax.tree.map(lambda _: moved, program)  # `OnHost` as it is
+            return program and mapped(partial(f, cohort), *specs, out=out)
 
         return tuple(map(of_cohort, exp.cohorts, of_one_device))
 
@@ -97,7 +96,7 @@ def functions(exp: Experiment) -> Programs:
         participate=mapped(single.participate, R, R, out=R),
         gather=moving(_gather, single.gather, R, C, C, out=[participants]),
         pre_upload=tuple(mapped(f, R, C, E, C) for f in single.pre_upload),
-        pre_aggregate=tuple(map(gathered, single.pre_aggregate)),
+        pre_aggregate=single.pre_aggregate and gathered(single.pre_aggregate),
         train=tuple(mapped(partial(_train, f), R, C, E, C) for f in single.train),
         scatter=moving(_scatter, single.scatter, C, R, C),
         update=gathered(single.update),

@@ -1,12 +1,14 @@
 """A sweep before anything trains: its axes; folders, groups and parts of its cells."""
 
+from types import SimpleNamespace
+
 from support.every import check_every
 from support.refusal import refused
 from support.sweeping import planned, tiny
 
 from jaxproto import config
 from jaxproto.storage import default_workdir, workdir
-from jaxproto.sweeps import parse_axes
+from jaxproto.sweeps import SweepOptions, execute, parse_axes, sweep
 from jaxproto.sweeps.plan import plan, select_part
 
 C = tiny()
@@ -50,6 +52,7 @@ NO_AXES = [
     ("seed=0,1", "the axes 'seed=0,1' are neither a dictionary {field: values} nor"),
     ({"seed": []}, "the axis seed has no values, such as"),
     (["seed=0:9:0"], "the values '0:9:0' have a step of 0."),
+    (["seed=0:99999999999999999999"], "seed is '0:99999999999999999999' in the sweep"),
     (["method=fedproto"], "method is a group of fields; name one of them."),
     (["method.name=fedproto,fedtgp"], "method.name cannot be an axis, because"),
     (["seed=lin:0:1:3"], "seed is 0.5 in the sweep; it must be a whole number."),
@@ -74,6 +77,19 @@ def test_what_is_no_axis_is_refused():
             parse_axes(C, given)
 
     check_every(NO_AXES, check)
+
+
+def test_devices_are_refused_where_a_cell_trains_on_one(monkeypatch):
+    """They share the cells of one program; without the option, one is enough."""
+    two = SimpleNamespace(num_devices=2)
+    monkeypatch.setattr(execute, "parse_devices", lambda which: two)
+    for form in ("one", "threads"):
+        with refused("devices is '0,1'", f"cells_at_once={form}", "=all or a number"):
+            sweep(C, {"seed": [0, 1]}, how=SweepOptions(form, devices="0,1"))
+        assert execute.check_options(SweepOptions(form))[0] == "threads"
+    for form in ("auto", "all", "3"):
+        found = execute.check_options(SweepOptions(form, devices="0,1"))
+        assert found[0] == execute.BATCHED and found[2] is two
 
 
 def test_cells_have_fields_names_of_their_own_and_the_folders_of_runs_alone():
