@@ -96,7 +96,7 @@ def test_features_are_pooled_and_training_alone_changes_statistics(name):
     moved = apply(params, norm, X, True, KEY).norm
     assert jax.tree.structure(moved) == jax.tree.structure(norm)
     assert not any(same(norm, moved))
-    assert not np.allclose(apply(params, moved, X, False).feat, out.feat)
+    assert np.abs(apply(params, moved, X, False).feat - out.feat).max() > 1e-3
 
 
 @every(FACTORIES)
@@ -105,7 +105,7 @@ def test_dropout_draws_from_the_key_of_the_step_for_each_example(name):
     keys = jax.random.split(jax.random.key(5))
     one, again, other = (apply(params, norm, X, True, keys[i]).feat for i in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
+    assert np.abs(one - other).max() > 1e-3
     shown = [apply(params, norm, X, False, key).feat for key in keys]
     np.testing.assert_array_equal(*shown)
     same_B = np.broadcast_to(X[:1], X.shape)

@@ -289,5 +289,7 @@ def evaluate(method, result, mode=ONE, layout=HOM):
 
 
 def gap(a, b) -> float:
+    """The largest difference of two trees; NaN if any is."""
     leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return max([float(np.max(np.abs(x - y))) for x, y in leaves if x.size], default=0.0)
+    each = [np.max(np.abs(x - y), initial=0) for x, y in leaves]
+    return float(np.max(each, initial=0))  # Python's max passes over NaN
