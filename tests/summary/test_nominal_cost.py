@@ -6,7 +6,6 @@ import re
 from functools import cache, partial
 
 import numpy as np
-import pytest
 from support.commands import called
 from support.every import every
 from support.labels import FLOWERS
@@ -83,7 +82,6 @@ def test_block_masks_cost_what_they_keep():
         assert method.nominal([0], {}) == num_classes * kept
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
     """The partition of spiral; nominal by hand from what the caption says."""
     given = "--config=configs/protonorm.py:spiral", "--config.wire.up=float16"

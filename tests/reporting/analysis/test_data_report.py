@@ -104,7 +104,6 @@ def test_texts_are_printed(shown, tmp_path):
     assert re.search(r"(news|sport) word \[b\] number\d", text)
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
     path = tmp_path / "changed.py"
     path.write_text(
