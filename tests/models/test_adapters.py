@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen, nnx
 from support.every import every
 from support.fast_jit import jit
-from support.networks import close
+from support.networks import KEY, close
 from support.refusal import refused
 
 from jaxproto import models
@@ -18,7 +18,6 @@ from jaxproto.training import program_cache
 
 SHAPE = (4, 4, 1)
 X = np.random.default_rng(0).normal(size=(6, *SHAPE)).astype(np.float32) + 1.0
-KEY = jax.random.key(0)
 
 
 class OfNnx(nnx.Module):

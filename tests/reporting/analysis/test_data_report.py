@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support.commands import called
-from support.fields import changed
 from support.refusal import refused
+from support.runs import digits
 
-from jaxproto import config, plots
+from jaxproto import plots
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions import registry
 from jaxproto.experiment import build
@@ -35,8 +35,7 @@ def shown(tmp_path, monkeypatch):
 
 
 def configured(**fields):
-    few = {"model.group": "mlp", "data.clients": 5}
-    return changed(config.experiment("fedproto", "digits"), few, **fields)
+    return digits(**{"data__clients": 5, **fields})
 
 
 def test_numbers_are_those_of_partition_and_all_methods(shown, monkeypatch):
