@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-os.environ.setdefault("JAXPROTO_CACHE", "off")  # tests leave the user's cache alone
+os.environ["JAXPROTO_CACHE"] = "off"  # tests leave the user's cache alone
 MADE = None  # the folder of compiled programs, where this process has made it
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     # One for all workers and their children: most programs are compiled once a run.

@@ -11,7 +11,7 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import execution, participation
-from jaxproto.evaluation import hits_of
+from jaxproto.evaluation import BY_EXAMPLE, hits_of
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
@@ -94,8 +94,7 @@ def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
 
 def test_examples_that_clients_share_are_evaluated_once():
     """An official test part is everybody's; others are joined."""
-    (cohort,) = toys.cohorts((8, (0, 1, 2)))
-    tests = toys.planned(cohort, ("received",)).scoring.tests
+    tests = BY_EXAMPLE.tests
     same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
     assert tests([same]).index.size == 128  # two batches of 64
     assert tests([own]).index.ravel().tolist() == [3, 7, 9]

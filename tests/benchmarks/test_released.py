@@ -19,7 +19,8 @@ def agreement(row, changed=None):
     first = np.array([ours.flat(params) for params in trained.start.clients])
     with np.load(FILE) as golden:
         every = zip(trained.rounds, golden[row], strict=True)
-    return max(share(np.array(o)[:, ::STRIDE], g, first[:, ::STRIDE]) for o, g in every)
+    cut = ((np.array(o)[:, ::STRIDE], g, first[:, ::STRIDE]) for o, g in every)
+    return np.max([share(*three) for three in cut])  # NaN if any is
 
 
 def share(ours_KP, golden_KP, first_KP):

@@ -21,8 +21,6 @@ from jaxproto.training import runner
 
 PROTONORM = "--config=configs/protonorm.py"
 
-pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-
 
 @pytest.fixture
 def command(capsys, monkeypatch):
@@ -182,7 +180,7 @@ def test_a_shell_completes_commands(command):
 
 @pytest.mark.long
 def test_a_platform_that_is_not_here_is_explained_without_a_traceback():
-    env = {**os.environ, "JAX_PLATFORMS": "cuda", "JAXPROTO_CACHE": "off"}
+    env = {**os.environ, "JAX_PLATFORMS": "cuda"}
     command = [sys.executable, "main.py", PROTONORM]
     options = {"cwd": ROOT, "env": env, "capture_output": True, "text": True}
     done = subprocess.run(command, **options)

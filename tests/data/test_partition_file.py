@@ -8,8 +8,8 @@ import pytest
 from support.every import check_every
 from support.labels import SCHEMES, shuffled
 from support.refusal import refused
+from support.runs import digits
 
-from jaxproto import config
 from jaxproto.data.partitions import from_file as partition_file
 from jaxproto.data.partitions import public_examples
 from jaxproto.experiment import build
@@ -107,11 +107,7 @@ def test_lines_that_cannot_be_used_are_named_with_the_way_out(load):
 
 
 def built(**fields):
-    """An experiment of four clients, with these fields of `data`."""
-    c = config.experiment("local", "digits")
-    c.model.group = "mlp"
-    c.data.update({"clients": 4, **fields})
-    return build.experiment(c, "cpu")
+    return build.experiment(digits("local", **{"data__clients": 4, **fields}), "cpu")
 
 
 def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_path):
@@ -124,10 +120,10 @@ def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_p
     run_summary.save_partition(first, tmp_path)  # a kill in it would end the run
     assert [path.stat().st_mtime_ns for path in written] == [1, 1]
     name = f"file:{tmp_path / 'indices.csv'}"
-    same(first.partition, built(partition=name).partition)
+    same(first.partition, built(data__partition=name).partition)
     with refused("Set data.clients to the number of clients in"):
-        built(partition=name, clients=6)
-    other = built(seed=2)
+        built(data__partition=name, data__clients=6)
+    other = built(data__seed=2)
     run_summary.check_same(other, tmp_path)  # the run had not begun
     (tmp_path / "config.json").write_text("{}")
     run_summary.check_same(first, tmp_path)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from sklearn.model_selection import train_test_split
 from support.every import every
-from support.labels import FLOWERS, labels_only
+from support.labels import CIFAR10, CIFAR100, FLOWERS, NEWS, TINY, held, labels_only
 from support.refusal import refused
 
 from jaxproto.data import partition_stats
@@ -31,32 +31,23 @@ CIFAR10_PATHOLOGICAL = (  # of the released recipe, two classes per client
     "2046 5581 1605 1114 1548 7733 2649 1442 2084 5825"
 )
 
-C10, C100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
-
-
-def held(sizes, scheme):
-    """Examples of 20 clients, training and test data together [K, C]."""
-    dataset = labels_only(sizes)
-    divided = registry.partition_dataset(dataset, scheme, clients=20)
-    return sum(partition_stats.counts(dataset, divided)[:2])
-
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """The matrix that ships with the code, and its K_i and n_i through it."""
-    found = held(C10, registry.pfllib_dirichlet(0.1))
+    found = held(CIFAR10, registry.pfllib_dirichlet(0.1))
     np.testing.assert_array_equal(found, CIFAR10_KC)
 
 
 PUBLISHED = [  # sizes, clients, alpha; pairs, n_train, batches, test examples
-    (C10, 20, 0.1, (102, 101, 101), (873, 4495), (1395, 27), (15005, 1)),
-    (C10, 20, 0.5, (176, 175, 175), (1072, 3444), (1397, 33), (15008, 2)),
-    (C10, 20, 1.0, (189, 189, 189), (1227, 2816), (1398, 38), (15007, 0)),
-    (C100, 20, 0.01, (249, 230, 229), (1035, 2691), (1396, 32), (15005, 20)),
-    (C100, 20, 0.1, (921, 869, 868), (1955, 2519), (1396, 61), (15008, 58)),
-    (C100, 20, 0.5, (1702, 1643, 1641), (1950, 2385), (1398, 60), (15008, 72)),
-    (C100, 20, 1.0, (1881, 1860, 1859), (2087, 2355), (1397, 65), (15007, 30)),
-    (C100, 50, 0.1, (1920, 1806, 1796), (495, 1101), (1384, 15), (15017, 123)),
-    (C100, 100, 0.1, (3271, 3040, 3002), (206, 612), (1362, 6), (15038, 267)),
+    (CIFAR10, 20, 0.1, (102, 101, 101), (873, 4495), (1395, 27), (15005, 1)),
+    (CIFAR10, 20, 0.5, (176, 175, 175), (1072, 3444), (1397, 33), (15008, 2)),
+    (CIFAR10, 20, 1.0, (189, 189, 189), (1227, 2816), (1398, 38), (15007, 0)),
+    (CIFAR100, 20, 0.01, (249, 230, 229), (1035, 2691), (1396, 32), (15005, 20)),
+    (CIFAR100, 20, 0.1, (921, 869, 868), (1955, 2519), (1396, 61), (15008, 58)),
+    (CIFAR100, 20, 0.5, (1702, 1643, 1641), (1950, 2385), (1398, 60), (15008, 72)),
+    (CIFAR100, 20, 1.0, (1881, 1860, 1859), (2087, 2355), (1397, 65), (15007, 30)),
+    (CIFAR100, 50, 0.1, (1920, 1806, 1796), (495, 1101), (1384, 15), (15017, 123)),
+    (CIFAR100, 100, 0.1, (3271, 3040, 3002), (206, 612), (1362, 6), (15038, 267)),
     (TINY, 20, 0.1, (1853, 1759, 1758), (3603, 4408), (2567, 112), (27508, 103)),
     (NEWS, 20, 0.1, (46, 45, 41), (17, 15008), (2982, 0), (31906, 1)),
 ]
@@ -82,7 +73,7 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
     """The released recipe: 34 client-class pairs, and one client with one example."""
-    y = labels_only(C10).y
+    y = labels_only(CIFAR10).y
     enough = registry.pfllib_dirichlet(0.01, max_tries=37)
     client_rows = enough.assign(y, 10, 20, enough.make_rng(1))
     assert sum(len(np.unique(y[rows])) for rows in client_rows) == 34
@@ -96,7 +87,7 @@ def test_twenty_clients_hold_the_published_pairs():
     """Sum K_i; the cost of the pairs of Flowers: `summary/test_nominal_cost.py`."""
     assert sum(FLOWERS) == 8_189  # images; T Table 1 implies 690 to 710 pairs
     assert (held(FLOWERS, registry.pfllib_dirichlet(0.1)) > 0).sum() == 691
-    for sizes, classes in ((C10, 2), (C100, 10), (TINY, 20)):
+    for sizes, classes in ((CIFAR10, 2), (CIFAR100, 10), (TINY, 20)):
         held_KC = held(sizes, registry.pfllib_pathological(classes))
         assert (held_KC > 0).sum() == 20 * classes
         assert held_KC.sum(axis=0).tolist() == sizes
@@ -104,7 +95,7 @@ def test_twenty_clients_hold_the_published_pairs():
 
 def test_pfllib_pathological_has_the_released_sizes_and_leaves_the_last_classes_out():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
-    size_K = held(C10, registry.pfllib_pathological(2)).sum(axis=1)
+    size_K = held(CIFAR10, registry.pfllib_pathological(2)).sum(axis=1)
     assert size_K.tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
     held_C = held([100] * 43, registry.pfllib_pathological(4)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3

@@ -125,7 +125,6 @@ def test_an_image_starts_no_program(tmp_path, monkeypatch):
     gs.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
     gs.chmod(0o755)
     monkeypatch.setenv("PATH", f"{gs.parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("JAXPROTO_CACHE", "off")
     for name in ("a", "b"):
         (tmp_path / "data" / name).mkdir(parents=True)
         eps = f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n% {name}\n%%EOF\n"

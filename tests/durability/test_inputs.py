@@ -14,8 +14,6 @@ from jaxproto import cli
 from jaxproto.data import host_memory
 from jaxproto.training import runner
 
-pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory):
@@ -30,7 +28,6 @@ def test_a_bad_input_is_one_line_of_error(bad, kind, tmp_path, monkeypatch):
         raise AssertionError("it was let through to training")
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("JAXPROTO_CACHE", "off")
     monkeypatch.setattr(runner, "compile_programs", trains)
     monkeypatch.setattr(host_memory, "host_memory_bytes", lambda: 16 * 2**30)
     (root, rows), runs = bad, itertools.count()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support import federated
 from support.federated import QUIET, Calls, Killed, simulated, small
+from support.hostile_folders import flip
 
 from jaxproto.experiment import build
 from jaxproto.flower.accept import REFUSED
@@ -72,9 +73,7 @@ class Faulty(Calls):
         return said
 
     def damaged(self, data):
-        found = bytearray(data)
-        found[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
-        return bytes(found)
+        return flip(data, self.rng.randrange(8 * len(data)))
 
 
 def absent(plan, last):

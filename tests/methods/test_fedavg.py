@@ -14,9 +14,8 @@ from support.every import check_every, every
 from support.exchange import KEY, client, on_batch
 from support.refusal import refused
 
-from jaxproto import config, models
+from jaxproto import config
 from jaxproto.config.optimizers import build_local_training, build_optimizer
-from jaxproto.config.presets import DATASETS
 from jaxproto.experiment import build
 from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import fednova
@@ -143,12 +142,6 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
     ):
         with refused(*words):
             descent(**wrong)
-
-
-def test_every_data_set_has_one_network():
-    for name, dataset in product(FRAME, DATASETS):
-        group = config.load(f"configs/{name}.py:{dataset}").model.group
-        assert len(models.group_members(group)) == 1, (name, dataset)
 
 
 RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in round 3

@@ -192,7 +192,6 @@ def test_the_printed_costs_of_fml_and_fedkd(name, row):
         assert f"{found / 1e6:.2f}" == want, name
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_default_auxiliary_network_is_that_of_the_exact_columns():
     """And one that cannot be is refused."""
     c = config.load("configs/fedkd.py:spiral,code")

@@ -39,19 +39,12 @@ def run(rounds=1, sampler=toys.EVERYONE, **options):
     return toys.run(make(**options), rounds=rounds, sampler=sampler, public=PUBLIC)
 
 
-@functools.cache
-def begin():
-    init = toys.starter(make(), toys.HOM, toys.LOCAL)
-    ids = range(len(ROWS))
-    return jax.device_get(init(jax.random.key(3), [toys.counts(POOL, ROWS, ids)]))
-
-
 def start():
-    return begin()[0]
+    return run(0).server
 
 
 def client(i):
-    return jax.tree.map(lambda a: a[i], begin()[1][0])
+    return run(0).clients[i]
 
 
 def flat(adapter):

@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen, nnx
 from support.every import every
 from support.fast_jit import jit
-from support.networks import close
+from support.networks import KEY, close
 from support.refusal import refused
 
 from jaxproto import models
@@ -18,7 +18,6 @@ from jaxproto.training import program_cache
 
 SHAPE = (4, 4, 1)
 X = np.random.default_rng(0).normal(size=(6, *SHAPE)).astype(np.float32) + 1.0
-KEY = jax.random.key(0)
 
 
 class OfNnx(nnx.Module):
@@ -96,7 +95,7 @@ def test_features_are_pooled_and_training_alone_changes_statistics(name):
     moved = apply(params, norm, X, True, KEY).norm
     assert jax.tree.structure(moved) == jax.tree.structure(norm)
     assert not any(same(norm, moved))
-    assert not np.allclose(apply(params, moved, X, False).feat, out.feat)
+    assert np.abs(apply(params, moved, X, False).feat - out.feat).max() > 1e-3
 
 
 @every(FACTORIES)
@@ -105,7 +104,7 @@ def test_dropout_draws_from_the_key_of_the_step_for_each_example(name):
     keys = jax.random.split(jax.random.key(5))
     one, again, other = (apply(params, norm, X, True, keys[i]).feat for i in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
+    assert np.abs(one - other).max() > 1e-3
     shown = [apply(params, norm, X, False, key).feat for key in keys]
     np.testing.assert_array_equal(*shown)
     same_B = np.broadcast_to(X[:1], X.shape)

@@ -168,7 +168,7 @@ def test_randomness_comes_from_the_key_in_training_only(name):
     train = jit(lambda key: net.apply(params, norm, x, True, key))
     first, again, other = (train(jax.random.key(i)) for i in (1, 1, 2))
     jax.tree.map(np.testing.assert_array_equal, first, again)
-    assert not jnp.allclose(first.logits, other.logits)
+    assert jnp.max(jnp.abs(first.logits - other.logits)) > 1e-4
     clean = bool(jnp.array_equal(first.feat, other.feat))
     assert clean == (name == "mobilenet_v2")
     evaluated = jax.make_jaxpr(functools.partial(net.apply, train=False))

@@ -20,12 +20,9 @@ from jaxproto.models.ops import ops
 IMAGE = (32, 32, 3)
 
 
-def names(case):
-    return json.loads(bytes(GOLDEN[f"{case}/state_dict_json"]))
-
-
 def golden_weights(case):
-    return {name: stream(i, name, s) for i, (name, s) in enumerate(names(case))}
+    names = json.loads(bytes(GOLDEN[f"{case}/state_dict_json"]))
+    return {name: stream(i, name, s) for i, (name, s) in enumerate(names)}
 
 
 def stream(i, name, shape):

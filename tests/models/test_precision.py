@@ -11,7 +11,7 @@ import pytest
 from support import networks
 from support.every import every
 from support.fast_jit import jit
-from support.networks import relative
+from support.networks import KEY, relative
 
 from jaxproto import config
 from jaxproto.models.ops import conv, ops
@@ -19,7 +19,6 @@ from jaxproto.training import runner
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-KEY = jax.random.key(0)
 IMAGES = ("cnn4", "resnet4", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0")
 
 

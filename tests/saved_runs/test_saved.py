@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 
-import jax
 import numpy as np
 import pytest
 from support import runs
@@ -38,26 +37,20 @@ def copy(trained_runs, tmp_path):
 
 
 def test_a_run_says_what_it_is_and_has_its_records_without_compiling(path):
-    events = []
-
-    def hear(event, seconds, **_):
-        events.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(hear)
-    run = jaxproto.load(path)
-    assert (run.status, run.rounds, run.round) == ("finished", LAST, LAST)
-    assert run.path == path and run.notes == () and run.server
-    assert run.config.method.name == "protonorm"
-    assert run.partition.train.sum() + run.partition.test.sum() == 1797
-    assert run.summary == json.loads((path / "summary.json").read_text())
-    record = runs.records(path)[-1]
-    assert len(run.metrics) == 3 * len(record["rules"])
-    (row,) = run.metrics.where(round=LAST, rule="local")
-    assert {k: row[k] for k in record["rules"]["local"]} == record["rules"]["local"]
-    assert row["loss"] == record["loss"] and row["bytes_up"] == record["bytes_up"]
-    assert row["bytes_total_up"] == record["bytes_total"]["up"]
-    jax.monitoring.unregister_event_duration_listener(hear)
-    assert "/jax/core/compile/backend_compile_duration" not in events
+    with runs.compilations() as compiled:
+        run = jaxproto.load(path)
+        assert (run.status, run.rounds, run.round) == ("finished", LAST, LAST)
+        assert run.path == path and run.notes == () and run.server
+        assert run.config.method.name == "protonorm"
+        assert run.partition.train.sum() + run.partition.test.sum() == 1797
+        assert run.summary == json.loads((path / "summary.json").read_text())
+        record = runs.records(path)[-1]
+        assert len(run.metrics) == 3 * len(record["rules"])
+        (row,) = run.metrics.where(round=LAST, rule="local")
+        assert {k: row[k] for k in record["rules"]["local"]} == record["rules"]["local"]
+        assert row["loss"] == record["loss"] and row["bytes_up"] == record["bytes_up"]
+        assert row["bytes_total_up"] == record["bytes_total"]["up"]
+    assert not compiled
 
 
 def test_other_metrics_have_columns_and_a_data_frame_needs_pandas(run, monkeypatch):

@@ -14,9 +14,6 @@ from jaxproto.methods import METHODS
 from jaxproto.saved_runs import restore
 from jaxproto.saved_runs.saved_client import best_class
 
-FEW = {"data__clients": 6, "participation__law": "uniform"}
-FEW["participation__fraction"] = 0.4
-
 
 @pytest.fixture(scope="module")
 def run(trained_runs):
@@ -184,8 +181,9 @@ def test_clients_of_an_average_have_one_architecture(trained_runs):
 @pytest.mark.long
 def test_clients_in_files_of_which_a_sample_is_evaluated(tmp_path):
     """Also those that never took part; pictures have all."""
-    sample = {"clients__store": "disk", "eval__clients": "3"}
-    runs.run(runs.digits(**FEW | sample), tmp_path)
+    few = {"data__clients": 6, "participation__law": "uniform"}
+    few |= {"participation__fraction": 0.4, "clients__store": "disk"}
+    runs.run(runs.digits(eval__clients="3", **few), tmp_path)
     before = runs.snapshot(tmp_path)
     run = jaxproto.load(tmp_path)
     assert run.evaluate() == runs.records(tmp_path)[-1]["rules"]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.hostile_folders import cut, flip
 from support.refusal import refused
 
 from jaxproto.storage import checkpoint
@@ -86,13 +87,11 @@ def test_the_newest_three_are_kept_and_unusable_later_ones_until_a_save(tmp_path
 
 
 def truncated(file):
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    file.write_bytes(cut(file.read_bytes(), file.stat().st_size // 2))
 
 
 def flipped(file):
-    data = bytearray(file.read_bytes())
-    data[2 * len(data) // 3] ^= 4
-    file.write_bytes(data)
+    file.write_bytes(flip(file.read_bytes(), 16 * file.stat().st_size // 3))
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, truncated, flipped])

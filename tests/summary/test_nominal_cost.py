@@ -3,16 +3,15 @@
 import csv
 import io
 import re
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
-import pytest
 from support.commands import called
 from support.every import every
-from support.labels import FLOWERS
+from support.labels import CIFAR10, CIFAR100, FLOWERS, NEWS, TINY, held
 
 from jaxproto import config, masks
-from jaxproto.data.partitions import pfllib
+from jaxproto.data.partitions import registry
 from jaxproto.experiment import build
 from jaxproto.methods.feddistill import feddistill
 from jaxproto.methods.fedtgp import fedtgp
@@ -21,25 +20,17 @@ from jaxproto.methods.tinyproto import Sparsity, tinyproto
 from jaxproto.reporting.analysis import cost
 from jaxproto.types import Spec
 
-SIZES = {  # examples per class, official parts together
-    "cifar10": [6_000] * 10,
-    "cifar100": [600] * 100,
-    "flowers": FLOWERS,  # labels of Oxford Flowers-102, all 8,189
-    "tiny": [550] * 200,
-    "ag_news": [31_900] * 4,
-}
+SIZES = {"cifar10": CIFAR10, "cifar100": CIFAR100, "flowers": FLOWERS}
+SIZES |= {"tiny": TINY, "ag_news": NEWS}
 GTSRB = [17] * 19 + [23]  # sum K_i is 346; its counts per class are not at hand
 
 
-@cache
 def classes_held(name):
     """K_i of 20 clients, Dirichlet 0.1, seed 1, training and test data."""
     if name == "gtsrb":
         return GTSRB, 43
-    sizes, scheme = SIZES[name], pfllib.pfllib_dirichlet(0.1)
-    y_N = np.repeat(np.arange(len(sizes)), sizes)
-    client_rows = scheme.assign(y_N, len(sizes), 20, scheme.make_rng(1))
-    return [len(np.unique(y_N[rows])) for rows in client_rows], len(sizes)
+    held_KC = held(SIZES[name], registry.pfllib_dirichlet(0.1))
+    return (held_KC > 0).sum(1).tolist(), len(SIZES[name])
 
 
 PRINTED = {  # millions of parameters
@@ -83,7 +74,6 @@ def test_block_masks_cost_what_they_keep():
         assert method.nominal([0], {}) == num_classes * kept
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_calculator_prints_what_a_run_would_count(monkeypatch, capsys):
     """The partition of spiral; nominal by hand from what the caption says."""
     given = "--config=configs/protonorm.py:spiral", "--config.wire.up=float16"

@@ -92,9 +92,9 @@ def quick_programs():
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def quick_runs():
-    """As `quick_programs`, for runs without pictures."""
+    """Of all tests of a file that has it: as `quick_programs`, without pictures."""
     with quickly(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "draw_all", lambda *_: None)
         yield

@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from jaxproto.types import SPECIAL
+from support.hostile_folders import flip
 
 GOOD = {"x_train": np.zeros((30, 4), np.float32), "y_train": np.arange(30) % 3}
 WORDS = np.array(["a", "b", "c"])[np.arange(30) % 3]
@@ -178,9 +179,8 @@ def make(root: Path):
     np.savez(npz / "good.npz", **GOOD)
     content = (npz / "good.npz").read_bytes()
     (npz / "cut.npz").write_bytes(content[:-100])
-    flipped = bytearray(content)
-    flipped[content.find(GOOD["y_train"].tobytes()) + 9] ^= 255  # the checksum fails
-    (npz / "flipped.npz").write_bytes(flipped)
+    at = content.find(GOOD["y_train"].tobytes()) + 9  # of which the checksum fails
+    (npz / "flipped.npz").write_bytes(flip(content, 8 * at))
     np.save(npz / "one.npy", GOOD["x_train"])
     np.savez(npz / "keyless.npz", images=np.zeros(3))
     (root / "csv" / "pipes").mkdir()

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from jaxproto.data import partition_stats
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import registry
 
@@ -17,7 +18,8 @@ SCHEMES = {
     "lognormal": registry.lognormal_sizes(1.0),
     "feature": registry.by_domain(),
 }
-# Oxford Flowers-102, all 8,189 images: examples of each class.
+# Examples of each class, official parts together; Oxford Flowers-102: 8,189 images.
+CIFAR10, CIFAR100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
 FLOWERS = [
     *(40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49, 56),
     *(40, 59, 91, 42, 41, 41, 40, 66, 78, 85, 52, 45, 46, 40, 43, 75, 108, 56, 41, 67),
@@ -38,6 +40,13 @@ def shuffled(sizes, test=0, sources=0):
     made = labels_only(sizes, test)
     domain = np.arange(len(made.y)) % sources if sources else None
     return made._replace(y=np.random.default_rng(0).permutation(made.y), domain=domain)
+
+
+def held(sizes, scheme):
+    """Examples of 20 clients, training and test data together [K, C]."""
+    dataset = labels_only(sizes)
+    divided = registry.partition_dataset(dataset, scheme, clients=20)
+    return sum(partition_stats.counts(dataset, divided)[:2])
 
 
 def count(ids, rows_of_clients):

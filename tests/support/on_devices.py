@@ -67,12 +67,16 @@ def compared(folder, case):
 
 
 def difference(a, b):
-    """Returns the largest difference of two trees; None if their shapes differ."""
+    """Returns the largest difference of two trees; None if their shapes differ.
+
+    NaN in one alone is NaN, which Python's `max` passes over.
+    """
     if jax.tree.map(np.shape, a) != jax.tree.map(np.shape, b):
         return None
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     both = ([np.asarray(x).astype(np.float64) for x in pair] for pair in pairs)
-    return max(float(np.abs(x - y).max(initial=0)) for x, y in both)
+    each = [np.where(np.isnan(x) & np.isnan(y), 0, np.abs(x - y)) for x, y in both]
+    return float(np.max([away.max(initial=0) for away in each]))
 
 
 def collectives(programs):

@@ -2,19 +2,16 @@
 
 import io
 import sys
+from functools import partial
 
 import pytest
 from rich.console import Console
 
-from jaxproto import config, sweeps
+from jaxproto import sweeps
 from jaxproto.sweeps.plan import ProgramGroup
-from support.fields import changed
+from support.runs import digits
 
-
-def tiny(rounds=2, **changes):
-    """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
-    fields = {"data.clients": 3, "model.group": "mlp", "rounds": rounds}
-    return changed(config.experiment("fedproto", "digits"), fields, **changes)
+tiny = partial(digits, rounds=2)  # three clients of one perceptron
 
 
 def planned(given, outdir="", plain=None):

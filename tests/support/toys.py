@@ -13,10 +13,9 @@ import optax
 from jaxproto import evaluation, execution, federation, gather, participation, wire
 from jaxproto.client import LocalTraining
 from jaxproto.config import registries
-from jaxproto.evaluation import BY_CLIENT, BY_EXAMPLE, EvaluationInputs
+from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import RoundInputs
-from jaxproto.kept_state import STATEFUL, STATELESS
 from jaxproto.metrics import ACCURACY, metrics_by_name
 from jaxproto.types import Examples, Net, NetOutput, Shard, Spec
 from jaxproto.uploads import PreReport, Report, Uploads
@@ -140,16 +139,9 @@ class Programs(NamedTuple):
     traces: list
 
 
-def planned(group, rules):
-    """Returns the cohort; its clients keep no state if there are rules."""
-    kept = STATELESS if rules else STATEFUL
-    scoring = BY_EXAMPLE._replace(rules=rules) if rules else BY_CLIENT
-    return dataclasses.replace(group, scoring=scoring, kept_state=kept)
-
-
 @cache
-def starter(method, layout, local, rules=()):
-    groups = tuple(planned(g, rules) for g in cohorts(*layout))
+def starter(method, layout, local):
+    groups = cohorts(*layout)
 
     @fast_jit.jit
     def init(key, counts):
@@ -162,16 +154,15 @@ def starter(method, layout, local, rules=()):
 
 
 @cache
-def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
+def programs(method, layout, mode, local, most=0, sums=False):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
     options = {"mode": mode, "max_participants": most}
-    each = (planned(g, rules) for g in cohorts(*layout))
-    groups = tuple(dataclasses.replace(g, **options) for g in each)
+    groups = tuple(dataclasses.replace(g, **options) for g in cohorts(*layout))
     traces, exact = [], wire.EXACT
     if not sums:
         method = method.collecting()
 
-    @jit
+    @fast_jit.jit
     def one_round(key, participants, server, clients, examples, shards):
         traces.append(1)
         sent = federation.broadcast(method, server, exact).message
@@ -199,7 +190,7 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
         reported = [Reported(*each) for each in zip(ups, reports, strict=True)]
         return server, clients, reported, [Reported(*each) for each in pre_uploads]
 
-    init = starter(method, layout, local, rules)
+    init = starter(method, layout, local)
     return Programs(groups, init, one_round, traces)
 
 
@@ -219,7 +210,7 @@ def only(*trains, reports=None):
     return sampler
 
 
-DEFAULTS = (HOM, ONE, LOCAL, fast_jit.jit)
+DEFAULTS = (HOM, ONE, LOCAL)
 
 
 def run(
@@ -232,11 +223,10 @@ def run(
     extra=0,
     filler=0,
     public=None,
-    jit=fast_jit.jit,
     **rows,
 ):
     """Trains the toy federation; `public` rows of the pool, `rows` of `programs`."""
-    groups, init, one_round, _ = programs(method, layout, mode, local, jit, **rows)
+    groups, init, one_round, _ = programs(method, layout, mode, local, **rows)
     data, server, clients = start(groups, init, extra, filler, public)
     reports = pre_uploads = ()
     for r in range(rounds):
@@ -264,30 +254,29 @@ def opening(method, sampler, server, r):
 
 def lowered(method, layout, mode, platform):
     """Lowers a round for a platform that this machine need not have."""
-    groups, init, one_round, _ = programs(method, layout, mode, LOCAL, fast_jit.jit)
+    groups, init, one_round, _ = programs(method, layout, mode, LOCAL)
     data, server, clients = start(groups, init)
     args = *opening(method, EVERYONE, server, 0), server, clients, *data
     return one_round.trace(*args).lower(lowering_platforms=(platform,))
 
 
-def evaluate(method, result, mode=ONE, layout=HOM):
-    groups = cohorts(*layout)
-    examples, rows = pool_and_rows()
-    parts = []
-    for g, clients in zip(groups, result.stacked, strict=True):
-        group, metrics = dataclasses.replace(g, mode=mode), metrics_by_name(ACCURACY)
-        down = federation.broadcast(method, result.server, wire.EXACT).message
+def evaluate(method, result, mode=ONE):
+    """Returns the correct predictions of every rule, by client id."""
+    (group,), (examples, rows) = cohorts(*HOM), pool_and_rows()
+    group, metrics = dataclasses.replace(group, mode=mode), metrics_by_name(ACCURACY)
+    down = federation.broadcast(method, result.server, wire.EXACT).message
 
-        @fast_jit.jit
-        def evaluate(down, clients, examples, shards, group=group, metrics=metrics):
-            given = EvaluationInputs(method, group, metrics, down, examples)
-            return evaluation.evaluate_cohort(given, clients, shards)
+    @fast_jit.jit
+    def evaluate(down, clients, examples, shards):
+        given = EvaluationInputs(method, group, metrics, down, examples)
+        return evaluation.evaluate_cohort(given, clients, shards)
 
-        sums = evaluate(down, clients, examples, shard(rows, g.ids))
-        parts.append({rule: of["accuracy"][0] for rule, of in sums.items()})
-    return by_id(groups, parts)
+    sums = evaluate(down, *result.stacked, examples, shard(rows, group.ids))
+    return {rule: np.asarray(of["accuracy"][0]) for rule, of in sums.items()}
 
 
 def gap(a, b) -> float:
+    """The largest difference of two trees; NaN if any is."""
     leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return max([float(np.max(np.abs(x - y))) for x, y in leaves if x.size], default=0.0)
+    each = [np.max(np.abs(x - y), initial=0) for x, y in leaves]
+    return float(np.max(each, initial=0))  # Python's max passes over NaN

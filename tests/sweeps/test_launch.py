@@ -22,7 +22,6 @@ from jaxproto.sweeps.plan import errors_named
 from jaxproto.training import program_cache
 
 SWEEP = ["sweep", "--config=fedproto:digits", "--sweep=seed=0,1"]
-pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,6 @@ def said(shown) -> str:
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Calls the command line in this process; how it ended, its output, its errors."""
-    monkeypatch.setenv("JAXPROTO_CACHE", "off")
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["jaxproto", *words])

@@ -72,7 +72,6 @@ def test_a_method_may_have_two_exchanges(capsys, tmp_path):
     assert "message before training:" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_flag_is_for_one_run(monkeypatch):
     given = []
     monkeypatch.setattr(debug, "debug", given.append)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.every import check_every
+from support.hostile_folders import flip
 from support.runs import digits
 
 from jaxproto import evaluation, federation, transforms
@@ -56,11 +57,6 @@ def signed(name, data):
     return exported_program.digest(name.encode(), data).encode() + b"\n" + data
 
 
-def flipped(content, share):
-    k = int(share * (len(content) - 1))
-    return content[:k] + bytes([content[k] ^ 1]) + content[k + 1 :]
-
-
 @pytest.fixture
 def said(monkeypatch):
     found = []
@@ -93,8 +89,9 @@ def test_a_damaged_or_foreign_file_is_made_anew_and_that_is_said(tmp_path, said)
     whole, trap = file.read_bytes(), pickle.dumps((Trap(tmp_path / "ran"), b""))
     cache(tmp_path / "other", lambda x, y: {"sum": x - y, "twice": (x, None)}, name="b")
     (other,) = (tmp_path / "other").iterdir()
+    bits = np.linspace(0, 8 * len(whole) - 1, 25)
     damaged = [b"", whole[:-50], trap, signed(file.name, trap)]
-    damaged += [other.read_bytes(), *(flipped(whole, s) for s in np.linspace(0, 1, 25))]
+    damaged += [other.read_bytes(), *(flip(whole, int(k)) for k in bits)]
     for i, content in enumerate(damaged):
         folder = tmp_path / str(i)
         cache(folder)

@@ -23,8 +23,6 @@ from jaxproto.storage import checkpoint
 from jaxproto.storage import records as metrics
 from jaxproto.training import loop
 
-COMPILATION = "/jax/core/compile/backend_compile_duration"
-
 
 @pytest.fixture(scope="module", autouse=True)
 def unrendered():
@@ -43,25 +41,20 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run with kept momentum, BatchNorm, and participation by lot."""
-    path, events, counts = tmp_path_factory.mktemp("run"), [], []
-
-    def hear(event, seconds, **_):
-        events.append(event)
+    path, counts = tmp_path_factory.mktemp("run"), []
 
     def counting(real):
         def f(*args):
             result = real(*args)
-            counts.append(events.count(COMPILATION))
+            counts.append(len(compiled))
             return result
 
         return f
 
-    jax.monitoring.register_event_duration_secs_listener(hear)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, runs.compilations() as compiled:
         patch.setattr(loop.LocalEngine, "round", counting(loop.LocalEngine.round))
         patch.setattr(loop, "_rounds", counting(loop._rounds))
         summary, text = run(tiny(), path)
-    jax.monitoring.unregister_event_duration_listener(hear)
     return Finished(path, summary, text, counts)
 
 

@@ -5,7 +5,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from support import attacked, runs
+from support import attacked, hostile_folders, runs
 from support.refusal import refused
 
 from jaxproto.data import host_memory
@@ -14,8 +14,7 @@ from jaxproto.experiment import cohorts
 from jaxproto.storage import checkpoint, manifest, row_deltas
 from jaxproto.training import stores
 
-quick_runs = attacked.quick_runs
-pytestmark = pytest.mark.usefixtures("quick_runs")
+quick_runs = attacked.quick_runs  # a fixture of all tests here
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +72,8 @@ def row_files(path, r):
 
 
 def flip(file):
-    """A byte of a file, in all checkpoints that it is linked to."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+    """A bit of a file, in all checkpoints that it is linked to."""
+    file.write_bytes(hostile_folders.flip(file.read_bytes(), 4 * file.stat().st_size))
 
 
 def test_a_checkpoint_links_to_the_last_but_one_and_shares_nothing_with_the_last(

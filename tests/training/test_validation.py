@@ -11,8 +11,7 @@ from jaxproto.experiment import build
 from jaxproto.storage import records
 from jaxproto.summary import run_summary
 
-quick_runs = attacked.quick_runs
-pytestmark = pytest.mark.usefixtures("quick_runs")
+quick_runs = attacked.quick_runs  # a fixture of all tests here
 PART = {"participation__law": "uniform", "participation__fraction": 0.5}
 SAMPLE = {"clients__store": "host", "eval__clients": "5"}
 FEW = {**PART, "participation__fraction": 0.2}  # so that not all may take part

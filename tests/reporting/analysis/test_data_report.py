@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support.commands import called
-from support.fields import changed
 from support.refusal import refused
+from support.runs import digits
 
-from jaxproto import config, plots
+from jaxproto import plots
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions import registry
 from jaxproto.experiment import build
@@ -35,8 +35,7 @@ def shown(tmp_path, monkeypatch):
 
 
 def configured(**fields):
-    few = {"model.group": "mlp", "data.clients": 5}
-    return changed(config.experiment("fedproto", "digits"), few, **fields)
+    return digits(**{"data__clients": 5, **fields})
 
 
 def test_numbers_are_those_of_partition_and_all_methods(shown, monkeypatch):
@@ -104,7 +103,6 @@ def test_texts_are_printed(shown, tmp_path):
     assert re.search(r"(news|sport) word \[b\] number\d", text)
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
     path = tmp_path / "changed.py"
     path.write_text(
