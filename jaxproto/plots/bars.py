@@ -80,8 +80,12 @@ def _scale(axes, values: Sequence[float]) -> float:
     The scale is logarithmic if values are far apart. It leaves room for the label
     beside the longest bar.
     """
-    largest = max(values, default=1.0) or 1.0
-    least = min((v for v in values if v > 0), default=largest)
+    largest = max(values, default=0.0)
+    if not largest:  # no bar has a length, which a scale could measure
+        axes.tick_params(axis="x", bottom=False, labelbottom=False)
+        axes.set_xlim(0, 1)
+        return 0.0
+    least = min(v for v in values if v > 0)
     if largest <= MIN_SPACING * least:
         axes.set_xlim(0, 1.4 * largest)
         return 0.0

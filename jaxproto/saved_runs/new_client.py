@@ -27,7 +27,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_cohorts
-from jaxproto.federation import Cohort
+from jaxproto.federation import TRAINING, Cohort
 from jaxproto.saved_runs import user_inputs
 from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.restore import RestoredRun
@@ -103,7 +103,7 @@ def join(
     limit = local.limit_steps if id < run.config.data.clients else all_steps
     local = dataclasses.replace(local, epochs=epochs or local.epochs, limit_steps=limit)
     context = programs.round_context(seed, r)
-    keys = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
+    keys = programs.keys(seed)[0], jax.random.fold_in(context.key, TRAINING)
     count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)
     examples, shard = with_public_examples(exp.dataset, data)
 

@@ -14,10 +14,8 @@ from jaxproto.method import Method
 from jaxproto.saved_runs import user_inputs
 from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.summary import host_prototypes
-from jaxproto.summary.pictures import HostProtos
+from jaxproto.summary.host_prototypes import HostProtos
 from jaxproto.types import Client, Net, Tree, describe
-
-PARTS = ("train", "test")
 
 
 class ExampleSet(NamedTuple):
@@ -175,7 +173,7 @@ class SavedClient:
         return {rule: float(np.mean(best_class(s) == y)) for rule, s in scores.items()}
 
     def _part(self, name: str) -> ExampleSet:
-        return getattr(self.data, choose_from("part", name, PARTS))
+        return getattr(self.data, choose_from("part", name, ClientData._fields))
 
     def _scores(self, x: np.ndarray) -> dict[str, np.ndarray]:
         client, down = jax.device_put(self.state), self._down

@@ -18,7 +18,7 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.storage.workdir import check_complete
 from jaxproto.summary import host_prototypes
-from jaxproto.summary.pictures import HostProtos
+from jaxproto.summary.host_prototypes import HostProtos
 from jaxproto.types import Tree
 
 
@@ -157,6 +157,7 @@ class SavedRun:
         """
         rules = [rules] if isinstance(rules, str) else rules
         if clients is not None:
+            clients = [*clients]  # an array has no truth value
             for i in clients:
                 check_id(i, self.config.data.clients)
             if not clients:

@@ -18,7 +18,7 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
       UserError: the inputs have another shape or type.
     """
     like, given = dataset.x, np.asarray(x)
-    if dataset.tokens and given.dtype.kind in "UTO":
+    if dataset.tokens and given.dtype.kind in "UTO" and given.ndim == 1:
         tokens = text.tokenize([str(item) for item in x])
         given = text.token_table(tokens, dataset.tokens, like.shape[1])
     shape = like.shape[1:]

@@ -11,18 +11,18 @@ from jaxproto.io.json_files import EVERY, SHOWN, Number, Schema, find_error
 NUMBER = Number()  # or null
 COUNT = Number(0, whole=True, null=False, most=MAX_INT)
 NUMBERS = {EVERY: NUMBER}
+KNOWN = Number(null=False)  # never null
 RECORD: Schema = {  # a line of `metrics.jsonl`
     "round": COUNT,
     "rules?": {EVERY: NUMBERS},
     "validation?": {EVERY: NUMBERS},
     "metrics?": {EVERY: {EVERY: {EVERY: (NUMBER, NUMBERS, [NUMBER])}}},
-    "bytes_total?": NUMBERS,
+    "bytes_total?": {EVERY: KNOWN},
     **dict.fromkeys(("bytes_up?", "bytes_down?", "seconds?", "loss?"), NUMBER),
     "every_round?": {EVERY: [NUMBER]},
     "by_client?": {EVERY: [COUNT]},
     "by_domain?": {EVERY: ([str], [COUNT])},
 }
-KNOWN = Number(null=False)  # never null
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
 WITHOUT_ACCURACY = {"pooled": {"final": None}}
 SUMMARY: Schema = {

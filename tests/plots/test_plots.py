@@ -152,6 +152,13 @@ def test_classes_have_bars_over_the_range_and_runs_are_side_by_side(drawn):
     assert [s[:, 1].tolist() for s in bars.get_segments()] == [[-1, 1]] * 200
 
 
+def test_bars_have_no_scale_where_no_seed_reached_the_target(drawn):
+    none = [plots.Bar("a", [], [], 3, 88.8), plots.Bar("b", [], [], 0, float("nan"))]
+    for panel in drawn(plots.rounds_to_target_bars, none, "until 99 %").axes:
+        assert texts(panel) == ["not reached (best 88.8 %)", "has no such rule"]
+        assert not any(label.get_visible() for label in panel.get_xticklabels())
+
+
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
     assert not plots.available()

@@ -70,7 +70,8 @@ def test_other_metrics_have_columns_and_a_data_frame_needs_pandas(run, monkeypat
 def test_an_evaluation_is_that_of_the_record_to_the_last_digit(path, run):
     rules = runs.records(path)[-1]["rules"]
     assert run.evaluate() == rules
-    assert run.evaluate("local", range(4)) == {"local": rules["local"]}
+    for every in (range(4), np.arange(4)):
+        assert run.evaluate("local", every) == {"local": rules["local"]}
     one = run.evaluate(["head"], clients=[2])["head"]
     assert one["pooled"] == one["client_min"] == run.clients[2].accuracies()["head"]
     assert run.evaluate(part="train").keys() == rules.keys()

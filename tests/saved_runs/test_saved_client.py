@@ -213,6 +213,8 @@ def test_texts_are_predicted_from_words(tmp_path):
     assert run.evaluate() == runs.records(tmp_path / "run")[-1]["rules"]
     said = run.clients[1].predict(["blue1 blue2", "red0 red3 unheard"])
     assert said.tolist() == [0, 1]
+    with pytest.raises(UserError, match=r"inputs have shape \[\], but"):
+        run.clients[1].predict("blue1 blue2")
     x, y = run.clients[0].data.train
     assert x.dtype == np.int32
     made = run.new_client(words[:8], list(names * 4), x, y)

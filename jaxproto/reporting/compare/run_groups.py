@@ -118,10 +118,16 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
     return short
 
 
-def settings_key(run: RunFolder) -> str:
-    """Returns a text that is the same for runs that differ in the seed alone."""
+def settings_key(run: RunFolder, without: str | None = None) -> str:
+    """Returns a text that is the same for runs that differ in the seed alone.
+
+    Args:
+      run: the run.
+      without: a field in which they may differ, too.
+    """
     setting = _setting(run).items()  # a float may be saved as 1
     numbers = {k: float(v) if type(v) is int else v for k, v in setting}
+    numbers.pop(without, None)
     return json.dumps(numbers, sort_keys=True)
 
 

@@ -86,11 +86,17 @@ def table(
         _kinds(columns, metric, bool(against or rank)),
         target,
     )
-    cols, captions, lacking = _columns(request), [], measures.runs_without(runs, metric)
+    captions, lacking = list[str](), measures.runs_without(runs, metric)
     if target is not None:
+        targets.check(target, request.measures[0])
         captions.append(targets.caption(target, request.measures[0]))
         lacking += targets.runs_below_target(
             request.groups, request.rules, request.measures, target
+        )
+    cols = columns_of_blocks(request)
+    if not cols:
+        raise UserError(
+            f"no column is left: no run has one of --columns={','.join(request.kinds)}."
         )
     if against:
         choose_from("test", test, significance.TESTS)
@@ -138,18 +144,6 @@ def _rules(runs: Sequence[RunFolder], chosen: Sequence[str], metric: str) -> lis
         if rule not in known:
             raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
     return list(dict.fromkeys(chosen)) or known
-
-
-def _columns(request: TableRequest) -> list[Column]:
-    """Returns the columns of all blocks."""
-    if request.target is not None:
-        targets.check(request.target, request.measures[0])
-    columns = columns_of_blocks(request)
-    if not columns:
-        raise UserError(
-            f"no column is left: no run has one of --columns={','.join(request.kinds)}."
-        )
-    return columns
 
 
 def _kinds(chosen: Sequence[str], metric: str, derived: bool) -> tuple[str, ...]:

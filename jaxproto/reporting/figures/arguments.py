@@ -133,6 +133,8 @@ def group_seeds(
     """
     groups = group_by_seed(_read(workdirs, needs))
     stems = [_common_stem([r.name for r in g.runs]) for g in groups]
+    if len(set(stems)) < len(stems):
+        stems = [g.runs[0].name for g in groups]
     names = labels([g.config for g in groups], stems)
     if len({len(g.runs) for g in groups}) > 1:
         seeds = [f"{n} seed{'s' * (n > 1)}" for n in (len(g.runs) for g in groups)]

@@ -4,7 +4,6 @@ All but the partition can also be drawn from the records in results/.
 """
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,6 +18,7 @@ from jaxproto.reporting.compare.measures import Measure
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
     fields_apart,
+    settings_key,
     with_details,
 )
 from jaxproto.reporting.figures import arguments
@@ -108,7 +108,12 @@ def accuracy_against_field(args):
             for g in members:
                 by_seed = measures.values(g, rule, args.statistic, measure)
                 rows += [(_value(g, fields), [*by_seed.values()])] if by_seed else []
-            series += [_against(label, sorted(rows, key=_order))] if rows else []
+            rows.sort(key=lambda row: (isinstance(row[0], str), row[0]))
+            series += [_against(label, rows)] if rows else []
+    if not any(shown.values()):
+        raise UserError(
+            f"no run has statistic {args.statistic!r}: give another --statistic."
+        )
     statistic = args.statistic
     if statistic == "best":
         runs = [run for g in groups for run in g.runs]
@@ -133,11 +138,6 @@ def _value(group: SeedGroup, fields):
     return None if field is None else group.config[field]
 
 
-def _order(row):
-    value = row[0]
-    return (isinstance(value, str), value) if value is not None else (False, 0)
-
-
 def _rest(group: SeedGroup, fields) -> dict:
     """Returns the configuration without its field."""
     own = _field(group, fields)
@@ -152,7 +152,7 @@ def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
     """
     by_rest: dict[str, list[SeedGroup]] = {}
     for group in groups:
-        key = json.dumps(_rest(group, fields), sort_keys=True, default=str)
+        key = settings_key(group.runs[0], _field(group, fields))
         by_rest.setdefault(key, []).append(group)
     several = len({_field(g, fields) for g in groups} - {None}) > 1
     firsts, names = [members[0] for members in by_rest.values()], []

@@ -16,6 +16,11 @@ SEED = 0  # of the choice of samples and of t-SNE
 
 def tsne(args):
     """Draws test features and prototypes by t-SNE (RefProtoFL Figure 2)."""
+    if args.samples < 1 or not args.perplexity > 0:
+        raise UserError(
+            f"--samples is {args.samples} and --perplexity {args.perplexity:g}: give "
+            "1 or more samples, and a perplexity above 0."
+        )
     rows, perplexities = [], []
     for name, pick in selected_runs.selected_runs(args).items():
         parts = _points(pick, args.samples)

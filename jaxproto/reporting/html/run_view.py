@@ -44,8 +44,8 @@ def group_views(runs: Sequence[RunFolder]) -> list[SeedGroupView]:
 
 def bytes_until(record: Mapping) -> float | None:
     """Returns the bytes in both directions until a record, from the first round on."""
-    parts = [*record.get("bytes_total", {}).values()]
-    return float(sum(parts)) if parts and None not in parts else None
+    sent = record.get("bytes_total")
+    return float(sum(sent.values())) if sent else None
 
 
 def seconds_until(run: RunFolder) -> dict[int, float]:

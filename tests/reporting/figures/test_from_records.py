@@ -1,6 +1,7 @@
 """Curves and bars from the records of runs and sweeps, and of the papers' formulas."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,10 +141,14 @@ def test_accuracy_against_a_field_has_a_line_per_series(make, draw, bands):
     tiny, whole = bands[1][0]["rule local"]
     assert (tiny.label, tiny.x) == ("TinyProto-FP (s)", [32, 50])  # 0: a tenth of 500
     assert (whole.label, whole.x) == ("FedProto (feat_dim)", [8, 32])
+    last = Path(runs[-1]) / "config.json"  # a float may be saved as an integer
+    last.write_text(last.read_text().replace('"lam": 10.0', '"lam": 10'))
+    draw("accuracy_against_field", *runs[2:], "--field", "model.feat_dim")
+    assert bands[2][0]["rule head"][0].x == [8, 32]
     runs = [make(k, "fedproto", data__partition=k) for k in ("iid", "dirichlet")]
     runs.append(make("left_out", "fedproto", status="diverged", data__partition="all"))
     draw("accuracy_against_field", *runs, "--field", "data.partition")
-    assert bands[2][0]["rule head"][0].x == ["dirichlet", "iid"]
+    assert bands[3][0]["rule head"][0].x == ["dirichlet", "iid"]
 
 
 def test_iterations_are_those_of_every_round(make, draw, bands, tmp_path):
@@ -163,6 +168,8 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
     blind = make("d", "fedproto", history=[{"round": 1, "rules": {"head": {}}}])
     other = {"seed": 1, "history": [watched(2, 0.5, 0)]}
     seeds = make("e", "fedproto", **other), make("f", "fedproto")
+    unknown = record(1, {"head": 0.5}) | {"bytes_total": {"up": None}}
+    damaged = make("g", "fedproto", history=[unknown])
     (tmp_path / "there.png").write_text("mine")
 
     def check(what, name, *arguments, out="out.png"):
@@ -171,16 +178,20 @@ def test_arguments_that_cannot_be_used_are_one_line(make, tmp_path):
         assert "\n" not in str(caught.value)
         assert out == "there.png" or not (tmp_path / out).exists()
 
-    field = "accuracy_against_field"
+    field, each = "accuracy_against_field", "--statistic=client_best"
     cases = [
         ("unknown field 'method.ss'", field, a, "--field", "method.ss"),
         ("is not finished; leave it out", field, diverged, "--field", "rounds"),
+        ("no run has statistic 'client_best'", field, a, "--field=rounds", each),
         ("is no partition of a run", "partition", a),
         ("'a' is no list of numbers such as 2,5", "partition", a, "--classes", "a"),
         ("holds no checkpoint, which networks and prototypes are", "margins", a),
         ("no alignment_iterations in its records", "iterations", blind),
         (f"a picture of one run: name one of {a}, {b}, ", "partition", str(tmp_path)),
         ("has no bytes_total in the record of round 1", "bytes", blind),
+        ("no record of a run: bytes_total.up is 'None'", "bytes", damaged),
+        ("--samples is 0 and --perplexity 30: give", "tsne", a, "--samples=0"),
+        ("--perplexity -1: give", "tsne", a, "--perplexity=-1"),
         ("seeds of run 'FedProto' share no evaluated round", "bytes", *seeds),
         ("share no evaluated round", "accuracy", *seeds),
         ("run 'FedProto' has no simulated seconds in its", "time", seeds[0]),
@@ -217,6 +228,15 @@ def test_runs_of_a_method_have_their_differences_as_names():
         (many, ["FedProto (a)", "FedProto (b)"]),
     ]:
         assert selection.labels([one, one | changes], ["a", "b"]) == told
+
+
+def test_groups_of_seeds_have_names_of_their_own(make):
+    many = {"data__alpha": 0.77, "data__min_size": 7, "local__batch_size": 17}
+    many["optimizer__learning_rate"] = 0.033
+    runs = [make(f"run-{i}", "fedproto", seed=i) for i in (0, 1)]
+    runs += [make(f"run-{i}", "fedproto", seed=i, **many) for i in (2, 3)]
+    groups = selection.group_seeds(list(map(Path, runs)))
+    assert list(groups) == ["FedProto (run-0)", "FedProto (run-2)"]
 
 
 def test_partition_is_that_of_the_run_of_clients_and_classes_there_are(
