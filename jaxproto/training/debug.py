@@ -33,7 +33,9 @@ STAGES = {  # program -> stage, and names of the results
 }
 
 
-def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> dict:
+def debug(
+    config: ml_collections.ConfigDict | str, console: Console | None = None
+) -> dict:
     """Computes a round and its evaluation in plain Python; writes no file.
 
     The largest client trains alone for one epoch of two batches. No function of the
@@ -42,7 +44,7 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
     Types and shapes of all results are printed by stage.
 
     Args:
-      config: see `jaxproto.config.default`.
+      config: as in `jaxproto.run`.
       console: where stages and shapes are printed.
 
     Returns:
@@ -52,6 +54,7 @@ def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> 
       UserError: names, data or networks that cannot work.
       Diverged: a loss, an upload or a parameter is not finite.
     """
+    config = config_.from_name(config)
     config_.check(config)
     config = config.copy_and_resolve_references()
     config.local.epochs, config.clients.store = 1, "device"

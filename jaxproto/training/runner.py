@@ -74,8 +74,8 @@ def run(
         `signals.install_signal_handlers`.
       devices: See `jaxproto.mesh.parse_devices`; numbers of the run depend on it only
         in the rounding of sums over clients.
-      callbacks: Objects with methods of `Callback`, or names of `callbacks.WRITERS`; a
-        finished run does not call them.
+      callbacks: Objects with methods of `Callback`, or names of `callbacks.WRITERS`,
+        also one alone or "csv,tensorboard"; a finished run does not call them.
       data: Arrays (x, y) or (x, y, x_test, y_test) in place of `data.name`, as npz
         files hold them; they are written into the work directory.
 

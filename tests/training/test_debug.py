@@ -9,6 +9,7 @@ from support import attacked
 from support.commands import called
 
 import jaxproto
+from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.training import debug
 
@@ -70,6 +71,11 @@ def test_a_method_may_have_two_exchanges(capsys, tmp_path):
     made = attacked.small("refprotofl", attacked.data(tmp_path / "toy.npz"))
     assert jaxproto.debug(made)["participants"] == 1
     assert "message before training:" in capsys.readouterr().out
+
+
+def test_a_name_is_that_of_a_configuration():
+    with pytest.raises(UserError, match="Did you mean"):
+        jaxproto.debug("protnorm")
 
 
 def test_the_flag_is_for_one_run(monkeypatch):
