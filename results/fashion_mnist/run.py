@@ -37,6 +37,7 @@ BASELINES = (
     "fedkd",
 )
 PULLED = tuple(name for name in PROTOTYPES if name != "local")
+WHOLE = ("lg_fedavg", "feduv", "fednh")  # baselines of the README's table
 DIAGNOSES = {  # why methods collapse in the reading `paper` (README), one seed:
     # name -> cell, changed fields
     "fedproto_weak": ("fedproto", {"lam": 0.1}),
@@ -69,7 +70,7 @@ def changed(fields):
 def runs():
     """Yields name, configuration and flags of every run."""
     beginning = f"--config.rounds={BEGINNING}"
-    yield from cells(PULLED, "_20", flags=[beginning])
+    yield from cells((*PULLED, *WHOLE), "_20", flags=[beginning])
     flags = [beginning, "--config.model.compute_dtype=bfloat16"]
     yield from cells(PRECISIONS, "_20_bfloat16", flags=flags)
     yield from cells(PROTOTYPES)
