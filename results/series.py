@@ -97,10 +97,20 @@ def commits(work: Path) -> str:
 
 
 def commit() -> str:
-    """Returns the hash of the code that is here, with -dirty where it was edited."""
-    git = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """Returns the hash of the code that is here, with -dirty where it was edited.
+
+    Records are not code: one that is made again is deleted first.
+    """
+
+    def git(*words: str) -> subprocess.CompletedProcess:
+        command = ["git", *words]
+        return subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+
+    edited = git("diff", "--quiet", "HEAD", "--", ".", ":!results/*/records")
+    head = git("rev-parse", "HEAD").stdout.strip() or "unknown"
+    return head + "-dirty" * (edited.returncode == 1)
 
 
 def keep(work: Path, record: Path, source: Mapping[str, str]):
