@@ -108,7 +108,7 @@ def commit() -> str:
             command, cwd=ROOT, capture_output=True, text=True, check=False
         )
 
-    edited = git("diff", "--quiet", "HEAD", "--", ".", ":!results/*/records")
+    edited = git("diff", "--quiet", "HEAD", "--", ".", ":!results/*/records/*")
     head = git("rev-parse", "HEAD").stdout.strip() or "unknown"
     return head + "-dirty" * (edited.returncode == 1)
 
