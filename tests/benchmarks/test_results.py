@@ -74,6 +74,26 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     assert series.reading("comparison.py:a,paper") == "paper"
 
 
+def test_a_commit_is_marked_as_edited_for_code_and_not_for_records(
+    tmp_path, monkeypatch
+):
+    code, record = tmp_path / "main.py", tmp_path / "results/a/records/b/summary.json"
+    for path in (code, record):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+    monkeypatch.setattr(series, "ROOT", tmp_path)
+    assert series.commit() == "unknown"
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    head = series.commit()
+    assert len(head) == 40
+    record.unlink()
+    assert series.commit() == head
+    code.write_text("2")
+    assert series.commit() == f"{head}-dirty"
+
+
 def test_the_line_of_a_run_has_an_accuracy_of_zero_and_none(tmp_path):
     averages = {"pooled": {"best": 0.0}, "client_mean": {"best": None}}
     finished(tmp_path / "run", rules={"head": averages})
