@@ -241,7 +241,7 @@ FULL_LENGTH = {  # rows of N and T Table 1, N Table 3
         for name in SMALLER
         if not name.startswith("tinyproto")
     },
-    **on("flowers102", plain("feduv", "fednh")),
+    **on("flowers102", plain("feduv", "fednh"), WIDTHS_FT[0]),
     "feduv_clip": ("feduv.py:flowers102", [CLIP]),  # FedNH's release clips at 10
 }
 REASONS = {  # of contradicted claims: equal pull per element, equal steps
