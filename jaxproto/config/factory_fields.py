@@ -17,7 +17,7 @@ from flax.traverse_util import unflatten_dict
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError, choose_from, is_external
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
@@ -52,6 +52,12 @@ def all_fields(method: str) -> dict[str, Field]:
     name = dataclasses.replace(FIELDS["method.name"], default=method)
     fields = {"name": name, **_factory_fields(METHODS[method])}
     return {**FIELDS, **{f"method.{key}": field for key, field in fields.items()}}
+
+
+def builtin_field(method: str, path: str) -> Field | None:
+    """Returns a field of a built-in method; None for methods of users."""
+    known = not is_external(METHODS.get(method))
+    return all_fields(method).get(path) if known else None
 
 
 def default(method: str = "") -> ml_collections.ConfigDict:

@@ -24,6 +24,7 @@ class SeedGroup(NamedTuple):
     runs: tuple[RunFolder, ...]
     length: str = ""  # such as ", 20 rounds", if runs on the data set differ in it
     label: str = ""  # of its row in a table
+    label_fields: tuple[str, ...] = ()  # whose values the label shows
 
     @property
     def method(self) -> str:
