@@ -8,6 +8,7 @@ import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
@@ -64,8 +65,16 @@ def first_few(names: Iterable, most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
+def choose_from(
+    kind: str,
+    name: str,
+    options: Iterable[str],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Returns `name` if it is one of `options`.
+
+    Args:
+      elsewhere: similar words -> what is meant, beside `options`.
 
     Raises:
       UserError: it is not; the message has the nearest name and all options.
@@ -73,8 +82,9 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
     options = sorted(options)
     if name in options:
         return name
-    near = difflib.get_close_matches(shorten(name).strip("'"), options, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    meant = {**elsewhere, **{option: option for option in options}}
+    near = difflib.get_close_matches(shorten(name).strip("'"), meant, n=1)
+    hint = f" Did you mean {meant[near[0]]!r}?" if near else ""
     listed = ", ".join(options) or "none"
     raise UserError(f"unknown {kind} {shorten(name)}.{hint} There are: {listed}.")
 
