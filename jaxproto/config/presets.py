@@ -230,7 +230,7 @@ def experiment(
     config = default(method)
     config.name = method
     if like:
-        _take_shared_fields(config, experiment(like, *datasets))
+        _take_shared_fields(config, experiment(like, datasets[0]))
     for name in [*datasets, *(n for n in names if n not in DATASETS)]:
         apply_fields(config, DATASETS.get(name, {}))
         if name in LAM and any(config.method.get(k) in PULLS for k in ("reg", "pull")):
@@ -250,7 +250,7 @@ def _take_shared_fields(
             raise UserError(
                 f"method.{key} of {config.name} is {config.method[key]!r} by default, "
                 f"and that of {like.name} is {like.method[key]!r}: give the argument a "
-                f"default of that type, or another name."
+                "default of that type, or another name."
             ) from e
 
 
