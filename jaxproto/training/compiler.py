@@ -86,13 +86,12 @@ def _compile_all(
 
         def submit(name, program, *rest):
             args = (lead(exp.floats), *rest)
-            f = program
-            if not program.shardings:  # exported programs are of one device
-                f = wrap(name + suffix, program, args)
+            one_device = not program.shardings  # as exported programs are
+            f = wrap(name + suffix, program, args) if one_device else program
             lowered = jax.jit(f, **program.options).lower(*args)
-            program = workers.submit(lowered.compile)
-            program.add_done_callback(lambda _: done(name))
-            return PendingProgram(lowered.out_info, program)
+            compiled = workers.submit(lowered.compile)
+            compiled.add_done_callback(lambda _: done(name))
+            return PendingProgram(lowered.out_info, compiled)
 
         pending = submit_programs(submit, exp, table, examples, lead)
         compiled = jax.tree.map(

@@ -161,9 +161,11 @@ def _two_exchanges(exp: Experiment, *cohort: CohortPlan) -> bool:
 
 
 ROUND = k.Kind(
-    "arguments",
+    "round",
     shape=lambda s: RoundArguments(s[k.CONTEXT], s[k.PARTICIPANTS], s[k.DOWN]),
 )
+TRAINING = ROUND, k.ROWS, k.EXAMPLES, k.ROW_SHARDS
+SERVER_STEP = k.CONTEXT, k.SERVER, k.UPLOADS
 
 
 class Programs(NamedTuple):
@@ -179,28 +181,28 @@ class Programs(NamedTuple):
     broadcast: Any = Row(_broadcast, (k.SERVER,), k.BROADCAST)
     participate: Any = Row(_participate, (k.CONTEXT, k.SERVER), k.PARTICIPANTS)
     gather: Any = Row(
-        *(_gather, (k.PARTICIPANTS, k.CLIENTS, k.SHARDS), k.CALLS),
-        *(EACH, _trained_in_parts),
+        _gather,
+        (k.PARTICIPANTS, k.CLIENTS, k.SHARDS),
+        k.CALLS,
+        EACH,
+        when=_trained_in_parts,
     )
     pre_upload: Any = Row(
-        *(_pre_upload, (ROUND, k.ROWS, k.EXAMPLES, k.ROW_SHARDS)),
-        *((k.UPLOAD, k.REPORT), EACH, _two_exchanges),
+        _pre_upload, TRAINING, (k.UPLOAD, k.REPORT), EACH, when=_two_exchanges
     )
-    pre_aggregate: Any = Row(
-        *(_pre_aggregate, (k.CONTEXT, k.SERVER, k.UPLOADS), k.SERVER),
-        when=_two_exchanges,
-    )
+    pre_aggregate: Any = Row(_pre_aggregate, SERVER_STEP, k.SERVER, when=_two_exchanges)
     train: Any = Row(
-        *(_train, (ROUND, k.ROWS, k.EXAMPLES, k.ROW_SHARDS)),
-        *((k.TRAINED, k.UPLOAD, k.REPORT), EACH),
-        donated=k.ROWS,
+        _train, TRAINING, (k.TRAINED, k.UPLOAD, k.REPORT), EACH, donated=k.ROWS
     )
     scatter: Any = Row(
-        *(_scatter, (k.CLIENTS, k.PLACES, k.ALL_TRAINED), k.CLIENTS),
-        *(EACH, _trained_in_parts),
+        _scatter,
+        (k.CLIENTS, k.PLACES, k.ALL_TRAINED),
+        k.CLIENTS,
+        EACH,
+        when=_trained_in_parts,
         donated=k.CLIENTS,
     )
-    update: Any = Row(_update, (k.CONTEXT, k.SERVER, k.UPLOADS), k.SERVER)
+    update: Any = Row(_update, SERVER_STEP, k.SERVER)
     tested: Any = Row(_tested, (k.CLIENTS,), k.TESTED, EACH, _evaluated_in_parts)
     evaluate: Any = Row(
         _evaluate, (k.DOWN, k.EVALUATED, k.EXAMPLES, k.TESTS), k.SUMS, EACH
