@@ -59,9 +59,9 @@ class HostedStore(ClientStore):
             ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], allocate)
             for c, shape in zip(exp.cohorts, shapes, strict=True)
         ]
-        self._sizes = [
+        self._sizes = [  # rows of a call
             exp.rows_of_call(c.num_rows, c.num_lanes) for c in exp.cohorts
-        ]  # rows of a call
+        ]
         self._pool = ThreadPoolExecutor(1)
         self._now: Places = []
         self._next: tuple[Places, Future] | None = None
