@@ -1,5 +1,6 @@
 """Builds the functions, networks and data of a run from its configuration."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -39,7 +40,7 @@ from jaxproto.experiment.method_check import check_method
 from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.federation import Federation, Parts
-from jaxproto.mesh import ONE, OneDevice
+from jaxproto.mesh import ONE, OneDevice, rows_per_device
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import Metric, metrics_by_name
@@ -84,6 +85,16 @@ class Experiment(NamedTuple):
         """Returns the ids of the clients whose results count, cohort after cohort."""
         id_K = np.array([i for cohort in self.cohorts for i in evaluated_ids(cohort)])
         return id_K[np.asarray(self.method.scored(id_K))]
+
+    def rows_of_call(self, num_rows: int, lanes: int = 1) -> int:
+        """Returns the rows of each of several calls, with the padding of devices."""
+        devices = self.layout.num_devices
+        return rows_per_device(-(-num_rows // lanes), devices) * devices
+
+    def without_lanes(self) -> "Experiment":
+        """Returns the experiment with one lane per cohort."""
+        cohorts = tuple(dataclasses.replace(c, num_lanes=1) for c in self.cohorts)
+        return self._replace(cohorts=cohorts)
 
 
 def experiment(

@@ -57,7 +57,7 @@ def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     args = client, examples, *exp.train
     _, uploads, _ = jax.eval_shape(compiled.train[0], inputs, *args)
     early = ()
-    if compiled.pre_upload:
+    if exp.method.two_exchanges:
         early = jax.eval_shape(compiled.pre_upload[0], inputs, *args)[0].up
     sums = jax.eval_shape(compiled.evaluate[0], message, client, examples, *exp.test)
     return jax.tree.map(  # without the leading axis

@@ -24,7 +24,6 @@ from jaxproto.storage import checkpoint, manifest, row_deltas, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
-from jaxproto.training.batched_programs import without_lanes
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.programs import State
 from jaxproto.training.stores import open_store
@@ -121,7 +120,7 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     exp = build.experiment(config, jax.default_backend(), tokens, data=known)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
-    return without_lanes(exp)
+    return exp.without_lanes()
 
 
 def store_of_checkpoint(path: Path) -> str | None:

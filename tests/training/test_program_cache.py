@@ -286,7 +286,7 @@ def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
     exp = build.experiment(made, "cpu")
     wrap = program_cache.disk_cache(tmp_path, made, exp)
 
-    def submit(name, f, *rest, donate_argnums=()):
+    def submit(name, f, *rest):
         args = (exp.floats, *rest)
         again = wrap(name, f, args)
         assert again is not f, name
