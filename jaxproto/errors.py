@@ -123,15 +123,13 @@ def _explain(error: BaseException) -> str:
 
 def _explain_leak(text: str) -> str:
     """Returns a sentence for the text of an `UnexpectedTracerError`."""
-    frames = re.findall(r"^(\S.*?):(\d+)(?::\d+)? \((.+)\)$", text, re.MULTILINE)
-    named = [(file, line, name.split(".")[-1]) for file, line, name in frames]
-    own = [f for f in named if _is_users_file(f[0]) and not f[2].startswith("<")]
-    keeper = "a function keeps for later"
-    if own:
-        file, line, name = own[-1]
-        keeper = f"{name} keeps for later (line {line} of {file})"
+    keeper = re.search(r"when the value leaked was ([a-z]\w*) at ", text)
+    frames = re.findall(r"^(\S.*?):(\d+)(?::\d+)? \(.+\)$", text, re.MULTILINE)
+    own = [frame for frame in frames if _is_users_file(frame[0])]
+    keeps = f"{keeper[1] if keeper else 'a function'} keeps for later"
+    keeps += f" (line {own[-1][1]} of {own[-1][0]})" if own else ""
     return (
-        f"it uses a traced value that {keeper}; return it in the upload, the memory or "
+        f"it uses a traced value that {keeps}; return it in the upload, the memory or "
         "LossAux.sums instead"
     )
 

@@ -38,12 +38,17 @@ class Trace(NamedTuple):
         return [value for value in consts if isinstance(value, jax.core.Tracer)]
 
 
-def trace(f: Callable, *args: Tree) -> Trace:
-    """Traces a function with arguments of these shapes."""
+def trace(f: Callable, *args: Tree, name: str = "") -> Trace:
+    """Traces a function with arguments of these shapes.
+
+    Args:
+      name: Name of the function in JAX's error for a value that it keeps.
+    """
 
     def call(*args):  # another function every time, as JAX caches traces by function
         return f(*args)
 
+    call.__name__ = name or getattr(f, "__name__", "")
     return Trace(*jax.make_jaxpr(call, return_shape=True)(*args))
 
 

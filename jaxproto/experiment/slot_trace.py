@@ -92,7 +92,7 @@ class SlotTracer:
             return out
 
         try:
-            made = tracing.trace(call, *args)
+            made = tracing.trace(call, *args, name=slot)
         except UserError:
             raise
         except ExplainedError as e:
@@ -139,7 +139,7 @@ class SlotTracer:
         found = []
         for slot, pick, args, first in self.calls:
             if is_external(author_function(method, slot)):
-                made = tracing.trace(pick(method), *args)
+                made = tracing.trace(pick(method), *args, name=slot)
                 found.append((slot, made, tracing.differ(first, made)))
         return found
 
