@@ -93,7 +93,7 @@ def _parts(program: Jaxpr, consts: list) -> Iterator[Hashable]:
     for eqn in program.eqns:
         literals = (_value(a.val) for a in eqn.invars if isinstance(a, Literal))
         types = (str(a.aval) for a in eqn.outvars)
-        plain = []
+        plain: list[Hashable] = []
         for value in jax.tree.leaves(eqn.params):
             if isinstance(value, ClosedJaxpr):
                 yield from _parts(value.jaxpr, value.consts)

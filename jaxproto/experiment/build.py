@@ -124,9 +124,13 @@ def experiment(
     without_jit = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     external = is_external(METHODS[config.method.name])
     if external and not without_jit:  # plain Python shows errors by itself
-        net, floats = cohorts[0].net, traced_floats(config)
         check_own_method(
-            lambda values: parts(values).method, floats, net, local, spec, dataset
+            lambda values: parts(values).method,
+            traced_floats(config),
+            cohorts[0].net,
+            local,
+            spec,
+            dataset,
         )
     num_clients = len(partition.train)
     cohorts = plan_execution(

@@ -85,12 +85,11 @@ def _check_field_name(name: str, failure: str, place: str):
 def _check_field_types(name: str, method: Method, place: str):
     """Raises UserError for a field of a method that has a value of another type."""
     for field in dataclasses.fields(Method):
-        value, kind = getattr(method, field.name), KINDS.get(field.type, "a function")
-        if field.type in KINDS:
-            right = isinstance(value, field.type)
-        else:
-            absent = value is None and field.default is None
-            right = callable(value) or absent or field.type is Any
+        value, hint = getattr(method, field.name), field.type
+        kind, absent = "a function", value is None and field.default is None
+        right = callable(value) or absent or hint is Any
+        if isinstance(hint, type) and hint in KINDS:
+            right, kind = isinstance(value, hint), KINDS[hint]
         if not right:
             raise UserError(
                 f"method {name!r}: its {field.name} is {shorten(value)}; it must be "

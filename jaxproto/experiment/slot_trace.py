@@ -114,9 +114,9 @@ class SlotTracer:
         A function of the library got a wrong value from a function of the user.
         """
         of = partial(author_function, self.method)
-        sources: Iterable[str] = SOURCES.get(slot, ())
+        sources = list(SOURCES.get(slot, ()))
         if is_external(of(slot)):
-            sources = sources[:1] if slot in AGGREGATES else ()
+            sources = sources[:1] if slot in AGGREGATES else []
         else:
             sources = [s for s in sources if is_external(of(s))]
         made = {call.slot: call.trace.shapes for call in self.calls}

@@ -16,6 +16,7 @@ from support.runs import digits
 import jaxproto
 from jaxproto import METHODS, UserError
 from jaxproto.config.optimizers import SCHEDULES
+from jaxproto.experiment import build, slot_trace
 from jaxproto.methods.fedavg import fedavg
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.metrics import METRICS, Metric
@@ -427,4 +428,11 @@ def test_a_run_checks_before_it_writes_and_what_is_right_passes(monkeypatch, tmp
     monkeypatch.setitem(METHODS, "mine", slots())
     monkeypatch.setitem(METHODS, "sums", lambda spec: dataclasses.replace(fedavg(spec)))
     for name in ("mine", "sums"):
+        jaxproto.check(digits(name))
+
+
+def test_methods_of_the_package_pass_as_if_a_user_had_written_them(monkeypatch):
+    for module in (build, slot_trace):
+        monkeypatch.setattr(module, "is_external", lambda f: True)
+    for name in ("fedproto", "fedavg", "fedtgp"):
         jaxproto.check(digits(name))
