@@ -4,6 +4,7 @@ import difflib
 import functools
 import inspect
 import re
+import sysconfig
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,10 @@ from types import MappingProxyType
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
+LIBRARY_FOLDERS = {  # of this package, and of Python's own modules
+    Path(__file__).parent,
+    Path(sysconfig.get_path("stdlib")),
+}
 DIRECTION = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 
 
@@ -23,6 +28,10 @@ class UserError(ValueError):
 
     def __init__(self, message: str):
         super().__init__("\n".join(map(escape_unprintable, message.split("\n"))))
+
+
+class ExplainedError(Exception):
+    """A fault in a user's code whose text is a sentence without a subject."""
 
 
 def first_unprintable(text: str) -> str:
@@ -91,24 +100,62 @@ def choose_from(
 
 def describe_failure(error: BaseException) -> str:
     """Returns an exception of a user's code as one line, with its place."""
+    return f"{_explain(error) or _type_and_text(error)}{failing_line(error)}"
+
+
+def _type_and_text(error: BaseException) -> str:
     text = " ".join(f"{error}".split()) or "without a message"
     text = re.sub(r"\w+Tracer\b", "jax.Array", text)  # of tracing
     if len(text) > LONGEST:
         text = text[:LONGEST].rpartition(" ")[0] + " ..."
-    return f"{type(error).__name__}: {text}{failing_line(error)}"
+    return f"{type(error).__name__}: {text}"
+
+
+def _explain(error: BaseException) -> str:
+    """Returns a sentence with the way out for an error of tracing; "" for others."""
+    from jax import errors  # the command line without a command starts without JAX
+
+    needs = "it needs the value of a traced array in Python, as"
+    if isinstance(error, ExplainedError):
+        return str(error)
+    if isinstance(error, errors.UnexpectedTracerError):
+        return _explain_leak(f"{error}")
+    if isinstance(error, errors.TracerArrayConversionError):
+        return f"{needs} NumPy does; use jax.numpy"
+    if isinstance(error, errors.TracerIntegerConversionError):
+        return f"{needs} `range` does; use jax.lax.fori_loop, or jax.numpy's indexing"
+    if isinstance(error, errors.NonConcreteBooleanIndexError):
+        return f"{needs} a[mask] does; use jnp.where(mask, a, 0), or multiply by mask"
+    if isinstance(error, errors.ConcretizationTypeError):
+        return f"{needs} in an `if`; use jnp.where or jax.lax.cond"
+    return ""
+
+
+def _explain_leak(text: str) -> str:
+    """Returns a sentence for the text of an `UnexpectedTracerError`."""
+    keeper = re.search(r"when the value leaked was ([a-z]\w*) at ", text)
+    frames = re.findall(r"^(\S.*?):(\d+)(?::\d+)? \(.+\)$", text, re.MULTILINE)
+    own = [frame for frame in frames if _is_users_file(frame[0])]
+    keeps = f"{keeper[1] if keeper else 'a function'} keeps for later"
+    keeps += f" (line {own[-1][1]} of {own[-1][0]})" if own else ""
+    return (
+        f"it uses a traced value that {keeps}; return it in the upload, the memory or "
+        "LossAux.sums instead"
+    )
 
 
 def failing_line(error: BaseException) -> str:
     """Returns the last line of a user's code that an exception crossed; "" if none."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f)]
-    return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users_file(frame.filename)]
+    return f", line {own[-1].lineno} of {own[-1].filename}" if own else ""
 
 
-def _is_users(frame: traceback.FrameSummary) -> bool:
-    """Returns whether a frame is neither of this package nor of a library."""
-    parts, package = Path(frame.filename).parts, Path(__file__).parent
-    library = "site-packages" in parts or frame.filename.startswith("<")
-    return not library and package not in Path(frame.filename).parents
+def _is_users_file(file: str) -> bool:
+    """Returns whether a file is neither of this package nor of a library."""
+    path = Path(file)
+    library = "site-packages" in path.parts or file.startswith("<")
+    return not library and LIBRARY_FOLDERS.isdisjoint(path.parents)
 
 
 def place_of(f: Callable) -> str:

@@ -36,8 +36,9 @@ from jaxproto.experiment.method_builder import (
     network_factory,
     public_inputs,
 )
-from jaxproto.experiment.method_check import check_method
+from jaxproto.experiment.method_check import check_own_method
 from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
+from jaxproto.experiment.schedule import check_schedule
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.federation import Federation, Parts
 from jaxproto.mesh import ONE, OneDevice, rows_per_device
@@ -118,6 +119,7 @@ def experiment(
     """
     check_sampler(config)  # its errors come before data are read
     local = build_local_training(config)
+    check_schedule(config.optimizer.schedule, local.schedule)
     names = models.group_members(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, _ = data
@@ -133,12 +135,14 @@ def experiment(
     without_jit = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     external = is_external(METHODS[config.method.name])
     if external and not without_jit:  # plain Python shows errors by itself
-        net = cohorts[0].net
-
-        def trace(values):
-            check_method(parts(values).method, net, local, spec, dataset)
-
-        jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
+        check_own_method(
+            lambda values: parts(values).method,
+            traced_floats(config),
+            cohorts[0].net,
+            local,
+            spec,
+            dataset,
+        )
     num_clients = len(partition.train)
     cohorts = plan_execution(
         cohorts,

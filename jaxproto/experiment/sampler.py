@@ -6,19 +6,20 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from jaxproto import participation
+from jaxproto import participation, tracing
 from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
     is_external,
     place_of,
-    shorten,
 )
 from jaxproto.hyperparameters import is_concrete
 from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.types import Net
+
+TRACES = 8  # of a user's sampler, as two draws of few clients may be equal
 
 
 def build_sampler(config) -> participation.Sampler:
@@ -46,14 +47,16 @@ def check_sampler(config: ml_collections.ConfigDict):
     place = f"({place_of(factory)})"
     key, r = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     try:
-        drawn = jax.eval_shape(lambda key, r: sampler(key, clients, r), key, r)
+        drawn = tracing.shapes_of(
+            lambda key, r: sampler(key, clients, r), key, r, times=TRACES
+        )
     except Exception as e:  # a user's function may raise anything
         why = describe_failure(e)
         raise UserError(f"sampler {law!r} fails: {why} {place}.") from e
     flags = jax.ShapeDtypeStruct((clients,), bool)
     if not isinstance(drawn, Participation) or {*drawn} != {flags}:
         raise UserError(
-            f"sampler {law!r} returns {shorten(drawn)}; it must return a "
+            f"sampler {law!r} returns {tracing.describe_tree(drawn)}; it must return a "
             f"Participation of two arrays bool[{clients}], such as "
             f"participation.all_report(trains) {place}."
         )

@@ -32,6 +32,7 @@ from jaxproto.models import (
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.groups import GROUPS
 from jaxproto.models.ops import Ops, ops_in
+from jaxproto.tracing import shapes_of
 from jaxproto.types import Net, NetOutput, kind_of
 
 NETS: dict[str, Callable[..., Net]] = {
@@ -185,10 +186,9 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
         except UserError:
             raise
         except Exception as e:  # a user's network may raise anything
-            failure = describe_failure(e)
             raise UserError(
-                f"network {name!r}: {what} fails for inputs {x.shape}: {failure}. "
-                f"{FACTORY}."
+                f"network {name!r}: {what} fails for inputs {x.shape}: "
+                f"{describe_failure(e)}. {FACTORY} ({place_of(make)})."
             ) from e
 
     def expect(what, value, kind):
@@ -206,8 +206,8 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
     net = attempt("its factory", make)
     expect("its factory", net, Net)
     key = jax.eval_shape(jax.random.key, 0)
-    params, norm = attempt("init", jax.eval_shape, net.init, key)
-    attempt("apply", jax.eval_shape, apply, params, norm, x, key)
+    params, norm = attempt("init", shapes_of, net.init, key)
+    attempt("apply", shapes_of, apply, params, norm, x, key)
     return net
 
 

@@ -14,6 +14,7 @@ from support.networks import KEY, close
 from support.refusal import refused
 
 from jaxproto import models
+from jaxproto.errors import place_of
 from jaxproto.training import program_cache
 
 SHAPE = (4, 4, 1)
@@ -133,6 +134,36 @@ class Permuted(eqx.Module):
 
     def __call__(self, x):
         return x.ravel()[self.order]
+
+
+class Pair(nnx.Module):
+    def __init__(self, input_shape, rngs):
+        self.layer = nnx.Linear(1, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return x, x
+
+
+class Forgetful(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        linen.Dense(3)(x)
+
+
+def test_a_module_that_returns_no_array_is_named(monkeypatch):
+    cases = {
+        "Pair returns a tuple of 2; it must return one array": models.from_nnx(Pair),
+        "Forgetful returns None; it must return one": models.from_linen(Forgetful()),
+    }
+    for message, factory in cases.items():
+        monkeypatch.setitem(models.NETS, "mine", factory)
+        with refused(f"the module {message}"):
+            models.build("mine", input_shape=SHAPE, num_classes=3, feat_dim=8)
+
+
+def test_the_place_of_a_network_of_a_module_is_that_of_its_class():
+    for factory in FACTORIES.values():
+        assert place_of(factory).startswith(f"{__file__}, line ")
 
 
 def test_what_is_no_body_and_no_equinox_are_refused(monkeypatch):
