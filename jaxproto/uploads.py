@@ -28,9 +28,7 @@ class Report(NamedTuple):
     steps: Array  # [R] local steps
     usable: Array  # [R] loss and upload are finite, and the upload within the bound
     finite: Array  # [R] the parameters are finite numbers
-    changed: dict[
-        str, Array
-    ]  # part of the parameters -> [R] whether training changed it
+    changed: dict[str, Array]  # part of the parameters -> [R] training changed it
     scalars: Array  # [R] of the upload
     bytes: Array  # [R] of the upload on the wire
     seconds: Array  # [R] simulated, 0 without simulated time

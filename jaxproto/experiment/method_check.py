@@ -140,8 +140,8 @@ def check_method(
 def _check_gradient(method: Method, loss: Callable, params: Tree, *rest: Tree):
     """Raises UserError if a loss has no gradient for any parameter.
 
-    A tangent that the derivative does not read is multiplied by a zero that JAX knows
-    without computing it.
+    The derivative of such a loss reads no tangent, because JAX drops zeros that it knows
+    without computing them.
     """
 
     def derivative(tangent, params, *rest):
