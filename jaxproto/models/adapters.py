@@ -240,9 +240,9 @@ def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
                 "flatten or average them to one axis."
             )
         if not jnp.issubdtype(x.dtype, jnp.floating):
-            raise UserError(
+            raise TypeError(
                 f"the module makes features {describe(x)}; they must be floats, as no "
-                "gradient passes whole numbers."
+                "gradient passes whole numbers"
             )
         feat = channel_pool(at_least_single(x), feat_dim)
         return NetOutput(feat, head(params["head"], feat), new_norm if train else norm)
