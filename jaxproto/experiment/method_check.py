@@ -140,8 +140,8 @@ def check_method(
 def _check_gradient(method: Method, loss: Callable, params: Tree, *rest: Tree):
     """Raises UserError if a loss has no gradient for any parameter.
 
-    The derivative of such a loss reads no tangent: JAX drops zeros that it knows without
-    computing them.
+    The derivative of such a loss reads no tangent: JAX drops zeros that it knows
+    without computing them.
     """
 
     def derivative(tangent, params, *rest):
