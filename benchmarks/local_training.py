@@ -158,7 +158,7 @@ def ours(
         trained, _, reports = zip(*run_parallel(lanes), strict=True)
         clients = scatter(clients, [own.place for own in rows], list(trained))
         for report in reports:
-            if not np.all(jax.device_get(report.finite)):
+            if not np.all(jax.device_get((report.usable, report.finite))):
                 sys.exit(f"error: the loss of {task.name} is no longer finite.")
 
     return Contender(run, task.clients * steps * task.batch, seconds)

@@ -154,6 +154,9 @@ def check_method(
             method, "loss", f"returns {describe(value)}; it must return a float scalar"
         )
     _same(method, "loss", aux.norm, norm, "LossAux.norm, the statistics `norm`,")
+    _check_gradient(
+        method, partial(method.loss, net), params, norm, batch, down, client
+    )
     grads = trace("transform_grads", params)
     _same(method, "transform_grads", grads, params, "params")
     updates = trace("transform_updates", params)
@@ -184,6 +187,27 @@ def check_method(
     by_rule = trace("predict", client, batch.x, down, net=net, kind=_rules)
     for rule, scores in by_rule.items():
         _check_scores(method, rule, scores, features, spec.num_classes)
+
+
+def _check_gradient(method: Method, loss: Callable, params: Tree, *rest: Tree):
+    """Raises UserError if a loss has no gradient for any parameter.
+
+    The derivative of such a loss reads no tangent: JAX drops zeros that it knows
+    without computing them.
+    """
+
+    def derivative(tangent, params, *rest):
+        return jax.jvp(lambda params: loss(params, *rest)[0], (params,), (tangent,))[1]
+
+    used = statelessness.inputs_used(derivative, params, params, *rest)[0]
+    if jax.tree.leaves(params) and not any(jax.tree.leaves(used)):
+        raise _error(
+            method,
+            "loss",
+            "has no gradient for any parameter: it is constant, or depends on them "
+            "through stop_gradient or whole numbers only; compute it from "
+            "net.apply(params, ...)",
+        )
 
 
 def _batch(data: Data, key):

@@ -119,8 +119,8 @@ def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
     for i, update in updates.items():
         for name, array in arrays.items():
             array[i] = getattr(update, name)
-    arrays |= {"id": np.arange(clients), "finite": np.ones(clients, bool)}
-    arrays["seconds"] = np.zeros(clients)
+    arrays |= {"id": np.arange(clients), "seconds": np.zeros(clients), "changed": {}}
+    arrays |= dict.fromkeys(("usable", "finite"), np.ones(clients, bool))
     return Report(**arrays)
 
 

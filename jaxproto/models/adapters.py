@@ -19,7 +19,7 @@ from jaxproto.errors import UserError
 from jaxproto.models.from_modules import head
 from jaxproto.models.layers import Linear, draw_initial
 from jaxproto.models.ops import at_least_single, channel_pool
-from jaxproto.types import Array, Net, NetOutput, Tree, kind_of
+from jaxproto.types import Array, Net, NetOutput, Tree, describe, kind_of
 
 Factory = Callable[..., Net]  # input_shape, num_classes, feat_dim, ops=None -> Net
 
@@ -257,6 +257,11 @@ def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
             raise UserError(
                 f"the module makes features of shape {x.shape[1:]} of an example; "
                 "flatten or average them to one axis."
+            )
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise TypeError(
+                f"the module makes features {describe(x)}; they must be floats, as no "
+                "gradient passes whole numbers"
             )
         feat = channel_pool(at_least_single(x), feat_dim)
         return NetOutput(feat, head(params["head"], feat), new_norm if train else norm)

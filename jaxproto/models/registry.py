@@ -33,7 +33,7 @@ from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.groups import GROUPS
 from jaxproto.models.ops import Ops, ops_in
 from jaxproto.tracing import shapes_of
-from jaxproto.types import Net, NetOutput, kind_of
+from jaxproto.types import Net, NetOutput, describe, kind_of
 
 NETS: dict[str, Callable[..., Net]] = {
     "amazon_mlp": mlp.amazon_mlp,
@@ -201,6 +201,14 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
     def apply(params, norm, x, key):
         out = net.apply(params, norm, x, True, key)
         expect("apply", out, NetOutput)
+        for what in ("feat", "logits"):
+            array = getattr(out, what)
+            if not jnp.issubdtype(array.dtype, jnp.floating):
+                raise UserError(
+                    f"network {name!r}: apply returns {describe(array)} as {what}; it "
+                    "must return floats, as no gradient passes whole numbers "
+                    f"({place_of(make)})."
+                )
         return out
 
     net = attempt("its factory", make)

@@ -22,6 +22,7 @@ RECORD: Schema = {  # a line of `metrics.jsonl`
     "every_round?": {EVERY: [NUMBER]},
     "by_client?": {EVERY: [COUNT]},
     "by_domain?": {EVERY: ([str], [COUNT])},
+    "warnings?": [str],
 }
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
 WITHOUT_ACCURACY = {"pooled": {"final": None}}
@@ -32,6 +33,7 @@ SUMMARY: Schema = {
     "metrics?": {EVERY: {EVERY: {EVERY: (DIGEST, {"final": NUMBERS})}}},
     "commonest_class?": {"pooled": KNOWN, "client_mean": KNOWN, "examples": COUNT},
     "collapsed?": {EVERY: COUNT},
+    "warnings?": [str],
     "bytes_total?": (NUMBERS, type(None)),
     **dict.fromkeys(("seconds_per_round?", "compile_seconds?"), NUMBER),
     **dict.fromkeys(("scalars_per_round?", "bytes_per_round?"), NUMBERS),

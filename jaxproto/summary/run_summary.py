@@ -18,7 +18,7 @@ from jaxproto.io import atomic
 from jaxproto.simulated_time import ELAPSED
 from jaxproto.storage.records import peak_memory_bytes, rule_summary, versions
 from jaxproto.storage.run_folder import has_begun
-from jaxproto.summary import metric_record, nominal_cost, reference_accuracy
+from jaxproto.summary import metric_record, nominal_cost, reference_accuracy, sanity
 from jaxproto.summary.progress_lines import say
 
 SHOWN = 20  # clients in a printed list
@@ -151,6 +151,7 @@ def run_summary(
     seconds = [r["seconds"] for r in records[1:] or records]  # first may compile
     sent = last.get("bytes_total", {"up": None, "down": None})
     reference: dict = {}
+    majority = None
     if config.data.name != NODES:  # the server of nodes has no examples by class
         majority = partition_stats.majority_share(exp.counts, exp.counted_ids)
         reference = reference_accuracy.reference_fields(records, majority)
@@ -167,6 +168,7 @@ def run_summary(
         **({"metrics": metrics} if metrics else {}),
         **({"privacy": privacy} if privacy else {}),
         **reference,
+        "warnings": sanity.run_warnings(records, majority),
         "scalars_per_round": {
             "nominal": nominal_cost.nominal(exp.method, net, classes_K),
             "up": _mean(records, "scalars_up"),

@@ -18,7 +18,7 @@ from jaxproto.experiment.check import check_experiment
 from jaxproto.mesh import ONE, available_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
 from jaxproto.storage.workdir import tokens
-from jaxproto.summary import progress_lines, reference_accuracy, run_summary
+from jaxproto.summary import progress_lines, reference_accuracy, run_summary, sanity
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import (
     compiler,
@@ -128,7 +128,8 @@ def run(
     console.print(result_table(summary))
     if (metrics := metrics_table(summary)) is not None:
         console.print(metrics)
-    for line in reference_accuracy.reference_lines(summary):
+    warnings = sanity.warning_lines(summary.get("warnings", []))
+    for line in [*reference_accuracy.reference_lines(summary), *warnings]:
         say(console, line)
     say(console, f"results: {home}")
     return summary

@@ -43,6 +43,11 @@ def branch(net, params, norm, batch, down, client):
         return 0.0, LossAux(norm)
 
 
+def stopped(net, params, norm, batch, down, client):
+    out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+    return jnp.sum(jax.lax.stop_gradient(out.logits)), LossAux(norm)
+
+
 def other(out):
     return lambda *args: out
 
@@ -110,6 +115,14 @@ MISTAKES = {  # changed slots, or a factory -> part of the message
     "loss: vector": (
         {"loss": lambda net, params, norm, *rest: (jnp.ones(3), LossAux(norm))},
         r"loss returns float32\[3\]; it must return a float scalar",
+    ),
+    "loss: constant": (
+        {"loss": lambda net, params, norm, *rest: (jnp.float32(1), LossAux(norm))},
+        rf"loss has no gradient for any parameter: it is constant.*{HERE}",
+    ),
+    "loss: stopped": (
+        {"loss": stopped},
+        rf"loss has no gradient for any parameter.*stop_gradient.*{HERE}",
     ),
     "loss: a branch": (
         {"loss": branch},
@@ -270,6 +283,24 @@ class Width(nnx.Module):
         return self.layer(x.reshape(len(x), -1))
 
 
+class WholeNumbers(nnx.Module):
+    def __init__(self, input_shape, rngs):
+        self.layer = nnx.Linear(64, 64, rngs=rngs)
+
+    def __call__(self, x):
+        return self.layer(x.reshape(len(x), -1)).astype(int)
+
+
+def whole_logits(input_shape, num_classes, feat_dim, ops=None):
+    net = NETS["mlp"](input_shape, num_classes, feat_dim, ops)
+
+    def apply(*args):
+        out = net.apply(*args)
+        return out._replace(logits=out.logits.astype(int))
+
+    return net._replace(apply=apply)
+
+
 def no_outputs(input_shape, num_classes, feat_dim, ops=None):
     net = NETS["mlp"](input_shape, num_classes, feat_dim, ops)
     return net._replace(apply=lambda params, norm, x, train, key=None: x)
@@ -279,6 +310,8 @@ NETWORKS = {
     "a network": (NETS["mlp"]((8, 8, 1), 10, 64), r"is an instance of Net; .*from_nnx"),
     "a linen module": (flax.linen.Dense(3), r"its factory fails.*from_nnx"),
     "a wrong width": (from_nnx(Width), "apply fails for inputs .*line .*"),
+    "whole features": (from_nnx(WholeNumbers), r"features int32\[.*must be floats"),
+    "whole logits": (whole_logits, r"apply returns int32\[2,10\] as logits; .*floats"),
     "no NetOutput": (no_outputs, r"apply returns float32\[\d+,8,8,1\], not NetOutput"),
 }
 

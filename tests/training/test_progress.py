@@ -52,7 +52,7 @@ def test_a_log_gets_one_plain_line_per_evaluation_with_everything():
     console = to(False)
     with progress(20, 0, console) as bar:
         bar.evaluated({"round": 0, "rules": {"head": {"pooled": None}}, "loss": None})
-    assert console.file.getvalue() == "round  0/20  head -%\n"
+    assert console.file.getvalue() == "round  0/20  head -%  loss -\n"
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over():

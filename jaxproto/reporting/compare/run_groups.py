@@ -105,7 +105,7 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
             f"{run.path} is no beginning of a shorter run: its rounds depend on "
             f"their number, {run.config['rounds']}. Leave it or --rounds out."
         )
-    of_all = ("metrics", "collapsed", "privacy")
+    of_all = ("metrics", "collapsed", "warnings", "privacy")
     rest = {k: v for k, v in run.results.items() if k not in of_all}
     rest |= {k: v for k, v in kept[-1].items() if k == "privacy"}
     if sent := kept[-1].get("bytes_total"):
