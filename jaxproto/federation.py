@@ -18,6 +18,7 @@ from jaxproto.client import (
     LocalTask,
     LocalTraining,
     begin_local_training,
+    changed_parts,
     finish_local_training,
     init_client,
     local_step,
@@ -35,7 +36,6 @@ from jaxproto.uploads import (
     Report,
     Uploads,
     all_finite,
-    changed_parts,
     mask_report,
     mask_upload,
     reduce_uploads,
@@ -234,7 +234,7 @@ def train_cohort(
         bound = method.aggregation.bound
         usable = all_finite(wire.unpack(packed), bound) & jnp.isfinite(loss)
         finite = all_finite(after.params)
-        changed = changed_parts(session.before.params, after.params)
+        changed = changed_parts(session)
         scalars, size = wire.scalars(up), wire.message_bytes(packed)
         seconds, in_time = arrival(timing, after, down, size)
         trains, reports = gather.participation_flags(who, client.id)

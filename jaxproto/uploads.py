@@ -55,16 +55,6 @@ def all_finite(tree: Tree, bound: Real | None = None) -> Array:
     return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
 
 
-def changed_parts(before: Tree, after: Tree) -> dict[str, Array]:
-    """Returns whether each part of the parameters, such as `net.body`, has changed."""
-    changed: dict[str, Array] = {}
-    leaves = jax.tree_util.tree_leaves_with_path(before)
-    for (path, old), new in zip(leaves, jax.tree.leaves(after), strict=True):
-        part = jax.tree_util.keystr(path[:2], simple=True, separator=".")
-        changed[part] = jnp.any(old != new) | changed.get(part, False)
-    return changed
-
-
 def mask_report(trains: Array, reports: Array, report: Report) -> Report:
     """Returns the report of a client, with zeros for what it did not do or send."""
     return report._replace(

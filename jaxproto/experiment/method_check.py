@@ -201,7 +201,7 @@ def _check_gradient(method: Method, loss: Callable, params: Tree, *rest: Tree):
 
     used = statelessness.inputs_used(derivative, params, params, *rest)[0]
     if jax.tree.leaves(params) and not any(jax.tree.leaves(used)):
-        raise _error(
+        raise slot_error(
             method,
             "loss",
             "has no gradient for any parameter: it is constant, or depends on them "
