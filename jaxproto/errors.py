@@ -81,11 +81,19 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
 
 def describe_failure(error: BaseException) -> str:
     """Returns an exception of a user's code as one line, with its place."""
-    text = " ".join(f"{error}".split()) or "without a message"
+    text = message_of(error) or "without a message"
     text = re.sub(r"\w+Tracer\b", "jax.Array", text)  # of tracing
     if len(text) > LONGEST:
         text = text[:LONGEST].rpartition(" ")[0] + " ..."
     return f"{type(error).__name__}: {text}{failing_line(error)}"
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an exception of a user's code as one line."""
+    try:
+        return " ".join(f"{error}".split())
+    except Exception:  # a user's `__str__` may raise anything
+        return "its message cannot be read"
 
 
 def failing_line(error: BaseException) -> str:
