@@ -30,6 +30,7 @@ from jaxproto.experiment.cohorts import (
     plan_execution,
 )
 from jaxproto.experiment.data import build_data
+from jaxproto.experiment.loss_mask import check_loss_mask
 from jaxproto.experiment.method_builder import (
     build_method,
     network_factory,
@@ -128,6 +129,7 @@ def experiment(
             check_method(parts(values).method, net, local, spec, dataset)
 
         jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
+        check_loss_mask(method, net, local, spec, dataset)
     num_clients = len(partition.train)
     cohorts = plan_execution(
         cohorts,
