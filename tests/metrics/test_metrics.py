@@ -265,7 +265,7 @@ BROKEN = {
     "no mask": (Metric(lambda s, y: (s.sum(), 1.0)), "takes 2 positional arguments"),
     "mask not used": (
         Metric(lambda s, y, m: ((s.argmax(1) == y).sum(), m.sum())),
-        "mask 0, which fill a batch: 3 examples have sums 2, 3, and sums 3, 3 with 3",
+        "mask 0, which fill a batch: 3 examples have sums 3, 3, and sums 4, 3 with 3",
     ),
     "length as count": (
         Metric(lambda s, y, m: ((s[:, 0] * m).sum(), len(y))),
