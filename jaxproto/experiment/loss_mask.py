@@ -17,10 +17,10 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, is_external, place_of
 from jaxproto.experiment import statelessness
 from jaxproto.method import Method
+from jaxproto.metrics.shape_check import FAST
 from jaxproto.types import Batch, Net, NetOutput, Spec, is_key
 
-MASK_B = np.float32([1, 1, 0, 0])
-FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+MASK_B = np.array([1, 1, 0, 0], np.float32)
 
 
 def check_loss_mask(
@@ -63,7 +63,7 @@ def loss_of_two_batches(
         params, norm = client.params, client.norm
         return method.loss(stand_in, params, norm, batch, down, client)[0]
 
-    batch = _batch(rng, shapes.examples.x)
+    batch = _batch(rng, jax.eval_shape(batches.normalise_inputs, shapes.examples.x))
     changed = batch._replace(x=batch.x.copy(), y=batch.y.copy())
     changed.x[MASK_B == 0] += 1
     changed.y[MASK_B == 0] = 1
@@ -80,14 +80,15 @@ def _slices(spec: Spec, params, norm, x, train, key=None) -> NetOutput:
     return NetOutput(out[:, : spec.feat_dim], out[:, spec.feat_dim :], norm)
 
 
-def _batch(rng: np.random.Generator, x: jax.ShapeDtypeStruct) -> Batch:
+def _batch(rng: np.random.Generator, x: Any) -> Batch:
     """Returns a batch of random examples; those with mask 0 have class 0."""
     shape = (len(MASK_B), *x.shape[1:])
-    dtype = jax.eval_shape(batches.normalise_inputs, x).dtype
-    floats = jnp.issubdtype(dtype, jnp.floating)
+    floats = jnp.issubdtype(x.dtype, jnp.floating)
     x_B = rng.random(shape) if floats else rng.integers(0, 2, shape)
-    y_B, row_B = np.int32([0, 1, 0, 0]), np.arange(len(MASK_B))
-    return Batch(x_B.astype(dtype), y_B, MASK_B, jax.random.key(0), row_B, np.int32(0))
+    y_B, row_B = np.array([0, 1, 0, 0], np.int32), np.arange(len(MASK_B))
+    key, step = jax.random.key(0), np.int32(0)
+    fields: Any = x_B.astype(x.dtype), y_B, MASK_B, key, row_B, step
+    return Batch(*fields)
 
 
 def _concrete(rng: np.random.Generator, a: jax.ShapeDtypeStruct) -> Any:

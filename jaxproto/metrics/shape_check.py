@@ -15,7 +15,10 @@ from jaxproto.errors import (
 from jaxproto.metrics.metric import Metric, values
 
 REAL = 3  # examples that count in the check of sums
-FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+FAST: dict[str, str | bool] = {  # options of a program that runs once
+    "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": True,
+}
 
 
 def check_metric(metric: Metric, classes: int):
