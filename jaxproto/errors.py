@@ -104,7 +104,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _type_and_text(error: BaseException) -> str:
-    text = " ".join(f"{error}".split()) or "without a message"
+    text = message_of(error) or "without a message"
     text = re.sub(r"\w+Tracer\b", "jax.Array", text)  # of tracing
     if len(text) > LONGEST:
         text = text[:LONGEST].rpartition(" ")[0] + " ..."
@@ -142,6 +142,14 @@ def _explain_leak(text: str) -> str:
         f"it uses a traced value that {keeps}; return it in the upload, the memory or "
         "LossAux.sums instead"
     )
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an exception of a user's code as one line."""
+    try:
+        return " ".join(f"{error}".split())
+    except Exception:  # a user's `__str__` may raise anything
+        return "its message cannot be read"
 
 
 def failing_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from jax.scipy import stats
 
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import is_concrete
+from jaxproto.registry import Registry
 from jaxproto.types import Array
 
 
@@ -242,7 +243,7 @@ def circular(circular_groups: int = 10) -> Sampler:
 
 # streams of a round's key; `split` of a sampler uses 0 and 1
 UPLOAD_LOST, MIXTURE = 2, 3
-SAMPLERS: dict[str, Callable[..., Sampler]] = {
+_BUILTIN: dict[str, Callable[..., Sampler]] = {
     "all": all_clients,
     "uniform": uniform,
     "beta": beta,
@@ -252,6 +253,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "circular": circular,
     "random_count": random_count,
 }
+SAMPLERS: Registry[Callable[..., Sampler]] = Registry("sampler", _BUILTIN)
 
 
 def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:

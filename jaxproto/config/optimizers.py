@@ -11,12 +11,16 @@ from jaxproto.client import LocalTraining, constant_schedule
 from jaxproto.config import registries
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import is_concrete, is_zero
+from jaxproto.registry import Registry
 
-SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
-    "constant": lambda decay, rounds: constant_schedule,
-    "exponential": lambda decay, rounds: lambda r: jnp.power(decay, jnp.float32(r)),
-    "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
-}
+SCHEDULES: Registry[Callable[..., Callable]] = Registry(
+    "schedule",
+    {  # name -> factor per round, rounds -> round -> factor
+        "constant": lambda decay, rounds: constant_schedule,
+        "exponential": lambda decay, rounds: lambda r: jnp.power(decay, jnp.float32(r)),
+        "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
+    },
+)
 
 
 def build_local_training(config) -> LocalTraining:

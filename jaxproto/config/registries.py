@@ -11,15 +11,21 @@ from jaxproto.errors import UserError, shorten
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import GROUPED_ARGUMENTS, OPTIONS
+from jaxproto.registry import Registry
 
-BUILTIN_OPTIONS = {key: dict(values) for key, values in OPTIONS.items()}
-ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
-SHORT_CLIENT_POLICIES = {
-    "wrap": batches.at_least_one_batch,
-    "skip": batches.whole_batches_only,
-}
-INIT_KEYS = {"independent": client.per_client_init_key, "same": client.shared_init_key}
-OPTIMIZER_STATES = {"restart": client.reset_opt_state, "keep": client.keep_opt_state}
+ORDERS = Registry("order", {"shuffled": batches.shuffled, "fixed": batches.fixed})
+SHORT_CLIENT_POLICIES = Registry(
+    "policy of short clients",
+    {"wrap": batches.at_least_one_batch, "skip": batches.whole_batches_only},
+)
+INIT_KEYS = Registry(
+    "initial key",
+    {"independent": client.per_client_init_key, "same": client.shared_init_key},
+)
+OPTIMIZER_STATES = Registry(
+    "policy of optimiser states",
+    {"restart": client.reset_opt_state, "keep": client.keep_opt_state},
+)
 
 
 def arguments(factory: Callable) -> dict:
@@ -84,8 +90,9 @@ def group_arguments(factory: Callable, flat: Mapping) -> dict:
 
 
 def options_changed() -> bool:
-    """Returns whether a user has added or replaced an option."""
-    return OPTIONS != BUILTIN_OPTIONS
+    """Returns whether a user has added an option."""
+    tables = (OPTIONS, *OPTIONS.values())
+    return any(isinstance(t, Registry) and t.has_additions() for t in tables)
 
 
 def needs_rounds(method: str, schedule: str) -> str:

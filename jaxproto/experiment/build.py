@@ -31,6 +31,7 @@ from jaxproto.experiment.cohorts import (
     plan_execution,
 )
 from jaxproto.experiment.data import build_data
+from jaxproto.experiment.loss_mask import check_loss_mask
 from jaxproto.experiment.method_builder import (
     build_method,
     network_factory,
@@ -143,6 +144,7 @@ def experiment(
             spec,
             dataset,
         )
+        check_loss_mask(method, cohorts[0].net, local, spec, dataset)
     num_clients = len(partition.train)
     cohorts = plan_execution(
         cohorts,

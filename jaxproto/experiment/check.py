@@ -108,16 +108,17 @@ def check_cohorts(
     key = jax.eval_shape(lambda: jax.random.key(0))
     server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
     down = jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
+    more, columns = besides_accuracy(metrics), set[int]()
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
-        if more := besides_accuracy(metrics):
+        if more:
             scores = jax.eval_shape(
                 partial(_scores, method, cohort.net, spec), key, x, down
             )
-            columns = {array.shape[-1] for array in scores.values()}
-            for metric, number in itertools.product(more, columns):
-                check_metric(metric, number)
+            columns |= {array.shape[-1] for array in scores.values()}
+    for metric, number in itertools.product(more, columns):
+        check_metric(metric, number)
 
 
 def _check_architectures(method: Method, cohorts: Sequence[Cohort]):

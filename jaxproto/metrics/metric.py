@@ -43,9 +43,16 @@ def values(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:
         value = metric.value(sums)
     parts = value if isinstance(value, Mapping) else {"": value}
     return {
-        "_".join(filter(None, (metric.name, part))): np.asarray(value, np.float64)
+        "_".join(filter(None, (metric.name, part))): _number(value)
         for part, value in parts.items()
     }
+
+
+def _number(value) -> np.ndarray:
+    """Returns a value as an array; raises TypeError for None, which would be nan."""
+    if value is None:
+        raise TypeError("it is None")
+    return np.asarray(value, np.float64)
 
 
 def is_least(name: str, metrics: Mapping[str, Metric]) -> bool | None:

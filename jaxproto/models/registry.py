@@ -19,6 +19,7 @@ from jaxproto.models import (
     cnn4,
     efficientnet,
     googlenet,
+    groups,
     harcnn,
     mlp,
     mobilenet,
@@ -30,12 +31,12 @@ from jaxproto.models import (
     vit,
 )
 from jaxproto.models.from_modules import with_compute_dtype
-from jaxproto.models.groups import GROUPS
 from jaxproto.models.ops import Ops, ops_in
+from jaxproto.registry import Registry
 from jaxproto.tracing import shapes_of
 from jaxproto.types import Net, NetOutput, describe, kind_of
 
-NETS: dict[str, Callable[..., Net]] = {
+_BUILTIN: dict[str, Callable[..., Net]] = {
     "amazon_mlp": mlp.amazon_mlp,
     "bilstm": recurrent.bilstm,
     "cnn4": cnn4.cnn4,
@@ -61,6 +62,12 @@ NETS: dict[str, Callable[..., Net]] = {
     "vit_b_16": vit.vit_b_16,
     "vit_b_32": vit.vit_b_32,
 }
+NETS: Registry[Callable[..., Net]] = Registry(
+    "network", _BUILTIN, reserved=groups.BUILTIN
+)
+GROUPS: Registry[tuple[str, ...]] = Registry(
+    "group of networks", groups.BUILTIN, reserved=_BUILTIN
+)
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
 FACTORY = (
