@@ -7,7 +7,8 @@ import re
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+
+from jaxproto.origin import in_library, in_package
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
@@ -96,9 +97,8 @@ def failing_line(error: BaseException) -> str:
 
 def _is_users(frame: traceback.FrameSummary) -> bool:
     """Returns whether a frame is neither of this package nor of a library."""
-    parts, package = Path(frame.filename).parts, Path(__file__).parent
-    library = "site-packages" in parts or frame.filename.startswith("<")
-    return not library and package not in Path(frame.filename).parents
+    file = frame.filename
+    return not (in_package(file) or in_library(file) or file.startswith("<"))
 
 
 def place_of(f: Callable) -> str:
@@ -110,9 +110,3 @@ def place_of(f: Callable) -> str:
         return f"{inspect.getsourcefile(f)}, line {inspect.getsourcelines(f)[1]}"
     except (OSError, TypeError):
         return f"{f!r}"
-
-
-def is_external(entry) -> bool:
-    """Returns whether an entry of a registry is from outside the package."""
-    module = getattr(getattr(entry, "func", entry), "__module__", None) or ""
-    return not module.startswith("jaxproto.")

@@ -12,7 +12,6 @@ from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
-    is_external,
     place_of,
 )
 from jaxproto.models import (
@@ -32,6 +31,7 @@ from jaxproto.models import (
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.groups import GROUPS
 from jaxproto.models.ops import Ops, ops_in
+from jaxproto.origin import is_external
 from jaxproto.types import Net, NetOutput, kind_of
 
 NETS: dict[str, Callable[..., Net]] = {

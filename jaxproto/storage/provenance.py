@@ -62,8 +62,14 @@ def differences(run: RunFolder, now: Mapping) -> dict[str, list[str]]:
     }
 
 
+def code_changes(path: Path, config: ml_collections.ConfigDict) -> list[str]:
+    """Returns a clause per entry of the user that differs from the run in a folder."""
+    run = RunFolder.at(path)
+    return differences(run, current(config))[CODE] if run.provenance else []
+
+
 def check(run: RunFolder, config: ml_collections.ConfigDict, same_code: bool = False):
-    """Raises UserError if a run began with other values.
+    """Raises UserError if a run has other values.
 
     Args:
       same_code: whether other code of the user is allowed.

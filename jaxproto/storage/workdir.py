@@ -12,7 +12,7 @@ import ml_collections
 
 from jaxproto.config import differences, flatten
 from jaxproto.config.fields import FREE, MORE, MOVED, STOPPED, extended, resumable
-from jaxproto.config.registries import needs_rounds
+from jaxproto.config.optimizers import needs_rounds
 from jaxproto.data import text
 from jaxproto.errors import UserError
 from jaxproto.io import atomic

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.config.fields import fields_where
-from jaxproto.config.registries import needs_rounds
+from jaxproto.config.optimizers import needs_rounds
 from jaxproto.errors import UserError
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
