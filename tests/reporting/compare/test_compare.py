@@ -168,6 +168,25 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     assert "commit differs: aa in FedProto; bb in FedTGP." in notes
 
 
+def test_runs_of_one_block_whose_code_differs_are_named(tmp_path):
+    paths = [folder(tmp_path / "abcd"[i], seed=i) for i in range(4)]
+    other = folder(tmp_path / "e", data__name="tfds:cifar100")
+    codes = [["1"], ["1"], ["2"], ["1", "2"], ["3"]]
+    for path, digests in zip([*paths, other], codes, strict=True):
+        history = [
+            {"after_round": i, "sections": {"code": {"method 'mine'": digest}}}
+            for i, digest in enumerate(digests)
+        ]
+        records.write_json(path / "provenance.json", {"history": history})
+    a, b, c, d = paths
+    assert not notes_of(made(a, b, other), "code differs")
+    (note,) = notes_of(made(*paths), "cifar10: code differs")
+    assert note == (
+        f"cifar10: code differs: method 'mine' is 1 in {a}, {b}, {d}; 2 in {c}, {d}."
+    )
+    assert notes_of(made(d, other), "cifar10: code differs")
+
+
 def test_unfinished_and_diverged_runs_are_named(tmp_path):
     good = folder(tmp_path / "good")
     bad = folder(tmp_path / "bad", seed=1, status="diverged", accuracy=0.0)
