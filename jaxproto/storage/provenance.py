@@ -85,7 +85,7 @@ def check(run: RunFolder, config: ml_collections.ConfigDict, same_code: bool = F
             )
 
 
-def save(path: Path, config: ml_collections.ConfigDict):
+def record(path: Path, config: ml_collections.ConfigDict):
     """Writes `provenance.json`, or adds an entry to it where a value differs."""
     run, now = RunFolder.at(path), current(config)
     history = run.provenance if run.config else []  # else of a start that was killed

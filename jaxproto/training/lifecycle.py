@@ -58,7 +58,7 @@ class Start(NamedTuple):
     def claim_folder(self, tokens: Sequence[str]):
         """Makes the folder a run's."""
         workdir.save_tokens(self.path, tokens)
-        provenance.save(self.path, self.config)
+        provenance.record(self.path, self.config)
         workdir.save_config(self.path, self.config)  # after all checks
         self.lock.keep()
 

@@ -22,7 +22,7 @@ def code(monkeypatch):
 
 
 def start(path):
-    provenance.save(path, tiny())
+    provenance.record(path, tiny())
     workdir.save_config(path, tiny())
     return path
 
@@ -55,7 +55,7 @@ def test_only_names_that_both_have_are_compared(code, tmp_path):
 def test_the_file_of_a_start_that_was_killed_before_its_configuration_is_replaced(
     code, tmp_path
 ):
-    provenance.save(tmp_path, tiny())
+    provenance.record(tmp_path, tiny())
     code[MINE] = "b"
     start(tmp_path)
     assert RunFolder.at(tmp_path).provenance[0]["sections"]["code"] == {MINE: "b"}

@@ -14,6 +14,7 @@ from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 from jaxproto.cli import compare as command
 from jaxproto.reporting import compare
 from jaxproto.reporting.compare import latex, run_groups
+from jaxproto.storage import records
 
 RECORDS = Path(__file__).parents[3] / "results/fashion_mnist/records"
 SHARE = "cifar10: share of test examples in their client's commonest training class: "
