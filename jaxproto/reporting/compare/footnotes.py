@@ -259,4 +259,5 @@ def _code(rows: Rows) -> Iterable[str]:
 
 def _differing(configs: Iterable[dict]) -> list[str]:
     fields = differing_fields(list(configs))
-    return [k for k in fields if k != CLIENTS and not k.startswith("method.")]
+    noted = CLIENTS, CODE  # in notes of their own
+    return [k for k in fields if k not in noted and not k.startswith("method.")]

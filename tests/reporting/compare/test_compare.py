@@ -186,6 +186,10 @@ def test_runs_of_one_block_whose_code_differs_are_named(tmp_path):
         f"cifar10: code differs: method 'mine' is 1 in {a}, {b}, {d}; 2 in {c}, {d}."
     )
     assert notes_of(made(d, other), "cifar10: code differs")
+    rows = [row[0].partition("=")[0] for row in made(*paths).rows]
+    assert rows == ["FedProto (code"] * 3  # a and b share one
+    again = folder(tmp_path / "f")
+    assert len(made(a, again).rows) == 2  # of one seed, before and after an edit
 
 
 def test_unfinished_and_diverged_runs_are_named(tmp_path):
