@@ -4,19 +4,15 @@ import difflib
 import functools
 import inspect
 import re
-import sysconfig
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
+
+from jaxproto.origin import in_library, in_package
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
-LIBRARY_FOLDERS = {  # of this package, and of Python's own modules
-    Path(__file__).parent,
-    Path(sysconfig.get_path("stdlib")),
-}
 DIRECTION = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 
 
@@ -161,9 +157,7 @@ def failing_line(error: BaseException) -> str:
 
 def _is_users_file(file: str) -> bool:
     """Returns whether a file is neither of this package nor of a library."""
-    path = Path(file)
-    library = "site-packages" in path.parts or file.startswith("<")
-    return not library and LIBRARY_FOLDERS.isdisjoint(path.parents)
+    return not (in_package(file) or in_library(file) or file.startswith("<"))
 
 
 def place_of(f: Callable) -> str:
@@ -175,9 +169,3 @@ def place_of(f: Callable) -> str:
         return f"{inspect.getsourcefile(f)}, line {inspect.getsourcelines(f)[1]}"
     except (OSError, TypeError):
         return f"{f!r}"
-
-
-def is_external(entry) -> bool:
-    """Returns whether an entry of a registry is from outside the package."""
-    module = getattr(getattr(entry, "func", entry), "__module__", None) or ""
-    return not module.startswith("jaxproto.")

@@ -17,10 +17,11 @@ from flax.traverse_util import unflatten_dict
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
-from jaxproto.errors import UserError, choose_from, is_external, shorten
+from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
+from jaxproto.origin import is_external
 
 HELP = {  # argument of several factories that not all of them explain -> its meaning
     "lam": "weight of the pull towards prototypes",

@@ -221,7 +221,7 @@ def fields_where(**values) -> set[str]:
 def resumable(config: ml_collections.ConfigDict, *rules: str) -> set[str]:
     """Returns the fields that may change on resume by one of these rules."""
     method, schedule = config.method.name, config.optimizer.schedule
-    fixed = {"rounds"} if registries.needs_rounds(method, schedule) else set()
+    fixed = {"rounds"} if optimizers.needs_rounds(method, schedule) else set()
     return {path for path, field in FIELDS.items() if field.resume in rules} - fixed
 
 

@@ -18,7 +18,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, failing_line, is_external
+from jaxproto.errors import UserError, failing_line
 from jaxproto.experiment import memory, simulated_devices
 from jaxproto.experiment.cohorts import (
     OFF_DEVICE,
@@ -47,6 +47,7 @@ from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.models.ops import ops
+from jaxproto.origin import is_external
 from jaxproto.simulated_time import Timing
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire

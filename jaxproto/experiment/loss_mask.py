@@ -14,10 +14,11 @@ import numpy as np
 from jaxproto import batches, wire
 from jaxproto.client import LocalTraining
 from jaxproto.data.dataset import Dataset
-from jaxproto.errors import UserError, is_external, place_of
+from jaxproto.errors import UserError, place_of
 from jaxproto.experiment import statelessness
 from jaxproto.method import Method
 from jaxproto.metrics.shape_check import FAST
+from jaxproto.origin import is_external
 from jaxproto.types import Batch, Net, NetOutput, Spec, is_key
 
 MASK_B = np.array([1, 1, 0, 0], np.float32)

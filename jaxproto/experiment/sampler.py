@@ -11,11 +11,11 @@ from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
-    is_external,
     place_of,
 )
 from jaxproto.hyperparameters import is_concrete
 from jaxproto.method import Method
+from jaxproto.origin import is_external
 from jaxproto.participation import Participation
 from jaxproto.types import Net
 

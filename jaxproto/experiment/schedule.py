@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from jaxproto import tracing
 from jaxproto.config.optimizers import SCHEDULES
-from jaxproto.errors import UserError, describe_failure, is_external, place_of
+from jaxproto.errors import UserError, describe_failure, place_of
+from jaxproto.origin import is_external
 
 
 def check_schedule(name: str, schedule: Callable):

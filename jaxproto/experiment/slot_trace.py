@@ -12,11 +12,11 @@ from jaxproto.errors import (
     ExplainedError,
     UserError,
     describe_failure,
-    is_external,
     place_of,
     shorten,
 )
 from jaxproto.method import Aggregation, Method
+from jaxproto.origin import is_external
 from jaxproto.types import Net, Tree, kind_of
 
 STATIC = (

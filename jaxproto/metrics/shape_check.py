@@ -9,11 +9,11 @@ from jaxproto.errors import (
     UserError,
     describe_failure,
     first_few,
-    is_external,
     place_of,
     shorten,
 )
 from jaxproto.metrics.metric import Metric, values
+from jaxproto.origin import is_external
 
 REAL = 3  # examples that count in the check of sums
 FAST: dict[str, str | bool] = {  # options of a program that runs once

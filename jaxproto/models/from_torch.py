@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
-from jaxproto.errors import UserError, is_external
+from jaxproto.errors import UserError
 from jaxproto.models.registry import NETS, build
+from jaxproto.origin import is_external
 from jaxproto.types import Array, Net, Tree
 
 Weights = Mapping[str, np.ndarray]  # PyTorch's names and shapes

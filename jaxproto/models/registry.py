@@ -12,7 +12,6 @@ from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
-    is_external,
     place_of,
 )
 from jaxproto.models import (
@@ -32,6 +31,7 @@ from jaxproto.models import (
 )
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.ops import Ops, ops_in
+from jaxproto.origin import is_external
 from jaxproto.registry import Registry
 from jaxproto.tracing import shapes_of
 from jaxproto.types import Net, NetOutput, describe, kind_of

@@ -40,6 +40,12 @@ SUMMARY: Schema = {
     **dict.fromkeys(("peak_memory_bytes?", "simulated_seconds?"), NUMBERS),
 }
 
+PROVENANCE: Schema = {
+    "history": [
+        {"after_round": COUNT, "sections": {EVERY: {EVERY: (str, bool, NUMBER)}}}
+    ]
+}
+
 
 def find_record_error(record: Mapping) -> str:
     """Returns a clause that names the first wrong entry of a record, or ""."""
@@ -53,6 +59,12 @@ def find_summary_error(summary: Mapping) -> str:
         if summary["rules"].get(rule, WITHOUT_ACCURACY)["pooled"]["final"] is None:
             error = f"collapsed has rule {rule}, which has no accuracy"
     return error and f"it is no summary of a run: {error}"
+
+
+def find_provenance_error(provenance: Mapping) -> str:
+    """Returns a clause that names the first wrong entry of `provenance.json`, or ""."""
+    error = find_error(provenance, PROVENANCE)
+    return error and f"it is no provenance of a run: {error}"
 
 
 def find_config_error(config: Mapping) -> str:

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import ml_collections
 
 from jaxproto.data.partition_stats import MajorityShare
-from jaxproto.errors import first_few, is_external
+from jaxproto.errors import first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.methods import METHODS
 from jaxproto.models import registry
+from jaxproto.origin import is_external
 from jaxproto.summary.reference_accuracy import STEADY
 from jaxproto.uploads import Report
 

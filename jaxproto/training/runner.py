@@ -1,7 +1,9 @@
 """One run: builds, compiles, trains and summarises an experiment."""
 
 import contextlib
+import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,8 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.mesh import ONE, available_devices, parse_devices
-from jaxproto.storage.default_workdir import default_workdir
+from jaxproto.storage import provenance
+from jaxproto.storage.default_workdir import default_workdir, for_code
 from jaxproto.storage.workdir import tokens
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary, sanity
 from jaxproto.summary.progress_lines import say
@@ -59,6 +62,7 @@ def run(
     devices: str = "",
     callbacks: Sequence[str | Callback] = (),
     data: Sequence | None = None,
+    same_code: bool = False,
 ) -> dict:
     """Runs or resumes an experiment; a finished run stays as it is.
 
@@ -66,7 +70,8 @@ def run(
 
     Args:
       config: Configuration, or the name of one such as "protonorm:digits".
-      workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
+      workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`, or a
+        folder beside it if that one has a run of other code.
       console: Console of progress and tables.
       cache: Whether traced programs are kept on disk for other processes; only for a
         process that changes no function of the package.
@@ -78,6 +83,8 @@ def run(
         also one alone or "csv,tensorboard"; a finished run does not call them.
       data: Arrays (x, y) or (x, y, x_test, y_test) in place of `data.name`, as npz
         files hold them; they are written into the work directory.
+      same_code: Whether a begun run goes on although code of yours has changed, such as
+        its method.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished", "stopped early" or
@@ -96,11 +103,14 @@ def run(
         file, content = npz.encode(data)
         config = config.copy_and_resolve_references()
         config.data.name = f"npz:{file}"
-        config.data.data_dir = str(Path(workdir or default_workdir(config)).absolute())
     check(config)
+    home = Path(workdir or default_workdir(config))
+    if not workdir:
+        home = for_code(home, config, same_code, partial(say, console))
+    if data is not None:
+        config.data.data_dir = str(home.absolute())
     callback_objects = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
-    home = Path(workdir or default_workdir(config))
     with processes.locked_workdir(home) as (path, lock, shared):
         start = Start(
             config=config,
@@ -111,8 +121,10 @@ def run(
             callbacks=callback_objects,
             layout=layout,
             home=shared,
+            same_code=same_code,
         )
         processes.check_equal("configuration", config.to_json())
+        processes.check_equal("code", json.dumps(provenance.current(config)))
 
         def begin() -> dict | None:
             if data is not None:

@@ -14,8 +14,8 @@ from support.networks import KEY, close
 from support.refusal import refused
 
 from jaxproto import models
+from jaxproto.config import code_digest
 from jaxproto.errors import place_of
-from jaxproto.training import program_cache
 
 SHAPE = (4, 4, 1)
 X = np.random.default_rng(0).normal(size=(6, *SHAPE)).astype(np.float32) + 1.0
@@ -118,9 +118,9 @@ def test_dropout_draws_from_the_key_of_the_step_for_each_example(name):
 
 def test_it_counts_as_code_of_ones_own(monkeypatch):
     """No program of it is kept for another process, and PyTorch has no names for it."""
-    assert not program_cache.has_user_code([{"mlp": models.NETS["mlp"]}])
+    assert not code_digest.digest(models.NETS["mlp"])[1]
     for name, factory in FACTORIES.items():
-        assert program_cache.has_user_code([{name: factory}]), name
+        assert code_digest.digest(factory)[1], name
         monkeypatch.setitem(models.NETS, name, factory)
         assert not models.is_mapped(name), name
         models.build(name, input_shape=SHAPE, num_classes=3, feat_dim=8)  # with dropout

@@ -63,7 +63,7 @@ def on_ray(
     console = Console()
     execute.execution_mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
     callback_factories(how.callbacks)  # before anything trains
-    whole = plan(config, parse_axes(config, axes), outdir, plain)
+    whole = plan(config, parse_axes(config, axes), outdir, plain, how.same_code)
     print_launcher.num_parts(whole, cluster.parts, 1)
     for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         say(console, line)
