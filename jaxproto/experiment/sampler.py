@@ -16,6 +16,7 @@ from jaxproto.errors import (
     shorten,
 )
 from jaxproto.hyperparameters import is_concrete
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.types import Net
@@ -44,7 +45,7 @@ def check_sampler(config: ml_collections.ConfigDict):
     if not is_external(factory):
         return
     place = f"({place_of(factory)})"
-    key, r = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    key, r = jax.eval_shape(make_key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     try:
         drawn = jax.eval_shape(lambda key, r: sampler(key, clients, r), key, r)
     except Exception as e:  # a user's function may raise anything
@@ -91,5 +92,5 @@ def max_rows_of(method: Method, sampler: participation.Sampler, net: Net, client
         adjusted = method.adjust_sampler(sampler, server)
         counts.append(participation.max_clients(adjusted, clients))
 
-    jax.eval_shape(trace, jax.eval_shape(jax.random.key, 0))
+    jax.eval_shape(trace, jax.eval_shape(make_key, 0))
     return min(clients, participation.row_count(counts[0]))

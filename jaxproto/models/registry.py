@@ -15,6 +15,7 @@ from jaxproto.errors import (
     is_external,
     place_of,
 )
+from jaxproto.jax_settings import make_key
 from jaxproto.models import (
     cnn4,
     efficientnet,
@@ -205,7 +206,7 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
 
     net = attempt("its factory", make)
     expect("its factory", net, Net)
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
     params, norm = attempt("init", jax.eval_shape, net.init, key)
     attempt("apply", jax.eval_shape, apply, params, norm, x, key)
     return net
