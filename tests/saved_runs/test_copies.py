@@ -25,4 +25,4 @@ def test_a_copy_of_a_run_and_of_its_clients_predicts_as_they_do(copied, trained_
     for first, second in pairs:
         np.testing.assert_array_equal(first.predict(x), second.predict(x))
         np.testing.assert_array_equal(first.data.test.x, second.data.test.x)
-    assert [*copied(new).joined] == [*new.joined]
+    np.testing.assert_equal([*copied(new).joined], [*new.joined])
