@@ -28,9 +28,9 @@ def print_table(console: Console, table: Table):
     if console.is_terminal or console.is_jupyter:
         console.print(table)
         return
-    page = Console(file=io.StringIO(), width=WIDEST)
-    page.print(table)
-    say(console, page.file.getvalue().removesuffix("\n"))
+    text = io.StringIO()
+    Console(file=text, width=WIDEST).print(table)
+    say(console, text.getvalue().removesuffix("\n"))
 
 
 def say(console: Console, text: str):
