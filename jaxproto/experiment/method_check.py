@@ -29,6 +29,7 @@ from jaxproto.errors import (
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.slot_trace import SlotTracer, check_repeatable, slot_error
 from jaxproto.experiment.traced import Floats
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.types import Data, LossAux, Net, Spec, Tree, describe, kind_of
@@ -133,7 +134,7 @@ def check_method(
       UserError: A function fails, or its result does not fit the others.
     """
     method = trace.method
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
 
     server = trace("init_server", key, net=net)
     down = jax.eval_shape(partial(wire.for_client, id=0), trace("broadcast", server))

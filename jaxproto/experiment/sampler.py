@@ -14,6 +14,7 @@ from jaxproto.errors import (
     place_of,
 )
 from jaxproto.hyperparameters import is_concrete
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.origin import is_external
 from jaxproto.participation import Participation
@@ -45,7 +46,7 @@ def check_sampler(config: ml_collections.ConfigDict):
     if not is_external(factory):
         return
     place = f"({place_of(factory)})"
-    key, r = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    key, r = jax.eval_shape(make_key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     try:
         drawn = tracing.shapes_of(
             lambda key, r: sampler(key, clients, r), key, r, times=TRACES
@@ -94,5 +95,5 @@ def max_rows_of(method: Method, sampler: participation.Sampler, net: Net, client
         adjusted = method.adjust_sampler(sampler, server)
         counts.append(participation.max_clients(adjusted, clients))
 
-    jax.eval_shape(trace, jax.eval_shape(jax.random.key, 0))
+    jax.eval_shape(trace, jax.eval_shape(make_key, 0))
     return min(clients, participation.row_count(counts[0]))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from flax import linen, nnx, traverse_util
 
 from jaxproto.errors import UserError
+from jaxproto.jax_settings import make_key
 from jaxproto.models.from_modules import head
 from jaxproto.models.layers import Linear, draw_initial
 from jaxproto.models.ops import at_least_single, channel_pool
@@ -71,7 +72,7 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
 
 def _streams(shapes: Tree, key: Array | None) -> Tree:
     """Returns random streams of the given shapes, restarted from a key."""
-    key = jax.random.key(0) if key is None else key
+    key = make_key(0) if key is None else key
     leaves, structure = jax.tree.flatten(shapes)
 
     def restart(i, leaf):
@@ -150,9 +151,7 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
                 )
             return params, state
 
-        params_names, norm_names = map(
-            TreeNames, jax.eval_shape(arrays, jax.random.key(0))
-        )
+        params_names, norm_names = map(TreeNames, jax.eval_shape(arrays, make_key(0)))
 
         def init(key):
             params, state = arrays(key)

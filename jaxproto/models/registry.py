@@ -14,6 +14,7 @@ from jaxproto.errors import (
     describe_failure,
     place_of,
 )
+from jaxproto.jax_settings import make_key
 from jaxproto.models import (
     cnn4,
     efficientnet,
@@ -220,7 +221,7 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
 
     net = attempt("its factory", make)
     expect("its factory", net, Net)
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
     params, norm = attempt("init", shapes_of, net.init, key)
     attempt("apply", shapes_of, apply, params, norm, x, key)
     return net

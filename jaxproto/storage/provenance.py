@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import ml_collections
 
+from jaxproto import jax_settings
 from jaxproto.config import user_code
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, records
@@ -23,7 +24,7 @@ from jaxproto.storage.run_folder import PROVENANCE, RunFolder
 Value = str | bool | int | float | None
 Sections = dict[str, dict[str, Value]]  # section -> name -> value
 
-CODE = "code"
+CODE, JAX = "code", "jax"
 
 
 class Wording(NamedTuple):
@@ -40,12 +41,17 @@ WORDINGS = {
         "{name} has changed since",
         "or --same_code (same_code=True) to go on with the new code",
     ),
+    JAX: Wording(
+        "with other settings of JAX",
+        "{name} was {there} and is {here}",
+        "or set what the run began with",
+    ),
 }
 
 
 def current(config: ml_collections.ConfigDict) -> Sections:
     """Returns the sections of this process, for a run of a configuration."""
-    return {CODE: {**user_code.digests(config)}}
+    return {CODE: {**user_code.digests(config)}, JAX: {**jax_settings.recorded()}}
 
 
 def differences(run: RunFolder, now: Mapping) -> dict[str, list[str]]:

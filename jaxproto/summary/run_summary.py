@@ -19,7 +19,7 @@ from jaxproto.simulated_time import ELAPSED
 from jaxproto.storage.records import peak_memory_bytes, rule_summary, versions
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import metric_record, nominal_cost, reference_accuracy, sanity
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import print_table, say
 
 SHOWN = 20  # clients in a printed list
 
@@ -35,7 +35,8 @@ def _print_partition(exp: Experiment, console: Console):
     local, work = exp.local, padding(exp)
     for note in exp.dataset.notes:
         say(console, note)
-    console.print(partition_stats.table(exp.counts, work, names=exp.dataset.classes))
+    table = partition_stats.table(exp.counts, work, names=exp.dataset.classes)
+    print_table(console, table)
     size_K = exp.counts.train.sum(1)
     short = first_few(np.flatnonzero(size_K < local.batch_size), SHOWN)
     if short:

@@ -15,7 +15,7 @@ from jaxproto.callbacks.registry import CallbackSpec, as_list
 from jaxproto.config import from_name
 from jaxproto.storage import file_lock, workdir
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
@@ -73,7 +73,7 @@ def sweep(
         cannot be written.
       signals.StoppedBySignal: SIGTERM came; the running rounds are saved.
     """
-    console, how = console or Console(), how or SweepOptions()
+    console, how = console or make_console(), how or SweepOptions()
     config = from_name(config)
     mesh.available_devices()
     how = how._replace(

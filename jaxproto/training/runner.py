@@ -22,7 +22,7 @@ from jaxproto.storage import provenance
 from jaxproto.storage.default_workdir import default_workdir, for_code
 from jaxproto.storage.workdir import tokens
 from jaxproto.summary import progress_lines, reference_accuracy, run_summary, sanity
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, print_table, say
 from jaxproto.training import (
     compiler,
     data_placement,
@@ -33,6 +33,7 @@ from jaxproto.training import (
     xla_cache,
 )
 from jaxproto.training.data_placement import PlacedTables
+from jaxproto.training.debug_nans import locate_nans
 from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
@@ -97,7 +98,7 @@ def run(
     """
     available_devices()  # checks JAX_PLATFORMS first
     primary = processes.is_primary()
-    console = (console or Console()) if primary else Console(quiet=True)
+    console = (console or make_console()) if primary else Console(quiet=True)
     config = from_name(config)
     if data is not None:
         file, content = npz.encode(data)
@@ -137,9 +138,9 @@ def run(
             summary = train(start, prepared)
         else:
             say(console, f"{path} is {summary['status']}: nothing to do.")
-    console.print(result_table(summary))
+    print_table(console, result_table(summary))
     if (metrics := metrics_table(summary)) is not None:
-        console.print(metrics)
+        print_table(console, metrics)
     warnings = sanity.warning_lines(summary.get("warnings", []))
     for line in [*reference_accuracy.reference_lines(summary), *warnings]:
         say(console, line)
@@ -205,6 +206,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     config, path, exp = start.config, start.path, prepared.exp
     start.claim_folder(exp.dataset.tokens)
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
+    compiled = locate_nans(compiled, partial(programs.plain_programs, exp))
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = start.run(
         work=RoundEnvironment(exp, prepared.examples, compiled, config.seed, store),
