@@ -25,16 +25,17 @@ from jaxproto.errors import choose_from
 from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
+from jaxproto.jax_settings import make_key
 from jaxproto.models.ops import Ops, ops
-from jaxproto.training import batched_programs, compiler, programs
+from jaxproto.training import compiler, programs
 from jaxproto.types import Examples, Net, Tree
 
 CLIENTS, BATCH, DIM = 20, 32, 512
 AXIS = "clients"  # axis of the mesh
 OPS = {"lax": ops.LAX, "cpu": ops.CPU, "tpu": ops.TPU, "gpu": ops.GPU}
 # positions of the arguments with a row for each client (states, examples); of uploads
-OWN = {"train": (2, 4), "evaluate": (2, 4), "pre-upload": (2, 4)}
-UPLOADS = {"update": 3, "pre-aggregate": 3}
+OWN = {"train": (2, 4), "evaluate": (2, 4), "pre_upload": (2, 4)}
+UPLOADS = {"update": 3, "pre_aggregate": 3}
 
 
 class Form(NamedTuple):
@@ -115,7 +116,7 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     config_.check(settings)
     dataset = GROUPS[group]()
     with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
-        exp = batched_programs.without_lanes(build.experiment(settings, "cpu"))
+        exp = build.experiment(settings, "cpu").without_lanes()
     steps = cohorts_.steps_per_round(exp.partition, range(num_rows // chips), exp.local)
     mode = cohorts_.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)
@@ -142,15 +143,15 @@ def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
     """Traces all programs of a run, with clients divided among the mesh's devices."""
     all_traced = []
 
-    def submit(name, f, *rest, **options):
-        arguments = (exp.floats, *rest)
+    def submit(name, f, *rest):
+        arguments, options = (exp.floats, *rest), dict(f.options)
         own = OWN.get(name.split()[0], ())
         if mesh.size > 1 and own:
             f = divided(f, mesh, own, len(arguments))
         if name in UPLOADS:
             own = (UPLOADS[name],)
         placed = [at(arg, mesh, i in own) for i, arg in enumerate(arguments)]
-        if name.startswith("first ") and name != "first server":
+        if name.startswith("start_clients"):
             options["out_shardings"] = NamedSharding(mesh, P(AXIS))
         stage = jax.jit(f, **options).trace(*placed)
         all_traced.append(Traced(name, stage.out_info, stage))
@@ -207,7 +208,7 @@ def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
 
 def step_shapes(net: Net, dataset: Dataset) -> tuple[Tree, ...]:
     """Returns the shapes of the arguments of `sgd` for one client."""
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
     params, norm = jax.eval_shape(net.init, key)
     x = dataset.x
     kind = jnp.float32 if x.dtype == np.uint8 else x.dtype

@@ -17,13 +17,7 @@ import jax
 
 from benchmarks import measure, synthetic
 from jaxproto.experiment import build
-from jaxproto.training import (
-    batched_programs,
-    compiler,
-    program_cache,
-    programs,
-    xla_cache,
-)
+from jaxproto.training import compiler, program_cache, programs, xla_cache
 
 FLAGS = measure.flag_values(
     *("group", "clients", "train", "test", "pixels", "classes", "dim", "form"),
@@ -61,11 +55,11 @@ def alone(settings: dict) -> list[dict]:
     """Compiles one program after the other; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
-    exp, rows = batched_programs.without_lanes(exp), []
+    exp, rows = exp.without_lanes(), []
 
-    def submit(name, f, *rest, **options):
-        jitted, arguments = jax.jit(f, **options), (exp.floats, *rest)
-        if not name.startswith("first "):  # programs of the first state: only in `cold`
+    def submit(name, f, *rest):
+        jitted, arguments = jax.jit(f, **f.options), (exp.floats, *rest)
+        if not name.startswith("start_"):  # programs of the first state: only in `cold`
             rows.append(one(name, jitted, arguments))
         return compiler.PendingProgram(jax.eval_shape(jitted, *arguments), None)
 

@@ -50,16 +50,17 @@ def counted(settings: dict, group: str, number: int) -> dict:
     examples, _ = data_placement.place_data(exp)
     train, whole = Counter(), Counter()
 
-    def submit(name, f, *rest, **options):
-        options |= f.shardings() if isinstance(f, sharded_programs.ShardMapped) else {}
-        lowered = jax.jit(f, **options).lower(exp.floats, *rest)
+    def submit(name, f, *rest):
+        lowered = jax.jit(f, **f.options).lower(exp.floats, *rest)
         if name.split()[0] in STAGES:  # other programs are only lowered
             work = account(lowered.compile())
             whole.update(work)
             train.update(work if name.startswith("train") else {})
         return compiler.PendingProgram(lowered.out_info, None)
 
-    compiler.submit_programs(submit, exp, sharded_programs.functions(exp), examples)
+    compiler.submit_programs(
+        submit, exp, sharded_programs.build_programs(exp), examples
+    )
     case = {"group": group, "devices": number, "clients": len(exp.partition.train)}
     return {**case, "train": train, "round": whole}
 

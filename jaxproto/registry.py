@@ -31,10 +31,6 @@ class Registry(MutableMapping[str, V]):
         """Returns whether a name is the library's own."""
         return name in self._builtin
 
-    def has_additions(self) -> bool:
-        """Returns whether an entry is not the library's own."""
-        return not self._entries.keys() <= self._builtin.keys()
-
     def __setitem__(self, name: str, value: V):
         """Adds an entry.
 

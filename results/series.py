@@ -1,11 +1,12 @@
 """A series of runs, one after the other; finished ones are left as they are.
 
 The results of a finished run go into the repository: `records/NAME` beside the series
-holds its config.json, partition.csv, metrics.jsonl and summary.json, which
-comparison and pictures read like a work directory. The summary also has the reading and
-the commit that made the run. Where its records list the clients, clients.npz has the
-lists: `round`, `id` and `test_examples` once, and a row for each evaluation of
-`correct_RULE` and the bytes of clients; metrics.jsonl leaves out what follows from it.
+holds its config.json, provenance.json, partition.csv, metrics.jsonl and summary.json,
+which comparison and pictures read like a work directory. The summary also has the
+reading and the commit that made the run. Where its records list the clients,
+clients.npz has the lists: `round`, `id` and `test_examples` once, and a row for each
+evaluation of `correct_RULE` and the bytes of clients; metrics.jsonl leaves out what
+follows from it.
 """
 
 import json
@@ -127,7 +128,7 @@ def keep(work: Path, record: Path, source: Mapping[str, str]):
     config["data"] |= {"name": short, "data_dir": ""}
     record.mkdir(parents=True, exist_ok=True)
     files.write_json(record / "config.json", config)
-    for file in ("partition.csv", "metrics.jsonl"):
+    for file in ("provenance.json", "partition.csv", "metrics.jsonl"):
         if (work / file).exists():
             (record / file).write_text((work / file).read_text())
     lines = files.read(work / "metrics.jsonl")

@@ -58,13 +58,3 @@ def test_the_decorator_of_metrics_replaces_no_built_in():
     for name in ("accuracy", "macro_f1"):
         with refused(f"metric '{name}' is the library's own"):
             metric(name)(len)
-
-
-def test_an_option_of_ones_own_is_noticed():
-    assert not registries.options_changed()
-    for table, name in ((OPTIONS["reg"], "own"), (OPTIONS, "own")):
-        table[name] = {}
-        try:
-            assert registries.options_changed()
-        finally:
-            del table[name]

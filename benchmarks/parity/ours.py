@@ -42,7 +42,8 @@ from jaxproto.method import no_pre_upload
 from jaxproto.methods import fedtgp
 from jaxproto.metrics import ACCURACY
 from jaxproto.summary import host_prototypes
-from jaxproto.training import batched_programs, programs, rounds, run_evaluation
+from jaxproto.training import program as program_
+from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Array, Data, Examples, Net, Tree
 
@@ -132,7 +133,7 @@ class Ours:
             return down
         every = zip(self.first, state.clients, self.exp.train, strict=True)
         seen = self.by_client(f(down, c, self.work.examples, s) for f, c, s in every)
-        messages = batched_programs.stack_trees(seen)
+        messages = program_.stack_trees(seen)
         return method.broadcast(method.pre_aggregate(state.server, messages, None))
 
     def server_order(self, key: Array) -> np.ndarray | None:
@@ -162,7 +163,7 @@ class Ours:
         local = {record.client(i): table(p) for i, p in enumerate(own)}
         protos = self.state.server.protos
         if self.averages:
-            mean = self.mean(batched_programs.stack_trees(own))
+            mean = self.mean(program_.stack_trees(own))
             steps = kernels.align(mean.mean, mean.count > 0)[1] if self.aligns else 0
             server[record.MEAN] = {"server": table(mean)}
             server[record.ITERATIONS] = {"server": np.asarray(steps, float)}

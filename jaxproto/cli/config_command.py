@@ -78,7 +78,8 @@ def run_command(
             logging.set_verbosity(logging.WARNING)  # JAX and matplotlib log a lot
         if "imports" in config_flag.value:
             config_flag.value.imports = ",".join(import_flag.imported)
-        config.check(config_flag.value)
+        with jax.disable_jit(False):  # which --debug allows, and `jaxproto.run` refuses
+            config.check(config_flag.value)
         if print_config.value:
             sys.stdout.write(format_fields(config_flag.value, words[1:]))
             return False

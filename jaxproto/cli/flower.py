@@ -27,7 +27,6 @@ def main(prog: str, arguments: Sequence[str]):
 
     def execute(config) -> bool:
         from jaxproto import flower
-        from jaxproto.contrib.flower_deployment.deployment import deploy
         from jaxproto.storage.default_workdir import resolve_workdir
         from jaxproto.storage.status import status_of
 
@@ -36,12 +35,14 @@ def main(prog: str, arguments: Sequence[str]):
         if form.value == "process":
             summary = flower.run_in_process(config, workdir, data.value)
             return not status_of(summary).ok
-        for package in ("flwr", "ray"):
+        for package in ("flwr", "ray", "psutil", "cryptography"):
             if importlib.util.find_spec(package) is None:
                 raise UserError(
                     f"{package} is not installed: python -m pip install "
                     "'jaxproto[flower]'."
                 )
+        from jaxproto.contrib.flower_deployment.deployment import deploy
+
         run = flower.simulate if form.value == "simulation" else deploy
         times = {"wait": wait.value, "patience": patience.value}
         summary = run(config, workdir, data.value, **times)

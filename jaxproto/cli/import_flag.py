@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxproto.errors import UserError, describe_failure
+from jaxproto.io import neighbours
 
 FLAG = "--import"
 imported: list[str] = []  # files, as given on the command line
@@ -40,6 +41,7 @@ def _import(file: str) -> str:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    neighbours.add_folder(path)
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)

@@ -48,7 +48,7 @@ METHODS["NAME"] = NAME
 
 def get_config(arg: str = "digits"):
     """Returns the configuration; `arg` names a data set preset and variants."""
-    return config.experiment("NAME", arg)
+    return config.experiment("NAME", arg, like="fedproto")  # its lam
 '''
 TEST = '''"""Tests of NAME."""
 
@@ -70,7 +70,7 @@ def test_it_fits_the_interface():
 
 
 def test_without_a_share_it_is_fedproto(tmp_path):
-    mine = experiment(**{"method.share": 0.0, "method.lam": 1.28})
+    mine = experiment(**{"method.share": 0.0})
     base = config.load("fedproto:digits")
     base.model.group, base.data.clients, base.rounds = "mlp", 4, 2
     accuracies = [

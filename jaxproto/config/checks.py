@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import ml_collections
 from flax.traverse_util import unflatten_dict
 
-from jaxproto import models
+from jaxproto import jax_settings, models
 from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields, method_fields
 from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten
@@ -17,6 +17,20 @@ from jaxproto.hyperparameters import MAX_INT
 from jaxproto.methods import CENTRAL, METHODS
 from jaxproto.methods.options import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name
+
+SYNONYMS = {  # word of other libraries -> field
+    "algorithm": "method.name",
+    "dataset": "data.name",
+    "feature_dim": "model.feat_dim",
+    "global_rounds": "rounds",
+    "join_ratio": "participation.fraction",
+    "local_epochs": "local.epochs",
+    "lr": "optimizer.learning_rate",
+    "network": "model.group",
+    "num_clients": "data.clients",
+    "num_rounds": "rounds",
+    "random_seed": "seed",
+}
 
 
 def upgrade_saved(config: Mapping) -> dict:
@@ -30,6 +44,13 @@ def upgrade_saved(config: Mapping) -> dict:
     return {**defaults(all_fields(name)), **OLD_DEFAULTS.get(name, {}), **saved}
 
 
+def words_for_fields(paths: Iterable[str]) -> dict[str, str]:
+    """Returns word -> path: last parts of paths, and `SYNONYMS` of existing ones."""
+    known = [*paths]
+    words = {path.rpartition(".")[2]: path for path in reversed(known)}
+    return words | {word: path for word, path in SYNONYMS.items() if path in known}
+
+
 def check_keys(config: Mapping, paths: Iterable[str]):
     """Raises UserError for a dotted path that does not exist, with a similar name."""
     for path in paths:
@@ -37,12 +58,15 @@ def check_keys(config: Mapping, paths: Iterable[str]):
         for key in path.split("."):
             if not isinstance(node, Mapping | ml_collections.ConfigDict):
                 raise UserError(f"{location!r} is a value and has no field {key!r}.")
-            choose_from(f"field of {location!r}:", key, list(node))
+            if key not in node:
+                meant = words_for_fields(flatten(config))
+                choose_from(f"field of {location!r}:", key, list(node), meant)
             node, location = node[key], f"{location}.{key}"
 
 
 def check(config: ml_collections.ConfigDict):
-    """Raises UserError for missing, unknown or impossible fields."""
+    """Raises UserError for missing or impossible fields, and JAX's settings."""
+    jax_settings.check()
     values = flatten(config)
     method_paths = [path for path in values if path.startswith("method.")]
     others = (path for path in values if path not in method_paths)

@@ -21,6 +21,7 @@ from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
+from jaxproto.origin import is_external
 
 HELP = {  # argument of several factories that not all of them explain -> its meaning
     "lam": "weight of the pull towards prototypes",
@@ -52,6 +53,12 @@ def all_fields(method: str) -> dict[str, Field]:
     name = dataclasses.replace(FIELDS["method.name"], default=method)
     fields = {"name": name, **_factory_fields(METHODS[method])}
     return {**FIELDS, **{f"method.{key}": field for key, field in fields.items()}}
+
+
+def builtin_field(method: str, path: str) -> Field | None:
+    """Returns a field of a built-in method; None for methods of users."""
+    known = not is_external(METHODS.get(method))
+    return all_fields(method).get(path) if known else None
 
 
 def default(method: str = "") -> ml_collections.ConfigDict:

@@ -13,6 +13,7 @@ import ml_collections
 
 from jaxproto.config import builtin, presets
 from jaxproto.errors import UserError
+from jaxproto.io import neighbours
 from jaxproto.methods import METHODS
 
 T = TypeVar("T")
@@ -38,7 +39,8 @@ def load(file: str) -> ml_collections.ConfigDict:
             )
         return get_config(*[arg] * bool(arg))
 
-    config = _locate_errors(path, call)
+    with neighbours.importable(path):
+        config = _locate_errors(path, call)
     if not isinstance(config, ml_collections.ConfigDict):
         raise UserError(
             f"{path}: get_config returns {type(config).__name__}, no ConfigDict; start "
@@ -79,14 +81,15 @@ def sweep_axes(file: str):
     """
     path, _, arg = builtin.find(file).partition(":")
     load(file)
-    get_sweep = runpy.run_path(path).get("get_sweep")
-    if not callable(get_sweep):
-        raise UserError(
-            f"{path} defines no get_sweep: give the axes of the sweep, such as "
-            "--sweep=seed=0,1,2."
-        )
-    parameters = inspect.signature(get_sweep).parameters
-    return _locate_errors(path, lambda: get_sweep(*[arg] * bool(arg and parameters)))
+    with neighbours.importable(path):
+        get_sweep = runpy.run_path(path).get("get_sweep")
+        if not callable(get_sweep):
+            raise UserError(
+                f"{path} defines no get_sweep: give the axes of the sweep, such as "
+                "--sweep=seed=0,1,2."
+            )
+        given = [arg] * bool(arg and inspect.signature(get_sweep).parameters)
+        return _locate_errors(path, lambda: get_sweep(*given))
 
 
 def parse_sweep_arg(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:

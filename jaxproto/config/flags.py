@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jaxproto.config import builtin, files
-from jaxproto.config.checks import check_keys
+from jaxproto.config.checks import check_keys, words_for_fields
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import FOLLOW, flatten
 from jaxproto.config.presets import DEFAULT_DATASET
@@ -90,7 +90,8 @@ def unknown_flag(name: str, known: Sequence[str], arguments: Sequence[str]) -> s
       arguments: Command line with a valid --config.
     """
     paths = [*flatten(files.load(config_flags(arguments)[0][0]))]
-    meant = {path.rpartition(".")[2]: f"config.{path}" for path in paths}
+    words = words_for_fields(paths)
+    meant = {word: f"config.{path}" for word, path in words.items()}
     meant |= {path: f"config.{path}" for path in paths} | {flag: flag for flag in known}
     near = difflib.get_close_matches(name, meant, n=1)
     hint = f". Did you mean --{meant[near[0]]}?" if near else "; see --help"

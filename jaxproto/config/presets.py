@@ -195,6 +195,8 @@ def experiment(
     method: str,
     arg: str = DEFAULT_DATASET,
     variants: Mapping[str, Mapping] | None = None,
+    *,
+    like: str = "",
 ) -> ml_collections.ConfigDict:
     """Returns a configuration of `method` with the presets named in `arg`.
 
@@ -208,10 +210,12 @@ def experiment(
         name of the data set is applied with it. A value may be a function of the
         configuration so far. `paper` and `code` of `paper_variants.READINGS` come last.
         None takes the variants of the method's file in configs/.
+      like: method whose values on the data set replace the defaults of the fields
+        `method.` that both methods have, such as "fedproto" for a variant of it.
 
     Raises:
-      UserError: there is no such method or preset, or there are several data sets or
-        readings.
+      UserError: there is no such method or preset, there are several data sets or
+        readings, or a field of `like` has another type.
     """
     readings = READINGS.get(choose_from("method", method, METHODS), {})
     variants = builtin.variants(method) if variants is None else variants
@@ -225,12 +229,29 @@ def experiment(
     _check_only_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
     config = default(method)
     config.name = method
+    if like:
+        _take_shared_fields(config, experiment(like, datasets[0]))
     for name in [*datasets, *(n for n in names if n not in DATASETS)]:
         apply_fields(config, DATASETS.get(name, {}))
         if name in LAM and any(config.method.get(k) in PULLS for k in ("reg", "pull")):
             config.method.lam = LAM[name]
         apply_fields(config, variants.get(name, {}))
     return config
+
+
+def _take_shared_fields(
+    config: ml_collections.ConfigDict, like: ml_collections.ConfigDict
+):
+    """Gives the fields `method.` that two configurations share the values of `like`."""
+    for key in {*config.method} & {*like.method} - {"name"}:
+        try:
+            config.method[key] = like.method[key]
+        except TypeError as e:
+            raise UserError(
+                f"method.{key} of {config.name} is {config.method[key]!r} by default, "
+                f"and that of {like.name} is {like.method[key]!r}: give the argument a "
+                "default of that type, or another name."
+            ) from e
 
 
 def _check_only_one(kind: str, arg: str, names: Sequence[str]):

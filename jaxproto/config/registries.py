@@ -8,9 +8,9 @@ from typing import Any
 
 from jaxproto import batches, client
 from jaxproto.errors import UserError, shorten
-from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
-from jaxproto.methods.options import GROUPED_ARGUMENTS, OPTIONS
+from jaxproto.methods.options import GROUPED_ARGUMENTS
+from jaxproto.methods.options import OPTIONS as OPTIONS
 from jaxproto.registry import Registry
 
 ORDERS = Registry("order", {"shuffled": batches.shuffled, "fixed": batches.fixed})
@@ -87,21 +87,3 @@ def group_arguments(factory: Callable, flat: Mapping) -> dict:
             fields = {k: grouped.pop(k) for k in p.default._fields if k in grouped}
             grouped[key] = grouped.get(key, p.default)._replace(**fields)
     return grouped
-
-
-def options_changed() -> bool:
-    """Returns whether a user has added an option."""
-    tables = (OPTIONS, *OPTIONS.values())
-    return any(isinstance(t, Registry) and t.has_additions() for t in tables)
-
-
-def needs_rounds(method: str, schedule: str) -> str:
-    """Returns the field by which a round depends on the total number of rounds, or "".
-
-    Of a method that is not imported the schedule alone is known.
-    """
-    if schedule == "cosine":
-        return "optimizer.schedule=cosine"
-    factory = METHODS.get(method, lambda: None)
-    derived = inspect.signature(factory).parameters.keys() - plain_arguments(factory)
-    return f"method.name={method}" if "rounds" in derived else ""

@@ -1,5 +1,6 @@
 """Builds the functions, networks and data of a run from its configuration."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, failing_line, is_external
+from jaxproto.errors import UserError, failing_line
 from jaxproto.experiment import memory, simulated_devices
 from jaxproto.experiment.cohorts import (
     OFF_DEVICE,
@@ -36,15 +37,17 @@ from jaxproto.experiment.method_builder import (
     network_factory,
     public_inputs,
 )
-from jaxproto.experiment.method_check import check_method
+from jaxproto.experiment.method_check import check_own_method
 from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
+from jaxproto.experiment.schedule import check_schedule
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.federation import Federation, Parts
-from jaxproto.mesh import ONE, OneDevice
+from jaxproto.mesh import ONE, OneDevice, rows_per_device
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.models.ops import ops
+from jaxproto.origin import is_external
 from jaxproto.simulated_time import Timing
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
@@ -86,6 +89,16 @@ class Experiment(NamedTuple):
         id_K = np.array([i for cohort in self.cohorts for i in evaluated_ids(cohort)])
         return id_K[np.asarray(self.method.scored(id_K))]
 
+    def rows_of_call(self, num_rows: int, lanes: int = 1) -> int:
+        """Returns the rows of each of several calls, with the padding of devices."""
+        devices = self.layout.num_devices
+        return rows_per_device(-(-num_rows // lanes), devices) * devices
+
+    def without_lanes(self) -> "Experiment":
+        """Returns the experiment with one lane per cohort."""
+        cohorts = tuple(dataclasses.replace(c, num_lanes=1) for c in self.cohorts)
+        return self._replace(cohorts=cohorts)
+
 
 def experiment(
     config: ml_collections.ConfigDict,
@@ -108,6 +121,7 @@ def experiment(
     """
     check_sampler(config)  # its errors come before data are read
     local = build_local_training(config)
+    check_schedule(config.optimizer.schedule, local.schedule)
     names = models.group_members(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, _ = data
@@ -123,13 +137,15 @@ def experiment(
     without_jit = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     external = is_external(METHODS[config.method.name])
     if external and not without_jit:  # plain Python shows errors by itself
-        net = cohorts[0].net
-
-        def trace(values):
-            check_method(parts(values).method, net, local, spec, dataset)
-
-        jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
-        check_loss_mask(method, net, local, spec, dataset)
+        check_own_method(
+            lambda values: parts(values).method,
+            traced_floats(config),
+            cohorts[0].net,
+            local,
+            spec,
+            dataset,
+        )
+        check_loss_mask(method, cohorts[0].net, local, spec, dataset)
     num_clients = len(partition.train)
     cohorts = plan_execution(
         cohorts,

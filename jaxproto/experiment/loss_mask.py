@@ -14,10 +14,12 @@ import numpy as np
 from jaxproto import batches, wire
 from jaxproto.client import LocalTraining
 from jaxproto.data.dataset import Dataset
-from jaxproto.errors import UserError, is_external, place_of
+from jaxproto.errors import UserError, place_of
 from jaxproto.experiment import statelessness
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.metrics.shape_check import FAST
+from jaxproto.origin import is_external
 from jaxproto.types import Batch, Net, NetOutput, Spec, is_key
 
 MASK_B = np.array([1, 1, 0, 0], np.float32)
@@ -86,7 +88,7 @@ def _batch(rng: np.random.Generator, x: Any) -> Batch:
     floats = jnp.issubdtype(x.dtype, jnp.floating)
     x_B = rng.random(shape) if floats else rng.integers(0, 2, shape)
     y_B, row_B = np.array([0, 1, 0, 0], np.int32), np.arange(len(MASK_B))
-    key, step = jax.random.key(0), np.int32(0)
+    key, step = make_key(0), np.int32(0)
     fields: Any = x_B.astype(x.dtype), y_B, MASK_B, key, row_B, step
     return Batch(*fields)
 
@@ -94,7 +96,7 @@ def _batch(rng: np.random.Generator, x: Any) -> Batch:
 def _concrete(rng: np.random.Generator, a: jax.ShapeDtypeStruct) -> Any:
     """Returns random numbers for a shape: positive floats, zeros and flags."""
     if is_key(a):
-        return jnp.broadcast_to(jax.random.key(0), a.shape)
+        return jnp.broadcast_to(make_key(0), a.shape)
     if jnp.issubdtype(a.dtype, jnp.floating):
         return np.resize(rng.uniform(0.1, 1.0, 997), a.shape).astype(a.dtype)
     return np.full(a.shape, a.dtype == bool, a.dtype)

@@ -15,7 +15,6 @@ import ml_collections
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from rich.console import Console
 
 from jaxproto.config import check, default, upgrade_saved
 from jaxproto.errors import UserError, choose_from
@@ -28,6 +27,7 @@ from jaxproto.flower.protocol import config_hash, versions
 from jaxproto.flower.server_run import run_server
 from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
+from jaxproto.summary.progress_lines import make_console
 
 MESSAGE_TYPES = {  # of a message in Flower, by stage
     "who": MessageType.QUERY,
@@ -139,7 +139,7 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context):
-        console = Console(soft_wrap=True)
+        console = make_console(soft_wrap=True)
         report = partial(console.print, markup=False, highlight=False)
         link = GridLink(grid, config, wait, patience, report)
         run_server(config, workdir, link, console)

@@ -23,6 +23,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import Cohort
+from jaxproto.jax_settings import make_key
 from jaxproto.privacy import EXAMPLE, OFF
 from jaxproto.storage import records, workdir
 from jaxproto.types import Data, Tree
@@ -94,7 +95,7 @@ class Messages:
     def down_shapes(self) -> Tree:
         """Returns the shapes of the packed broadcast of one client."""
         method, net = self.exp.method, self.exp.cohorts[0].net
-        server = jax.eval_shape(partial(method.init_server, net), jax.random.key(0))
+        server = jax.eval_shape(partial(method.init_server, net), make_key(0))
         return jax.eval_shape(lambda a: wire.for_client(self.pack(a), 0), server)
 
     def pack(self, server: Tree) -> Tree:

@@ -4,15 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxproto import tracing
 from jaxproto.errors import (
     UserError,
     describe_failure,
     first_few,
-    is_external,
     place_of,
     shorten,
 )
 from jaxproto.metrics.metric import Metric, parts, values
+from jaxproto.origin import is_external
 
 REAL = 3  # examples that count in the check of sums
 FAST: dict[str, str | bool] = {  # options of a program that runs once
@@ -24,6 +25,7 @@ FAST: dict[str, str | bool] = {  # options of a program that runs once
 def check_metric(metric: Metric, classes: int):
     """Checks before training that a metric works on scores of `classes` classes."""
     name, shapes = metric.name, []
+    times = 2 if is_external(metric) else 1
     for examples in (2, 3):
         inputs = {
             "scores": jax.ShapeDtypeStruct((examples, classes), jnp.float32),
@@ -31,11 +33,11 @@ def check_metric(metric: Metric, classes: int):
             "mask": jax.ShapeDtypeStruct((examples,), jnp.float32),
         }
         try:
-            shapes.append(jax.eval_shape(metric.sums, *inputs.values()))
+            shapes.append(tracing.shapes_of(metric.sums, *inputs.values(), times=times))
         except Exception as e:  # a user's function may raise anything
             raise UserError(
                 f"metric {name!r} fails on scores of shape ({examples}, {classes}): "
-                f"{describe_failure(e)}"
+                f"{describe_failure(e)} ({place_of(metric.sums)})."
             ) from e
     if str(shapes[0]) != str(shapes[1]) or not jax.tree.leaves(shapes):
         two, three = (jax.tree.map(lambda a: a.shape, s) for s in shapes)

@@ -12,9 +12,9 @@ from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
-    is_external,
     place_of,
 )
+from jaxproto.jax_settings import make_key
 from jaxproto.models import (
     cnn4,
     efficientnet,
@@ -32,8 +32,10 @@ from jaxproto.models import (
 )
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.ops import Ops, ops_in
+from jaxproto.origin import is_external
 from jaxproto.registry import Registry
-from jaxproto.types import Net, NetOutput, kind_of
+from jaxproto.tracing import shapes_of
+from jaxproto.types import Net, NetOutput, describe, kind_of
 
 _BUILTIN: dict[str, Callable[..., Net]] = {
     "amazon_mlp": mlp.amazon_mlp,
@@ -192,10 +194,9 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
         except UserError:
             raise
         except Exception as e:  # a user's network may raise anything
-            failure = describe_failure(e)
             raise UserError(
-                f"network {name!r}: {what} fails for inputs {x.shape}: {failure}. "
-                f"{FACTORY}."
+                f"network {name!r}: {what} fails for inputs {x.shape}: "
+                f"{describe_failure(e)}. {FACTORY} ({place_of(make)})."
             ) from e
 
     def expect(what, value, kind):
@@ -208,13 +209,21 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
     def apply(params, norm, x, key):
         out = net.apply(params, norm, x, True, key)
         expect("apply", out, NetOutput)
+        for what in ("feat", "logits"):
+            array = getattr(out, what)
+            if not jnp.issubdtype(array.dtype, jnp.floating):
+                raise UserError(
+                    f"network {name!r}: apply returns {describe(array)} as {what}; it "
+                    "must return floats, as no gradient passes whole numbers "
+                    f"({place_of(make)})."
+                )
         return out
 
     net = attempt("its factory", make)
     expect("its factory", net, Net)
-    key = jax.eval_shape(jax.random.key, 0)
-    params, norm = attempt("init", jax.eval_shape, net.init, key)
-    attempt("apply", jax.eval_shape, apply, params, norm, x, key)
+    key = jax.eval_shape(make_key, 0)
+    params, norm = attempt("init", shapes_of, net.init, key)
+    attempt("apply", shapes_of, apply, params, norm, x, key)
     return net
 
 

@@ -20,11 +20,10 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.methods import METHODS
-from jaxproto.storage import checkpoint, manifest, row_deltas, workdir
+from jaxproto.storage import checkpoint, manifest, provenance, row_deltas, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
-from jaxproto.training.batched_programs import without_lanes
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.programs import State
 from jaxproto.training.stores import open_store
@@ -110,6 +109,8 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     Raises:
       UserError: The data set is missing, or is not that of the run.
     """
+    for change in provenance.code_changes(run.path, config):
+        xla_cache.warn_once(f"{run.path} is of other code: {change}.")
     config = config.copy_and_resolve_references()
     store = None if run.on_nodes else store_of_checkpoint(run.path)
     config.clients.store = store or config.clients.store
@@ -121,7 +122,7 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     exp = build.experiment(config, jax.default_backend(), tokens, data=known)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
-    return without_lanes(exp)
+    return exp.without_lanes()
 
 
 def store_of_checkpoint(path: Path) -> str | None:

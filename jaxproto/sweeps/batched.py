@@ -17,9 +17,9 @@ from jaxproto.federation import Model
 from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell
 from jaxproto.training import programs, rounds, runner
-from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.loop import Engine, Evaluation, train_rounds
+from jaxproto.training.program import stack_trees
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.run_evaluation import evaluate_model
@@ -90,7 +90,7 @@ class BatchedEngine(Engine):
         stacked = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, stacked)
         first = environments[0]
-        store = ClientStore(without_lanes(first.exp), bound)
+        store = ClientStore(first.exp.without_lanes(), bound)
         self._environment = first._replace(compiled=bound, store=store)
         self._exps = [environment.exp for environment in environments]
 

@@ -13,17 +13,13 @@ import jax
 from jaxproto import execution
 from jaxproto.experiment import cohorts
 from jaxproto.experiment.build import Experiment
-from jaxproto.gather import ParticipantRows
 from jaxproto.mesh import ONE, OneDevice
-from jaxproto.training import (
-    batched_programs,
-    program_cache,
-    programs,
-    sharded_programs,
-    xla_cache,
-)
+from jaxproto.training import kinds as k
+from jaxproto.training import program_cache, programs, sharded_programs, xla_cache
+from jaxproto.training.program import Program, stack_trees
 from jaxproto.training.program_cache import ProgramWrapper
-from jaxproto.training.programs import Programs, RoundArguments
+from jaxproto.training.programs import Programs
+from jaxproto.training.shapes import CohortShapes, Shapes
 from jaxproto.types import Examples, Tree
 
 
@@ -76,31 +72,28 @@ def _compile_all(
     """
     clock = time.perf_counter()
     if many:
-        exp, suffix = batched_programs.without_lanes(exp), f" of {many}"
-    functions = sharded_programs.functions(exp)
+        exp, suffix = exp.without_lanes(), f" of {many}"
+    table = sharded_programs.build_programs(exp)
     if many:
-        functions = batched_programs.map_programs(jax.vmap, functions)
-    functions = sharded_programs.shard_federations(functions, over)
+        table = jax.tree.map(lambda program: program.over_federations(over), table)
 
     def lead(tree):
-        return batched_programs.stack_trees([tree] * many) if many else tree
+        return stack_trees([tree] * many) if many else tree
 
     # XLA itself uses several threads, and a compilation of a large network needs 1 GiB
     # or more: two workers, or four on eight cores
     with ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2))) as workers:
 
-        def submit(name, f, *rest, **options):
+        def submit(name, program, *rest):
             args = (lead(exp.floats), *rest)
-            if isinstance(f, sharded_programs.ShardMapped):
-                options |= f.shardings()
-            else:  # exported programs are of one device
-                f = wrap(name + suffix, f, args)
-            lowered = jax.jit(f, **options).lower(*args)
-            program = workers.submit(lowered.compile)
-            program.add_done_callback(lambda _: done(name))
-            return PendingProgram(lowered.out_info, program)
+            one_device = not program.shardings  # as exported programs are
+            f = wrap(name + suffix, program, args) if one_device else program
+            lowered = jax.jit(f, **program.options).lower(*args)
+            compiled = workers.submit(lowered.compile)
+            compiled.add_done_callback(lambda _: done(name))
+            return PendingProgram(lowered.out_info, compiled)
 
-        pending = submit_programs(submit, exp, functions, examples, lead)
+        pending = submit_programs(submit, exp, table, examples, lead)
         compiled = jax.tree.map(
             lambda a: a.program.result(),
             pending,
@@ -117,83 +110,41 @@ class PendingProgram(NamedTuple):
 
 
 def submit_programs(
-    submit,
+    submit: Callable[..., PendingProgram],
     exp: Experiment,
-    f: Programs,
+    table: Programs,
     examples: Examples,
     lead: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> Programs:
-    """Returns the results of `submit` for every program.
+    """Returns the results of `submit` for every program, in the order of a round.
 
     Args:
-      submit: name, function, arguments after the floats -> `PendingProgram`.
+      submit: name, program, arguments after the floats -> `PendingProgram`.
       lead: Adds the axis of federations to trees that they do not share.
     """
-    context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
-
-    def of_cohorts(stage, functions, arguments, **options):
-        jobs = zip(exp.cohorts, functions, arguments, strict=False)
-        return tuple(
-            g and submit(f"{stage} {c.name}", g, *a, **options) for c, g, a in jobs
-        )
-
-    def shapes(tables, lanes):
-        by_cohort = zip(exp.cohorts, tables, lanes, strict=True)
-        return [programs.shapes_of_call(exp, *of_cohort) for of_cohort in by_cohort]
-
-    one_lane, lanes = [1 for _ in exp.cohorts], [c.num_lanes for c in exp.cohorts]
-    pairs = [programs.client_ids_and_counts(exp, c) for c in exp.cohorts]
-    start = [(key, *ids_and_counts) for ids_and_counts in shapes(pairs, one_lane)]
-    start_clients = of_cohorts("first", f.start_clients, start)
-    start_server = submit("first server", f.start_server, key)
-    server, clients = start_server.out, [program.out for program in start_clients]
-    broadcast = submit("broadcast", f.broadcast, server)
-    participate = submit("participate", f.participate, context, server)
-    down, who = broadcast.out.message, participate.out
-
-    whole = list(zip(clients, shapes(exp.train, one_lane), strict=True))
-    gather = of_cohorts("gather", f.gather, [(who, *pair) for pair in whole])
-    calls = [
-        g.out if g else [ParticipantRows(None, *pair)] * c.num_lanes
-        for c, g, pair in zip(exp.cohorts, gather, whole, strict=True)
-    ]
-    inputs = RoundArguments(context, who, down)
-
-    def for_calls(trees):
-        by_cohort = zip(trees, calls, strict=False)
-        return tuple(tree for tree, of_cohort in by_cohort for _ in of_cohort)
-
-    rows = [(inputs, first.clients, examples, first.shards) for first, *_ in calls]
-    pre_upload = of_cohorts("pre-upload", f.pre_upload, rows)
-    train = of_cohorts("train", f.train, rows, donate_argnums=2)
-    trained = [
-        (old, [call.place for call in of_cohort], [program.out[0]] * len(of_cohort))
-        for old, of_cohort, program in zip(clients, calls, train, strict=True)
-    ]
-    pre_uploads = for_calls([program.out[0] for program in pre_upload])
-    uploads = for_calls([program.out[1] for program in train])
-    tested = of_cohorts("tested", f.tested, zip(clients))
-    tests = zip(tested, clients, shapes(exp.test, lanes), strict=True)
-    evaluated = [
-        (down, t.out[0] if t else every, examples, table) for t, every, table in tests
-    ]
-    evaluate = of_cohorts("evaluate", f.evaluate, evaluated)
-    return Programs(
-        start_clients=start_clients,
-        start_server=start_server,
-        broadcast=broadcast,
-        participate=participate,
-        gather=gather,
-        pre_upload=pre_upload,
-        pre_aggregate=f.pre_aggregate
-        and submit("pre-aggregate", f.pre_aggregate, context, server, pre_uploads),
-        train=train,
-        scatter=of_cohorts("scatter", f.scatter, trained, donate_argnums=1),
-        update=submit("update", f.update, context, server, uploads),
-        tested=tested,
-        evaluate=evaluate,
-        diagnostics=submit("diagnostics", f.diagnostics, server),
+    server = Shapes(
+        {
+            k.KEY.name: lead(programs.keys(0)[0]),
+            k.CONTEXT.name: lead(programs.round_context(0, 0)),
+            k.EXAMPLES.name: examples,
+        }
     )
+    cohorts = [CohortShapes(exp, i, server) for i in range(len(exp.cohorts))]
+
+    def one(name: str, program: Program | None, shapes: Shapes = server):
+        if program is None:
+            return None
+        pending = submit(name, program, *(shapes[kind] for kind in program.args))
+        shapes.add(program.out, pending.out)
+        return pending
+
+    def each(name: str, part):
+        if not isinstance(part, tuple):
+            return one(name, part)
+        names = [f"{name} {cohort.name}" for cohort in exp.cohorts]
+        return tuple(map(one, names, part, cohorts))
+
+    return Programs(*map(each, Programs._fields, table))
 
 
 def memory_limit(exp: Experiment) -> float:

@@ -7,7 +7,7 @@ of the clients, or clients are hosted, every device has all examples.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from jaxproto import mesh
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import SHARDED, DeviceLayout
+from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
 from jaxproto.types import Examples, Shard
 
 
@@ -29,6 +29,14 @@ class PlacedTables(NamedTuple):
 def examples_are_sharded(exp: Experiment) -> bool:
     """Returns whether each device has only the examples of its clients."""
     return not any(c.stateless or c.sampled for c in exp.cohorts)
+
+
+def examples_spec(exp: Experiment) -> Any:
+    """Returns the partition of examples over devices, public ones on each."""
+    if not isinstance(exp.layout, DeviceLayout) or not examples_are_sharded(exp):
+        return REPLICATED
+    public = jax.tree.map(lambda rows: REPLICATED, exp.dataset.public)
+    return Examples(SHARDED, SHARDED, public, shape=exp.dataset.x.shape[1:])
 
 
 def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:

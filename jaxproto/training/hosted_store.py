@@ -32,7 +32,7 @@ from jaxproto.training.client_store import (
     Upcoming,
 )
 from jaxproto.training.host_rows import ClientRows, Places, Space, pad_rows, put_rows
-from jaxproto.training.programs import Programs, State, keys, num_rows
+from jaxproto.training.programs import Programs, State, keys
 from jaxproto.types import Client, Shard
 
 
@@ -59,7 +59,9 @@ class HostedStore(ClientStore):
             ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], allocate)
             for c, shape in zip(exp.cohorts, shapes, strict=True)
         ]
-        self._sizes = [num_rows(exp, c) for c in exp.cohorts]  # rows of a call
+        self._sizes = [  # rows of a call
+            exp.rows_of_call(c.num_rows, c.num_lanes) for c in exp.cohorts
+        ]
         self._pool = ThreadPoolExecutor(1)
         self._now: Places = []
         self._next: tuple[Places, Future] | None = None

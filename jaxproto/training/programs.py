@@ -1,4 +1,4 @@
-"""Programs of a run: up to seven per cohort, and six for the server.
+"""Table of the programs of a run (`Programs`).
 
 They are the parts of `federation.one_round`. Separate programs let architectures and
 lanes train side by side, and clients need not all be on the device.
@@ -6,7 +6,7 @@ lanes train side by side, and clients need not all be on the device.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,13 @@ from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.traced import Floats
+from jaxproto.jax_settings import make_key
 from jaxproto.participation import Participation
-from jaxproto.types import Array, Client, Protos, Spec, Tree
+from jaxproto.training import data_placement
+from jaxproto.training import kinds as k
+from jaxproto.training.debug_nans import locate_nans
+from jaxproto.training.program import EACH, Program, Row
+from jaxproto.types import Array, Client, Protos, Tree
 
 
 class State(NamedTuple):
@@ -45,32 +50,190 @@ class RoundArguments(NamedTuple):
     down: Tree  # the broadcast, after the wire
 
 
+def keys(seed: int):
+    """Returns the keys of clients, server and rounds."""
+    return jax.random.split(make_key(seed), 3)
+
+
+def round_context(seed: int, r: int) -> RoundContext:
+    """Returns the context of round `r`, from 0."""
+    return RoundContext(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
+
+
+def sampling_key(context: RoundContext) -> Array:
+    """Returns the key that draws the participants of a round."""
+    return jax.random.fold_in(context.key, federation.SAMPLING)
+
+
+def _start_clients(exp, cohort, floats, key, ids, count):
+    parts = exp.parts(floats)
+    return federation.init_cohort(parts.method, parts.local, cohort, key, count, ids)
+
+
+def _start_server(exp, floats, key):
+    return exp.parts(floats).method.init_server(exp.cohorts[0].net, key)
+
+
+def _broadcast(exp, floats, server):
+    return federation.broadcast(exp.parts(floats).method, server, exp.formats)
+
+
+def _participate(exp, floats, context, server):
+    parts, key = exp.parts(floats), sampling_key(context)
+    num_clients = len(exp.partition.train)
+    return federation.draw_participants(parts, num_clients, key, server, context.r)
+
+
+def _inputs(exp, floats, arguments: RoundArguments) -> federation.RoundInputs:
+    parts, ((r, key), who, down) = exp.parts(floats), arguments
+    key, formats = jax.random.fold_in(key, federation.TRAINING), exp.formats
+    return federation.RoundInputs(
+        parts.method, parts.local.at_round(r), formats, who, down, key, parts.timing
+    )
+
+
+def _pre_upload(exp, cohort, floats, arguments, *rows):
+    return federation.pre_upload_cohort(_inputs(exp, floats, arguments), cohort, *rows)
+
+
+def _pre_aggregate(exp, floats, *args):
+    aggregation = exp.parts(floats).method.first_aggregation
+    return _update_server(exp, aggregation, federation.FIRST, *args)
+
+
+def _train(exp, cohort, floats, arguments, *rows):
+    return federation.train_cohort(_inputs(exp, floats, arguments), cohort, *rows)
+
+
+def _update(exp, floats, *args):
+    aggregation = exp.parts(floats).method.aggregation
+    return _update_server(exp, aggregation, federation.SERVER, *args)
+
+
+def _update_server(exp, aggregation, stream, context, server, uploads):
+    key = jax.random.fold_in(context.key, stream)
+    return federation.update_server(exp.cohorts, aggregation, key, server, uploads)
+
+
+def _gather(exp, cohort, floats, who, clients, shards):
+    return gather.gather(who, clients, shards, cohort.num_rows, cohort.num_lanes)
+
+
+def _scatter(exp, cohort, floats, clients, places, trained):
+    return gather.scatter(clients, places, trained)
+
+
+def _tested(exp, cohort, floats, clients):
+    places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
+    places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
+    return [gather.take_rows(clients, jnp.asarray(place)) for place in places]
+
+
+def _evaluate(exp, cohort, floats, down, clients, examples, tests):
+    method, scoring = exp.parts(floats).method, cohort.scoring
+    inputs = EvaluationInputs(
+        method, cohort, exp.metrics, down, examples, scoring.rules
+    )
+    return scoring.evaluate(inputs, clients, tests)
+
+
+def _diagnostics(exp, floats, server):
+    """Returns angles between global prototypes, and diagnostics of transforms."""
+    down, angles = exp.parts(floats).method.broadcast(server), {}
+    # angles of compressed prototypes would mean nothing
+    if isinstance(down, Protos) and down.mean.shape[-1] == exp.spec.feat_dim:
+        angles["smallest_angle"] = kernels.smallest_angle(down)
+        angles["mean_angle"] = kernels.mean_angle(down)
+    return {**angles, **transforms.diagnostics_of(server)}
+
+
+def _trained_in_parts(exp: Experiment, cohort: CohortPlan) -> bool:
+    """Returns whether a call trains only a part of the clients of a cohort."""
+    return bool(exp.resident) and (cohort.num_lanes > 1 or cohort.sampled)
+
+
+def _evaluated_in_parts(exp: Experiment, cohort: CohortPlan) -> bool:
+    """Returns whether a call evaluates only a part of the clients of a cohort."""
+    whole = cohort.num_lanes == 1 and len(cohort.evaluated) == len(cohort.ids)
+    return bool(exp.resident) and not cohort.stateless and not whole
+
+
+def _two_exchanges(exp: Experiment, *cohort: CohortPlan) -> bool:
+    return exp.method.two_exchanges
+
+
+ROUND = k.Kind(
+    "round",
+    shape=lambda s: RoundArguments(s[k.CONTEXT], s[k.PARTICIPANTS], s[k.DOWN]),
+)
+TRAINING = ROUND, k.ROWS, k.EXAMPLES, k.ROW_SHARDS
+SERVER_STEP = k.CONTEXT, k.SERVER, k.UPLOADS
+
+
 class Programs(NamedTuple):
     """Programs that all rounds, seeds and floats of a configuration share.
 
-    Tuples have one program per cohort. `gather`, `scatter` and `tested` have None where
-    no rows move, as a call has all clients of a cohort. For methods with one exchange,
-    `pre_upload` is empty and `pre_aggregate` None. Programs take the floats before the
-    arguments listed here, except those from `with_floats`.
+    The defaults are the table, in the order of a round. `build_programs` makes
+    functions of it: one, or a tuple with one per cohort, and None for those that a run
+    does not need. Their first arguments are the floats, except those of `with_floats`.
     """
 
-    start_clients: tuple[Callable, ...]  # key, ids, counts -> clients before round 1
-    start_server: Callable  # key -> server before round 1
-    broadcast: Callable  # server -> Broadcast
-    participate: Callable  # RoundContext, server -> Participation
-    gather: tuple[Callable | None, ...]  # participants, clients, shards ->
-    # [ParticipantRows]
-    pre_upload: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
-    # Uploads, PreReport
-    pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
-    train: tuple[Callable, ...]  # RoundArguments, clients, examples, shards ->
-    # clients, Uploads, Report
-    scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
-    update: Callable  # RoundContext, server, uploads -> server
-    tested: tuple[Callable | None, ...]  # clients -> clients of each call
-    evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: {metric:
-    # sums [R, ...]}}, or what `evaluate_examples` returns
-    diagnostics: Callable  # server -> {name: scalar}, logged every round
+    start_clients: Any = Row(_start_clients, (k.KEY, k.IDS, k.COUNTS), k.CLIENTS, EACH)
+    start_server: Any = Row(_start_server, (k.KEY,), k.SERVER)
+    broadcast: Any = Row(_broadcast, (k.SERVER,), k.BROADCAST)
+    participate: Any = Row(_participate, (k.CONTEXT, k.SERVER), k.PARTICIPANTS)
+    gather: Any = Row(
+        _gather,
+        (k.PARTICIPANTS, k.CLIENTS, k.SHARDS),
+        k.CALLS,
+        EACH,
+        when=_trained_in_parts,
+    )
+    pre_upload: Any = Row(
+        _pre_upload, TRAINING, (k.UPLOAD, k.REPORT), EACH, when=_two_exchanges
+    )
+    pre_aggregate: Any = Row(_pre_aggregate, SERVER_STEP, k.SERVER, when=_two_exchanges)
+    train: Any = Row(
+        _train, TRAINING, (k.TRAINED, k.UPLOAD, k.REPORT), EACH, donated=k.ROWS
+    )
+    scatter: Any = Row(
+        _scatter,
+        (k.CLIENTS, k.PLACES, k.ALL_TRAINED),
+        k.CLIENTS,
+        EACH,
+        when=_trained_in_parts,
+        donated=k.CLIENTS,
+    )
+    update: Any = Row(_update, SERVER_STEP, k.SERVER)
+    tested: Any = Row(_tested, (k.CLIENTS,), k.TESTED, EACH, _evaluated_in_parts)
+    evaluate: Any = Row(
+        _evaluate, (k.DOWN, k.EVALUATED, k.EXAMPLES, k.TESTS), k.SUMS, EACH
+    )
+    diagnostics: Any = Row(_diagnostics, (k.SERVER,), k.DIAGNOSTICS)
+
+
+def build_programs(exp: Experiment, table: Programs | None = None) -> Programs:
+    """Returns the programs of a run before they are compiled.
+
+    Args:
+      table: Rows; by default those of one device.
+    """
+    own = {k.EXAMPLES.name: {"spec": data_placement.examples_spec(exp)}}
+
+    def bind(row: Row, *cohort: CohortPlan) -> Program | None:
+        if not row.when(exp, *cohort):
+            return None
+        whole = cohort and not _trained_in_parts(exp, *cohort)
+        also = {k.ROW_SHARDS.name: {"axis": k.UNMAPPED}} if whole else {}
+        args = [kind._replace(**(own | also).get(kind.name, {})) for kind in row.args]
+        return Program(partial(row.f, exp, *cohort), tuple(args), row.out, row.donated)
+
+    return Programs(
+        *(
+            tuple(bind(row, c) for c in exp.cohorts) if row.each else bind(row)
+            for row in table or Programs()
+        )
+    )
 
 
 def with_floats(
@@ -87,22 +250,13 @@ def with_floats(
 
 def jit_programs(exp: Experiment) -> Programs:
     """Returns the programs of a run, each compiled at its first call."""
-    return with_floats(jax.tree.map(jax.jit, build_programs(exp)), exp.floats)
+    compiled = with_floats(jax.tree.map(jax.jit, build_programs(exp)), exp.floats)
+    return locate_nans(compiled, partial(plain_programs, exp))
 
 
-def keys(seed: int):
-    """Returns the keys of clients, server and rounds."""
-    return jax.random.split(jax.random.key(seed), 3)
-
-
-def round_context(seed: int, r: int) -> RoundContext:
-    """Returns the context of round `r`, from 0."""
-    return RoundContext(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
-
-
-def sampling_key(context: RoundContext) -> Array:
-    """Returns the key that draws the participants of a round."""
-    return jax.random.fold_in(context.key, federation.SAMPLING)
+def plain_programs(exp: Experiment) -> Programs:
+    """Returns the programs of a run without compilation."""
+    return with_floats(build_programs(exp), exp.floats)
 
 
 def init(exp: Experiment, seed: int, programs: Programs) -> State:
@@ -123,7 +277,7 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
 
 def shapes(exp: Experiment, seed: int) -> State:
     """Returns the shapes of the state, without compilation."""
-    programs = with_floats(build_programs(exp), exp.floats)
+    programs = plain_programs(exp)
     state = jax.eval_shape(lambda: init(exp, seed, programs))
     return state._replace(traffic=np.zeros(2, np.int64))
 
@@ -132,140 +286,3 @@ def client_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, A
     """Returns the client ids of a cohort [K] and its training examples [K, C]."""
     count_KC = exp.counts.train[list(cohort.ids)]
     return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
-
-
-def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
-    """Returns the number of rows of a call whose clients are not in the state."""
-    return _padded_rows(exp, cohort.num_rows, cohort.num_lanes)
-
-
-def _padded_rows(exp: Experiment, rows: int, lanes: int) -> int:
-    devices = exp.layout.num_devices
-    return mesh.rows_per_device(-(-rows // lanes), devices) * devices
-
-
-def shapes_of_call(
-    exp: Experiment, cohort: CohortPlan, tree: Tree, lanes: int = 1
-) -> Tree:
-    """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
-
-    def one(a):
-        if exp.resident:
-            rows = _padded_rows(exp, len(a), lanes)
-        else:
-            rows = num_rows(exp, cohort)
-        return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
-
-    return jax.tree.map(one, tree)
-
-
-def build_programs(exp: Experiment) -> Programs:
-    """Returns the programs of a run before they are compiled."""
-    num_clients, cohorts = len(exp.partition.train), exp.cohorts
-
-    def with_parts(f, *first):
-        """Returns `f` as a function of the floats instead of the parts."""
-        return lambda floats, *args: f(*first, exp.parts(floats), *args)
-
-    def start_clients(cohort, parts, key, ids, count):
-        return federation.init_cohort(
-            parts.method, parts.local, cohort, key, count, ids
-        )
-
-    def start_server(parts, key):
-        return parts.method.init_server(cohorts[0].net, key)
-
-    def broadcast(parts, server):
-        return federation.broadcast(parts.method, server, exp.formats)
-
-    def participate(parts, context, server):
-        key, r = sampling_key(context), context.r
-        return federation.draw_participants(parts, num_clients, key, server, r)
-
-    def inputs(floats, arguments):
-        parts, ((r, key), who, down) = exp.parts(floats), arguments
-        key = jax.random.fold_in(key, federation.TRAINING)
-        local = parts.local.at_round(r)
-        return federation.RoundInputs(
-            parts.method, local, exp.formats, who, down, key, parts.timing
-        )
-
-    def in_cohort(step, cohort):
-        return lambda floats, arguments, *rows: step(
-            inputs(floats, arguments), cohort, *rows
-        )
-
-    def on_server(name, stream, parts, context, server, uploads):
-        key = jax.random.fold_in(context.key, stream)
-        aggregation = getattr(parts.method, name)
-        return federation.update_server(cohorts, aggregation, key, server, uploads)
-
-    def evaluate(cohort, parts, down, clients, examples, tests):
-        scoring = cohort.scoring
-        inputs = EvaluationInputs(
-            parts.method, cohort, exp.metrics, down, examples, scoring.rules
-        )
-        return scoring.evaluate(inputs, clients, tests)
-
-    def for_each(f):
-        return tuple(with_parts(f, cohort) for cohort in cohorts)
-
-    # cohorts of which a call does not train, or does not evaluate, all clients
-    trained_in_parts = [c for c in exp.resident if c.num_lanes > 1 or c.sampled]
-    evaluated_in_parts = [
-        c
-        for c in exp.resident
-        if not c.stateless and (c.num_lanes > 1 or len(c.evaluated) < len(c.ids))
-    ]
-
-    def moving(f, in_parts):
-        return tuple(partial(f, c) if c in in_parts else None for c in cohorts)
-
-    with_pre_upload = cohorts if exp.method.two_exchanges else ()
-    pre_aggregate = with_parts(on_server, "first_aggregation", federation.FIRST)
-    return Programs(
-        start_clients=for_each(start_clients),
-        start_server=with_parts(start_server),
-        broadcast=with_parts(broadcast),
-        participate=with_parts(participate),
-        gather=moving(_gather, trained_in_parts),
-        pre_upload=tuple(
-            in_cohort(federation.pre_upload_cohort, c) for c in with_pre_upload
-        ),
-        pre_aggregate=pre_aggregate if with_pre_upload else None,
-        train=tuple(in_cohort(federation.train_cohort, c) for c in cohorts),
-        scatter=moving(_scatter, trained_in_parts),
-        update=with_parts(on_server, "aggregation", federation.SERVER),
-        tested=moving(_tested, evaluated_in_parts),
-        evaluate=for_each(evaluate),
-        diagnostics=with_parts(prototype_diagnostics, exp.spec),
-    )
-
-
-def _gather(cohort: CohortPlan, floats, who, clients, shards):
-    """Gathers the participants of a cohort."""
-    return gather.gather(who, clients, shards, cohort.num_rows, cohort.num_lanes)
-
-
-def _scatter(cohort: CohortPlan, floats, clients, places, trained):
-    """Returns all clients of a cohort with the trained participants."""
-    return gather.scatter(clients, places, trained)
-
-
-def _tested(cohort: CohortPlan, floats, clients):
-    """Returns the clients that each call evaluates."""
-    places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
-    places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
-    return [gather.take_rows(clients, jnp.asarray(place)) for place in places]
-
-
-def prototype_diagnostics(
-    spec: Spec, parts: federation.Parts, server: Tree
-) -> dict[str, Array]:
-    """Returns angles between global prototypes, and diagnostics of transforms."""
-    down, angles = parts.method.broadcast(server), {}
-    # angles of compressed prototypes would mean nothing
-    if isinstance(down, Protos) and down.mean.shape[-1] == spec.feat_dim:
-        angles["smallest_angle"] = kernels.smallest_angle(down)
-        angles["mean_angle"] = kernels.mean_angle(down)
-    return {**angles, **transforms.diagnostics_of(server)}

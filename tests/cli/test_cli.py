@@ -9,11 +9,13 @@ import sys
 import pytest
 from support.commands import called
 from support.every import check_every
+from support.refusal import refused
 from support.runs import ROOT
 
 import jaxproto
 from jaxproto import cli, config, sweeps
 from jaxproto.cli import list_names
+from jaxproto.config import files
 from jaxproto.data import registry
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
@@ -139,6 +141,59 @@ def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, command):
     assert "no such Python file" in said
     said = called("list", "methods", f"--import={broken}")
     assert "ZeroDivisionError: division by zero, line 2 of" in said
+
+
+BESIDE = """
+import jaxproto
+from mixing_of_a_test import SHARE
+from jaxproto.methods.fedavg import fedavg
+
+
+def beside(spec, *, share: float = SHARE):
+    return fedavg(spec)
+
+
+jaxproto.METHODS["beside"] = beside
+
+
+def get_config():
+    from mixing_of_a_test import ROUNDS
+    c = jaxproto.config.experiment("beside")
+    c.rounds = ROUNDS
+    return c
+
+
+def get_sweep():
+    from mixing_of_a_test import SEEDS
+    return {"seed": SEEDS}
+"""
+
+
+def test_imported_files_and_configurations_find_modules_beside_them(
+    tmp_path, monkeypatch, command
+):
+    """As `python FILE` does, from any folder."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file, mixing = tmp_path / "beside_of_a_test.py", tmp_path / "mixing_of_a_test.py"
+    file.write_text(BESIDE)
+    mixing.write_text("SHARE, ROUNDS, SEEDS = 0.25, 7, (0, 1)\n")
+    (other := tmp_path / "other").mkdir()
+    (other / mixing.name).write_text("SHARE, ROUNDS, SEEDS = 0.75, 9, (2,)\n")
+    (other / file.name).write_text(BESIDE)
+    before = [*sys.path]
+    try:
+        made = config.load(str(file))
+        assert (made.rounds, made.method.share) == (7, 0.25)
+        assert files.sweep_axes(str(file)) == {"seed": (0, 1)}
+        with refused(f"{other / file.name} imports", mixing, "rename", other):
+            config.load(str(other / file.name))  # not the numbers of the first
+        assert sys.path == before  # a configuration leaves no trace
+        code, out, _ = command("list", "methods", f"--import={file}")
+        assert not code and "beside" in out.split()
+    finally:
+        METHODS.pop("beside", None)
+        sys.modules.pop(file.stem, None)
+        sys.modules.pop(mixing.stem, None)
 
 
 def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(

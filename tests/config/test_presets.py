@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 from support.every import check_every
+from support.refusal import refused
 
 from jaxproto import config, models
 from jaxproto.config import builtin
@@ -46,6 +47,27 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
     assert config.flatten(config.load(without)) == config.flatten(config.load(digits))
     c.data.name = "npz:/data/my set.npz"
     assert str(default_workdir.default_workdir(c)) == "runs/local-my_set-seed5"
+
+
+def test_a_variant_takes_the_values_of_the_method_that_it_is_like(monkeypatch):
+    def mine(spec, *, lam: float = 10.0, share: float = 0.5):
+        raise NotImplementedError
+
+    def by_counts(spec, *, lam: int = 10):
+        raise NotImplementedError
+
+    monkeypatch.setitem(METHODS, "mine", mine)
+    monkeypatch.setitem(METHODS, "by_counts", by_counts)
+    plain = config.flatten(config.experiment("mine"))
+    like = config.flatten(config.experiment("mine", like="fedproto"))
+    assert like == plain | {"method.lam": 1.28}
+    variants = {"high": {"method.lam": 5.0}}
+    high = config.experiment("mine", "spiral,high", variants, like="fedproto")
+    assert (high.method.lam, high.method.share) == (5.0, 0.5)
+    with refused("unknown method 'fedprot'. Did you mean 'fedproto'?"):
+        config.experiment("mine", like="fedprot")
+    with refused("method.lam of by_counts is 10 by default, and that of fedproto is 1"):
+        config.experiment("by_counts", like="fedproto")
 
 
 def test_methods_of_two_phases_have_an_epoch_for_each_but_in_the_comparison():

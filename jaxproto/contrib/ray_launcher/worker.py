@@ -66,7 +66,8 @@ def _train(job: RemoteJob, k: int, n: int):
     for name, value in job.flags.items():
         jax.config.update(name, value)
     config, plain = map(ml_collections.ConfigDict, (job.config, job.plain))
-    whole = plan(config, parse_axes(config, job.axes), job.outdir, plain)
+    parsed, same_code = parse_axes(config, job.axes), job.how.same_code
+    whole = plan(config, parsed, job.outdir, plain, same_code)
     part, quiet = select_part(whole, k, n), Console(file=io.StringIO(), quiet=True)
     with live_table.LiveTable(part, quiet).live() as table:
         execute.train(part, job.how, table, quiet)

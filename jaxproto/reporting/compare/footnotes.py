@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from jaxproto.config.factory_fields import builtin_field
 from jaxproto.config.fields import FOLLOW
 from jaxproto.reporting.compare import baselines, measures, paper_cells
 from jaxproto.reporting.compare.columns import PUBLISHED, TableRequest
@@ -23,6 +24,7 @@ from jaxproto.reporting.compare.run_groups import (
     fields_apart,
 )
 from jaxproto.storage import records
+from jaxproto.storage.provenance import CODE
 
 WORDING = {  # statistic (for "best" see `_best`) or average -> its wording
     "final": "final evaluation",
@@ -57,8 +59,10 @@ def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
         *_nodes(rows),
         *_left_out(groups),
         *_within(rows),
+        *_method_fields(rows),
         *_between(rows),
         *_sources(rows),
+        *_code(rows),
     ]
 
 
@@ -216,6 +220,51 @@ def _within(rows: Rows) -> list[str]:
     return notes
 
 
+def _method_fields(rows: Rows) -> Iterable[str]:
+    """Yields the fields of methods that rows of one block share with unequal values."""
+    for block in dict.fromkeys(g.block for g in rows):
+        here = [g for g in rows if g.block == block]
+        keys = {k for g in here for k in g.config if k.startswith("method.")}
+        for key in sorted(keys - {"method.name"}):
+            for alike in _of_one_meaning([g for g in here if key in g.config], key):
+                if _is_hidden(alike, key):
+                    values = by_value((g.config[key], g.label) for g in alike)
+                    yield f"{block}: {key} differs: {values}."
+
+
+def _of_one_meaning(rows: Rows, key: str) -> list[list[SeedGroup]]:
+    """Returns the rows by the meaning of a method's field; all if one is a user's.
+
+    Built-in methods mean the same by numbers with one description. Their defaults,
+    which are their papers', and their options, which name them, are left out.
+    """
+    fields = [(g, f) for g in rows if (f := builtin_field(g.method, key))]
+    if len(fields) < len(rows):
+        return [[*rows]]
+    alike: dict[str, list[SeedGroup]] = {}
+    changed = set()
+    for g, field in fields:
+        if isinstance(field.default, int | float):
+            alike.setdefault(field.help, []).append(g)
+            changed |= {field.help} if g.config[key] != field.default else set()
+    return [alike[meaning] for meaning in alike if meaning in changed]
+
+
+def _is_hidden(rows: Rows, key: str) -> bool:
+    """Returns whether a row without the field in its label has no equal elsewhere.
+
+    The rows of another method must have its value, as those of a sweep do.
+    """
+    values: dict[str, set] = {}
+    for g in rows:
+        values.setdefault(g.method, set()).add(g.config[key])
+    return any(
+        key not in g.label_fields
+        and any(g.config[key] not in v for v in values.values())
+        for g in rows
+    )
+
+
 def _between(rows: Rows) -> list[str]:
     """Returns fields that differ between blocks, but not within one or in titles."""
     by_block: dict[str, list[dict]] = {}
@@ -241,6 +290,21 @@ def _sources(rows: Rows) -> Iterable[str]:
             yield f"{key} differs: {_by_row(values)}."
 
 
+def _code(rows: Rows) -> Iterable[str]:
+    """Yields code of the user that runs of one block have in several versions."""
+    versions: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for g in rows:
+        for run in g.finished:
+            for entry in run.provenance:
+                for name, digest in entry["sections"].get(CODE, {}).items():
+                    found = versions.setdefault((g.block, name), [])
+                    found.append((digest[:7], str(run.path)))
+    for (block, name), found in versions.items():
+        if len({digest for digest, _ in found}) > 1:
+            yield f"{block}: code differs: {name} is {by_value(found)}."
+
+
 def _differing(configs: Iterable[dict]) -> list[str]:
     fields = differing_fields(list(configs))
-    return [k for k in fields if k != CLIENTS and not k.startswith("method.")]
+    noted = CLIENTS, CODE  # in notes of their own
+    return [k for k in fields if k not in noted and not k.startswith("method.")]

@@ -123,8 +123,10 @@ def _with_labels(groups: Sequence[SeedGroup]) -> list[SeedGroup]:
     finished.sort(key=lambda g: g.method != REFERENCE)
     if not finished:
         raise UserError("none of these runs is finished: there is nothing to compare.")
-    pairs = zip(finished, row_labels(finished), strict=True)
-    return [g._replace(label=label) for g, label in pairs]
+    rows = zip(finished, row_labels(finished), _label_fields(finished), strict=True)
+    return [
+        g._replace(label=label, label_fields=tuple(fields)) for g, label, fields in rows
+    ]
 
 
 def _measures(
@@ -189,12 +191,19 @@ def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
     Local training is marked as the reference; a block is of one number of rounds.
     """
+    result = []
+    for g, fields in zip(groups, _label_fields(groups), strict=True):
+        details = ["reference"] * (g.method == REFERENCE)
+        details += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in fields]
+        result.append(with_details(display_name(g.config), details))
+    return result
+
+
+def _label_fields(groups: Sequence[SeedGroup]) -> list[list[str]]:
+    """Returns for each group the fields that its label shows."""
     names = [(display_name(g.config), g.dataset) for g in groups]
     apart = fields_apart(names, [g.config for g in groups])
-    result = []
-    for g, (name, _), fields in zip(groups, names, apart, strict=True):
-        details = ["reference"] * (g.method == REFERENCE)
-        shown = [k for k in fields if k != "rounds" or not g.length]
-        details += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in shown]
-        result.append(with_details(name, details))
-    return result
+    return [
+        [k for k in fields if k != "rounds" or not g.length]
+        for g, fields in zip(groups, apart, strict=True)
+    ]
