@@ -5,8 +5,8 @@
 All runs of a series have one reading, number of rounds and protocol, and every seed
 has a partition of its own (`data.seed=follow`). The methods of one seed come before the
 next seed; seed 1 is the first, because earlier records have its partition. A run that
-has ended is one line of output and a record in `results/SERIES/records`, also if it has
-diverged. Called again after any kill, the queue goes on with the run that was
+has ended is one line of output and a record of its series (`results/records.py`), also
+if it has diverged. Called again after any kill, the queue goes on with the run that was
 interrupted; what a run prints is in `OUT/SERIES/NAME.log`. Finished runs keep
 checkpoints only for seed 1. DATA_DIR holds TFDS's fashion_mnist, flowers102_32.npz,
 cifar10.npz and cifar100.npz.
@@ -17,7 +17,6 @@ RefProtoFL.
 
 import argparse
 import fcntl
-import json
 import math
 import shutil
 import sys
@@ -27,7 +26,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from results import series
+from jaxproto.storage.run_folder import RunFolder
+from results import records, series
 from results.cifar100 import run as cifar100
 from results.refprotofl_protocol import run as protocol
 
@@ -366,25 +366,21 @@ def runs(data_dir: str = "") -> Iterator[tuple[str, series.Run]]:
 
 def left(only: str, data_dir: str = "") -> Iterator[tuple[str, series.Run]]:
     """Yields the runs without a record whose SERIES/NAME contains `only`."""
+    there = {
+        group: records.contents(RESULTS / group / records.FOLDER).keys()
+        for group in FLAGS
+    }
     for group, run in runs(data_dir):
-        record = RESULTS / group / "records" / run[0]
-        if only in f"{group}/{run[0]}" and not (record / "summary.json").exists():
+        if only in f"{group}/{run[0]}" and run[0] not in there[group]:
             yield group, run
 
 
 def line(name: str, record: Path, hours: float) -> str:
     """Returns what is printed of a run that has ended: its best accuracies in %."""
-    summary = json.loads((record / "summary.json").read_text())
-    best = [
-        f"{rule} {_percent(kinds['pooled'])} / {_percent(kinds['client_mean'])}"
-        for rule, kinds in summary["rules"].items()
-    ]
+    summary = RunFolder.read(record).summary or {}
     text = f"{name} {summary['status']}, {summary['rounds']} rounds, {hours:.2f} h"
-    return f"{time.strftime('%F %H:%M')} {text}; {', '.join(best)}\n"
-
-
-def _percent(digest: Mapping) -> str:
-    return "-" if digest["best"] is None else f"{100 * digest['best']:.2f}"
+    best = records.accuracies(summary["rules"], "best")
+    return f"{time.strftime('%F %H:%M')} {text}; {best}\n"
 
 
 def main(argv: Sequence[str]) -> str | int:
@@ -405,7 +401,7 @@ def main(argv: Sequence[str]) -> str | int:
     with (out / "lock").open("w") as lock:  # a run that outlives the queue holds it too
         fcntl.flock(lock, fcntl.LOCK_EX)
         for group, run in left(args.only, data_dir):
-            name, record = f"{group}/{run[0]}", RESULTS / group / "records" / run[0]
+            name, folder = f"{group}/{run[0]}", RESULTS / group / records.FOLDER
             begun = time.monotonic()
             if begun >= until:
                 break
@@ -414,11 +410,12 @@ def main(argv: Sequence[str]) -> str | int:
             with work.with_name(f"{run[0]}.log").open("a") as log:
                 options = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
                 options["seconds"] = until - begun if math.isfinite(until) else None
-                ended = series.made(run, work, data_dir, record, **options)
+                ended = series.made(run, work, data_dir, folder, **options)
             if ended and not name.endswith(f"-{FIRST}"):
                 shutil.rmtree(work / "checkpoints", ignore_errors=True)
             if ended:
-                sys.stdout.write(line(name, record, (time.monotonic() - begun) / 3600))
+                hours = (time.monotonic() - begun) / 3600
+                sys.stdout.write(line(name, folder / run[0], hours))
             elif time.monotonic() < until:
                 failed.append(name)
                 sys.stdout.write(f"{name} failed: {log.name}\n")
