@@ -33,7 +33,8 @@ RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])
 def finished(path, **more):
     made = config.default()
     made.data.data_dir, made.data.name = "somewhere", "npz:/some/where/mine.npz"
-    summary = {"status": "finished", "rounds": 200, "rules": {}}
+    summary = {"status": "finished", "rounds": made.rounds, "rules": {}}
+    summary |= {"bytes_per_round": {"up": 0.0, "down": 0.0}}
     summary |= {"dataset": made.data.name} | more
     workdirs.write(path, made, summary, [{"round": 1}])
     (path / "indices.csv").write_text("0\n")
@@ -98,7 +99,8 @@ def test_a_commit_is_marked_as_edited_for_code_and_not_for_records(
 
 
 def test_the_line_of_a_run_has_an_accuracy_of_zero_and_none(tmp_path):
-    averages = {"pooled": {"best": 0.0}, "client_mean": {"best": None}}
+    of = ("best", "final", "mean_last")
+    averages = {"pooled": dict.fromkeys(of, 0.0), "client_mean": dict.fromkeys(of)}
     finished(tmp_path / "run", rules={"head": averages})
     assert "; head 0.00 / -" in queue.line("run", tmp_path / "run", 1.0)
 
@@ -137,9 +139,10 @@ SCRIPT = f"""
 import pathlib, sys
 from results import queue
 queue.RESULTS = pathlib.Path(sys.argv.pop())
-flags = ["--config.model.group=mlp", "--config.data.clients=20"]
-cells = {{"fedproto": ("fedproto.py:digits", flags)}}
-queue.QUEUE = (queue.Part("digits", cells), queue.Part("digits", cells))
+fields = "model.group=mlp data.clients=20"
+cell = queue.Cell("of_test", "fedproto", "fedproto.py:digits", fields)
+queue.cells = lambda: [cell]
+queue.QUEUE = (queue.Part("digits", "of_test"), queue.Part("digits", "of_test"))
 queue.FLAGS = {{"digits": ["--config.rounds={ROUNDS}", "--config.eval_every=1"]}}
 sys.exit(queue.main(sys.argv[1:]))
 """
