@@ -25,6 +25,7 @@ from jaxproto.errors import choose_from
 from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
+from jaxproto.jax_settings import make_key
 from jaxproto.models.ops import Ops, ops
 from jaxproto.training import compiler, programs
 from jaxproto.types import Examples, Net, Tree
@@ -207,7 +208,7 @@ def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
 
 def step_shapes(net: Net, dataset: Dataset) -> tuple[Tree, ...]:
     """Returns the shapes of the arguments of `sgd` for one client."""
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
     params, norm = jax.eval_shape(net.init, key)
     x = dataset.x
     kind = jnp.float32 if x.dtype == np.uint8 else x.dtype

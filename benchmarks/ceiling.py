@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from benchmarks import measure
 from jaxproto import models
+from jaxproto.jax_settings import make_key
 from jaxproto.models.ops import ops
 
 
@@ -17,7 +18,7 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
     """
     sizes = {"num_classes": classes, "feat_dim": dim, "ops": ops.LAX}
     net = models.build(name, input_shape=shape, **sizes)
-    params, norm = jax.eval_shape(net.init, jax.random.key(0))
+    params, norm = jax.eval_shape(net.init, make_key(0))
     x = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     with jax.default_device(jax.devices("cpu")[0]):
         lowered = jax.jit(lambda *a: net.apply(*a, False)[1]).lower(params, norm, x)
@@ -28,6 +29,6 @@ def training_flops(name: str, shape, classes: int, dim: int) -> float | None:
 def matmul_flops() -> float:
     """Measures operations per second of a float32 matrix product, at its fastest."""
     size = 2048
-    a = jax.random.normal(jax.random.key(0), (size, size))
+    a = jax.random.normal(make_key(0), (size, size))
     times = measure.timed(measure.waiting(jax.jit(jnp.matmul), a, a), 10)
     return 2 * size**3 / min(times.seconds)

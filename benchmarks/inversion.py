@@ -31,6 +31,7 @@ from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort, RoundInputs
+from jaxproto.jax_settings import make_key
 from jaxproto.method import own_features
 from jaxproto.types import Client, Net, Shard
 
@@ -69,7 +70,7 @@ def split(y: np.ndarray, seed: int, m: int):
 def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
     """Trains one client with FedProto, through the functions that a run uses."""
     cohort = Cohort("one", exp.cohorts[0].net, (0,))
-    key, examples = jax.random.key(seed), build.examples(exp.dataset)
+    key, examples = make_key(seed), build.examples(exp.dataset)
     table = jnp.asarray(rows.reshape(1, -1), jnp.int32)
     shard = Shard(table, jnp.asarray([rows.size], jnp.int32))
     count = jnp.full((1, 10), rows.shape[1], jnp.float32)

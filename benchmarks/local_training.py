@@ -31,6 +31,7 @@ from jaxproto import batches, federation, gather, losses, models, participation
 from jaxproto.client import LocalTraining
 from jaxproto.experiment import cohorts
 from jaxproto.experiment.cohorts import CohortPlan
+from jaxproto.jax_settings import make_key
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.models.ops import ops
@@ -91,7 +92,7 @@ def make_task(name: str, s: dict) -> Task:
         method,
         upload=lambda net, before, after, data, down, sums: ((), after.memory),
     )
-    protos = jax.random.normal(jax.random.key(1), spec)
+    protos = jax.random.normal(make_key(1), spec)
     protos /= jnp.linalg.norm(protos, axis=1, keepdims=True)
     examples = Examples(jnp.asarray(x), jnp.asarray(y))
     return Task(name, spec, shape, s["clients"], s["batch"], examples, protos, method)
@@ -99,7 +100,7 @@ def make_task(name: str, s: dict) -> Task:
 
 def server(task: Task, net: Net):
     """Returns a server state with a prototype of every class."""
-    state = task.method.init_server(net, jax.random.key(0))
+    state = task.method.init_server(net, make_key(0))
     present = jnp.ones(task.spec.num_classes)
     return state._replace(protos=state.protos.replace(mean=task.protos, count=present))
 
@@ -116,7 +117,7 @@ def ours(
     task: Task, mode: str, kind: str, steps: int, dtype: str = "float32"
 ) -> Contender:
     """Compiles a run's local training of one cohort, in its lanes."""
-    net, key = network(task, kind, dtype), jax.random.key(0)
+    net, key = network(task, kind, dtype), make_key(0)
     size = len(task.examples.y) // task.clients
     index = jnp.arange(task.clients * size, dtype=jnp.int32).reshape(-1, size)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
@@ -158,7 +159,7 @@ def ours(
         trained, _, reports = zip(*run_parallel(lanes), strict=True)
         clients = scatter(clients, [own.place for own in rows], list(trained))
         for report in reports:
-            if not np.all(jax.device_get(report.finite)):
+            if not np.all(jax.device_get((report.usable, report.finite))):
                 sys.exit(f"error: the loss of {task.name} is no longer finite.")
 
     return Contender(run, task.clients * steps * task.batch, seconds)
@@ -181,7 +182,7 @@ def naive(task: Task, steps: int) -> Contender:
     """Compiles one step of all clients as a `vmap`, which is called for every step."""
     net = network(task, "lax")
     down = task.method.broadcast(server(task, net))
-    keys = jax.random.split(jax.random.key(0), task.clients)
+    keys = jax.random.split(make_key(0), task.clients)
     params, norm, _ = jax.jit(jax.vmap(partial(task.method.init_client, net)))(keys)
     arrays = task.examples.x, task.examples.y
     x, y = (a.reshape(task.clients, -1, *a.shape[1:]) for a in arrays)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from benchmarks import measure
 from jaxproto import models
+from jaxproto.jax_settings import make_key
 from jaxproto.methods import METHODS
 from jaxproto.types import Protos, Spec
 
@@ -31,7 +32,7 @@ FLAGS = measure.flag_values(
 
 def uploads(clients: int, spec: Spec) -> Protos:
     """Draws prototypes [M, K, d] of half of the classes of each client, counts 1."""
-    mean_key, class_key = jax.random.split(jax.random.key(0))
+    mean_key, class_key = jax.random.split(make_key(0))
     mean = jnp.abs(jax.random.normal(mean_key, (clients, *spec)))
     order_MK = jax.random.permutation(
         class_key,
@@ -45,7 +46,7 @@ def uploads(clients: int, spec: Spec) -> Protos:
 
 def one(name: str, clients: int, spec: Spec, repeats: int) -> dict:
     """Times one method for one size."""
-    method, key = METHODS[name](spec), jax.random.key(1)
+    method, key = METHODS[name](spec), make_key(1)
     net = models.build(
         "mlp", input_shape=(8, 8, 1), num_classes=spec[0], feat_dim=spec[1]
     )

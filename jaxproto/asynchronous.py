@@ -119,14 +119,13 @@ def asynchronous(
             scalars=diagnostics(now, age),
         )
 
-    drops = method.aggregation.drops_non_finite
     return dataclasses.replace(
         method,
         init_server=init_server,
         broadcast=lambda state: method.broadcast(state.server),
         adjust_sampler=adjust_sampler,
         release=release,
-        update=Aggregation(finish, drops_non_finite=drops),
+        update=Aggregation(finish, bound=method.aggregation.bound),
     )
 
 

@@ -98,6 +98,7 @@ class LocalState(NamedTuple):
     opt: Tree
     sums: Tree  # of `LossAux.sums` over the steps so far
     loss: Array  # summed over the steps so far
+    sums_before: dict[str, Array]  # `sums_of_parts` before training
 
 
 class LocalTask(NamedTuple):
@@ -130,7 +131,8 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
     before = client.replace(opt=opt, steps=steps)
     keys = jax.random.split(order_key, local.epochs)
     order_EM = jnp.stack([local.order(key, shard) for key in keys])
-    start = LocalState(before, order_EM, params, norm, opt, (), jnp.zeros(()))
+    zero, marks = jnp.zeros(()), sums_of_parts(params)
+    start = LocalState(before, order_EM, params, norm, opt, (), zero, marks)
     loss = partial(task.method.loss, task.net)
 
     def sums_of_first_batch():
@@ -138,6 +140,25 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
         return loss(params, norm, batch, down, before)[1].sums
 
     return start._replace(sums=batches.zeros_for(sums_of_first_batch))
+
+
+def sums_of_parts(params: Tree) -> dict[str, Array]:
+    """Returns a checksum of each part of the parameters, such as `net.body`.
+
+    It shows what training changed without a second copy of the parameters.
+    """
+    sums: dict[str, Array] = {}
+    for path, a in jax.tree_util.tree_leaves_with_path(params):
+        part = jax.tree_util.keystr(path[:2], simple=True, separator=".")
+        bits = jax.lax.bitcast_convert_type(a, f"uint{8 * a.dtype.itemsize}")
+        sums[part] = jnp.sum(bits, dtype=jnp.uint32) + sums.get(part, jnp.uint32(0))
+    return sums
+
+
+def changed_parts(state: LocalState) -> dict[str, Array]:
+    """Returns whether training has changed each part of the parameters."""
+    after = sums_of_parts(state.params)
+    return {part: after[part] != old for part, old in state.sums_before.items()}
 
 
 def num_steps(state: LocalState) -> Array:
@@ -184,7 +205,7 @@ def finish_local_training(
     task: LocalTask, state: LocalState, client: Client, shard: Shard
 ):
     """Returns the client after training, its upload and its mean loss."""
-    before, _, params, norm, opt, sums, loss = state
+    before, _, params, norm, opt, sums, loss, _ = state
     after = before.replace(params=params, norm=norm, opt=opt)
     data, down = Data(task.examples, shard), wire.for_client(task.down, before.id)
     up, memory = task.method.upload(task.net, before, after, data, down, sums)

@@ -7,8 +7,9 @@ import re
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
+
+from jaxproto.origin import in_library, in_package
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
@@ -23,6 +24,10 @@ class UserError(ValueError):
 
     def __init__(self, message: str):
         super().__init__("\n".join(map(escape_unprintable, message.split("\n"))))
+
+
+class ExplainedError(Exception):
+    """A fault in a user's code whose text is a sentence without a subject."""
 
 
 def first_unprintable(text: str) -> str:
@@ -91,24 +96,68 @@ def choose_from(
 
 def describe_failure(error: BaseException) -> str:
     """Returns an exception of a user's code as one line, with its place."""
-    text = " ".join(f"{error}".split()) or "without a message"
+    return f"{_explain(error) or _type_and_text(error)}{failing_line(error)}"
+
+
+def _type_and_text(error: BaseException) -> str:
+    text = message_of(error) or "without a message"
     text = re.sub(r"\w+Tracer\b", "jax.Array", text)  # of tracing
     if len(text) > LONGEST:
         text = text[:LONGEST].rpartition(" ")[0] + " ..."
-    return f"{type(error).__name__}: {text}{failing_line(error)}"
+    return f"{type(error).__name__}: {text}"
+
+
+def _explain(error: BaseException) -> str:
+    """Returns a sentence with the way out for an error of tracing; "" for others."""
+    from jax import errors  # the command line without a command starts without JAX
+
+    needs = "it needs the value of a traced array in Python, as"
+    if isinstance(error, ExplainedError):
+        return str(error)
+    if isinstance(error, errors.UnexpectedTracerError):
+        return _explain_leak(f"{error}")
+    if isinstance(error, errors.TracerArrayConversionError):
+        return f"{needs} NumPy does; use jax.numpy"
+    if isinstance(error, errors.TracerIntegerConversionError):
+        return f"{needs} `range` does; use jax.lax.fori_loop, or jax.numpy's indexing"
+    if isinstance(error, errors.NonConcreteBooleanIndexError):
+        return f"{needs} a[mask] does; use jnp.where(mask, a, 0), or multiply by mask"
+    if isinstance(error, errors.ConcretizationTypeError):
+        return f"{needs} in an `if`; use jnp.where or jax.lax.cond"
+    return ""
+
+
+def _explain_leak(text: str) -> str:
+    """Returns a sentence for the text of an `UnexpectedTracerError`."""
+    keeper = re.search(r"when the value leaked was ([a-z]\w*) at ", text)
+    frames = re.findall(r"^(\S.*?):(\d+)(?::\d+)? \(.+\)$", text, re.MULTILINE)
+    own = [frame for frame in frames if _is_users_file(frame[0])]
+    keeps = f"{keeper[1] if keeper else 'a function'} keeps for later"
+    keeps += f" (line {own[-1][1]} of {own[-1][0]})" if own else ""
+    return (
+        f"it uses a traced value that {keeps}; return it in the upload, the memory or "
+        "LossAux.sums instead"
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an exception of a user's code as one line."""
+    try:
+        return " ".join(f"{error}".split())
+    except Exception:  # a user's `__str__` may raise anything
+        return "its message cannot be read"
 
 
 def failing_line(error: BaseException) -> str:
     """Returns the last line of a user's code that an exception crossed; "" if none."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f)]
-    return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users_file(frame.filename)]
+    return f", line {own[-1].lineno} of {own[-1].filename}" if own else ""
 
 
-def _is_users(frame: traceback.FrameSummary) -> bool:
-    """Returns whether a frame is neither of this package nor of a library."""
-    parts, package = Path(frame.filename).parts, Path(__file__).parent
-    library = "site-packages" in parts or frame.filename.startswith("<")
-    return not library and package not in Path(frame.filename).parents
+def _is_users_file(file: str) -> bool:
+    """Returns whether a file is neither of this package nor of a library."""
+    return not (in_package(file) or in_library(file) or file.startswith("<"))
 
 
 def place_of(f: Callable) -> str:
@@ -120,9 +169,3 @@ def place_of(f: Callable) -> str:
         return f"{inspect.getsourcefile(f)}, line {inspect.getsourcelines(f)[1]}"
     except (OSError, TypeError):
         return f"{f!r}"
-
-
-def is_external(entry) -> bool:
-    """Returns whether an entry of a registry is from outside the package."""
-    module = getattr(getattr(entry, "func", entry), "__module__", None) or ""
-    return not module.startswith("jaxproto.")

@@ -18,6 +18,7 @@ from jaxproto.client import (
     LocalTask,
     LocalTraining,
     begin_local_training,
+    changed_parts,
     finish_local_training,
     init_client,
     local_step,
@@ -230,11 +231,15 @@ def train_cohort(
     def end(session, client, shard):
         after, up, loss = finish_local_training(task, session, client, shard)
         packed = wire.pack(up, formats.up)
-        finite = all_finite((loss, wire.unpack(packed), after.params))
+        bound = method.aggregation.bound
+        usable = all_finite(wire.unpack(packed), bound) & jnp.isfinite(loss)
+        finite = all_finite(after.params)
+        changed = changed_parts(session)
         scalars, size = wire.scalars(up), wire.message_bytes(packed)
         seconds, in_time = arrival(timing, after, down, size)
         trains, reports = gather.participation_flags(who, client.id)
-        report = Report(client.id, loss, after.steps, finite, scalars, size, seconds)
+        signs = usable, finite, changed
+        report = Report(client.id, loss, after.steps, *signs, scalars, size, seconds)
         report = mask_report(trains, reports & in_time, report)
         up, total = upload_and_summand(method.aggregation, reports & in_time, packed)
         return (cohort.kept_state.keep(after), up, report), total
@@ -265,12 +270,13 @@ def pre_upload_cohort(
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, inputs.formats.up)
         size = wire.scalars(message), wire.message_bytes(packed)
-        finite = all_finite(wire.unpack(packed)) | ~trains
-        return mask_upload(trains, packed), *size, finite
+        bound = method.aggregation.bound
+        usable = all_finite(wire.unpack(packed), bound) | ~trains
+        return mask_upload(trains, packed), *size, usable
 
-    up, scalars_R, bytes_R, finite_R = cohort.mode.each(one)(restored, shards, trains_R)
+    up, scalars_R, bytes_R, usable_R = cohort.mode.each(one)(restored, shards, trains_R)
     sizes = scalars_R * trains_R, bytes_R * trains_R
-    report = PreReport(clients.id, *sizes, finite_R)
+    report = PreReport(clients.id, *sizes, usable_R)
     return Uploads(clients.id, up, ()), report
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.types import Array, Client, Net
 
@@ -28,7 +29,7 @@ def identities(count: Array, ids: Array) -> Client:
 def _zeros(method: Method, net: Net, clients: Client) -> Client:
     """Returns clients with zeros as the state that they do not keep."""
     init = partial(method.init_client, net)
-    shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
+    shapes = jax.eval_shape(init, jax.eval_shape(make_key, 0))
     params, norm, memory = jax.tree.map(
         lambda a: jnp.zeros(clients.id.shape + a.shape, a.dtype), shapes
     )

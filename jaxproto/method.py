@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
+from jaxproto.hyperparameters import Real
 from jaxproto.types import Array, ArrayLike, Client, Net, Tree
 
 
@@ -48,8 +49,9 @@ class Aggregation:
     """`net, server, reduced, key -> server`: state after the sums, or all uploads."""
     summand: Callable | None = None
     """`up -> tree`: summand of one client, zeros for a lost upload; None: no sums."""
-    drops_non_finite: bool = False
-    """A non-finite upload counts as lost if True; if False, it ends the run."""
+    bound: Real | None = None
+    """Largest absolute value: an upload beyond it, or with NaN, counts as lost. None:
+    any finite value is used, and another one ends the run."""
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
         """Returns the next state of the server from uploads [K, ...]."""

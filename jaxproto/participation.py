@@ -14,7 +14,7 @@ drops the remainder of the division.
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jax.scipy import stats
 
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import is_concrete
+from jaxproto.registry import Registry
 from jaxproto.types import Array
 
 
@@ -126,12 +127,44 @@ def random_count() -> Sampler:
     return sampler
 
 
-def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
+RESOLVED = 0.03  # share of a tail from which on a difference in float32 is precise
+
+
+def log_masses(law: Any, edge: Array, *shape: float, **scale: float) -> Array:
+    """Returns the logarithm of a distribution's mass between neighbouring edges, [K].
+
+    A difference of the smaller tail loses its digits where an interval has little of
+    it; there the density changes little within the interval.
+
+    Args:
+      law: Module such as `jax.scipy.stats.beta`.
+      edge: Edges [K + 1] of K equally wide intervals.
+      *shape, **scale: Parameters of the distribution.
+    """
+    cdf, sf, logpdf = (
+        lambda x, f=f: f(x, *shape, **scale) for f in (law.cdf, law.sf, law.logpdf)
+    )
+    below, above = cdf(edge), sf(edge)
+    is_low_K = below[1:] < 0.5
+    tail_K = jnp.where(is_low_K, below[1:], above[:-1])
+    mass_K = jnp.where(is_low_K, jnp.diff(below), -jnp.diff(above))
+    is_resolved_K = mass_K > RESOLVED * tail_K
+    return jnp.where(
+        is_resolved_K,
+        jnp.log(jnp.where(is_resolved_K, mass_K, 1)),
+        logpdf((edge[1:] + edge[:-1]) / 2) - jnp.log(len(mass_K)),
+    )
+
+
+def sequential_draw(
+    log_mass: Callable[[Array], Array], fraction: float | Array
+) -> Sampler:
     """Returns a sampler that draws a share of the clients without replacement.
 
     Args:
-      cdf: Distribution function; client i is drawn in proportion to the mass on
-        [i / K, (i + 1) / K). Mass beyond 1 is ignored.
+      log_mass: Edges [K + 1] of intervals -> logarithm of a law's mass on each, [K].
+        Client i is drawn in proportion to the mass on [i / K, (i + 1) / K). Mass beyond
+        1 is ignored.
       fraction: Share of the clients.
 
     Raises:
@@ -145,8 +178,7 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
 
     def sampler(key, num_clients, r):
         edge = jnp.arange(num_clients + 1) / num_clients
-        mass_K = jnp.maximum(jnp.diff(cdf(edge)), 1e-30)  # every client can be drawn
-        score_K = jnp.log(mass_K) + jax.random.gumbel(key, (num_clients,))
+        score_K = log_mass(edge) + jax.random.gumbel(key, (num_clients,))
         return all_report(top_k_mask(score_K, count_of_fraction(fraction, num_clients)))
 
     return BoundedSampler(sampler, max_of_fraction(fraction))
@@ -154,15 +186,19 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
 
 def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
     """Returns a sampler of client ids by a Beta distribution, by default mostly low."""
-    return sequential_draw(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
+    law = stats.beta
+    return sequential_draw(lambda x: log_masses(law, x, beta_a, beta_b), fraction)
 
 
 def gamma(
     fraction: float, gamma_shape: float = 10.0, gamma_scale: float = 0.01
 ) -> Sampler:
     """Returns a sampler of ids by a Gamma distribution, by default of mean 0.1 K."""
-    cdf = stats.gamma.cdf
-    return sequential_draw(lambda x: cdf(x, gamma_shape, scale=gamma_scale), fraction)
+
+    def log_mass(edge):
+        return log_masses(stats.gamma, edge, gamma_shape, scale=gamma_scale)
+
+    return sequential_draw(log_mass, fraction)
 
 
 def weibull(
@@ -170,10 +206,11 @@ def weibull(
 ) -> Sampler:
     """Returns a sampler of ids by a Weibull distribution, by default of mode 0.82 K."""
 
-    def cdf(x):
-        return -jnp.expm1(-((x / weibull_scale) ** weibull_shape))
+    def log_mass(edge):
+        cdf = -jnp.expm1(-((edge / weibull_scale) ** weibull_shape))
+        return jnp.log(jnp.maximum(jnp.diff(cdf), 1e-30))  # every client can be drawn
 
-    return sequential_draw(cdf, fraction)
+    return sequential_draw(log_mass, fraction)
 
 
 def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
@@ -206,7 +243,7 @@ def circular(circular_groups: int = 10) -> Sampler:
 
 # streams of a round's key; `split` of a sampler uses 0 and 1
 UPLOAD_LOST, MIXTURE = 2, 3
-SAMPLERS: dict[str, Callable[..., Sampler]] = {
+_BUILTIN: dict[str, Callable[..., Sampler]] = {
     "all": all_clients,
     "uniform": uniform,
     "beta": beta,
@@ -216,6 +253,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "circular": circular,
     "random_count": random_count,
 }
+SAMPLERS: Registry[Callable[..., Sampler]] = Registry("sampler", _BUILTIN)
 
 
 def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:

@@ -42,10 +42,12 @@ def describe(array: Any) -> str:
 
 def kind_of(value: Any) -> str:
     """Returns type and shape of an array, the length of a tuple, or a type's name."""
+    if value is None:
+        return "None"
     if isinstance(value, jax.Array):
         return describe(value)
     kind = type(value).__name__
-    return f"a {kind} of {len(value)}" if isinstance(value, tuple) else kind
+    return f"a {kind} of {len(value)}" if type(value) is tuple else kind
 
 
 def is_key(leaf: Any) -> bool:

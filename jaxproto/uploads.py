@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import gather, wire
+from jaxproto.hyperparameters import Real
 from jaxproto.method import Aggregation
 from jaxproto.types import Array, Tree
 
@@ -25,7 +26,9 @@ class Report(NamedTuple):
     id: Array  # [R] client ids; unused rows have ids beyond the last client
     loss: Array  # [R] mean over local steps, 0 without steps
     steps: Array  # [R] local steps
-    finite: Array  # [R] loss, upload and parameters are finite numbers
+    usable: Array  # [R] loss and upload are finite, and the upload within the bound
+    finite: Array  # [R] the parameters are finite numbers
+    changed: dict[str, Array]  # part of the parameters -> [R] training changed it
     scalars: Array  # [R] of the upload
     bytes: Array  # [R] of the upload on the wire
     seconds: Array  # [R] simulated, 0 without simulated time
@@ -37,12 +40,18 @@ class PreReport(NamedTuple):
     id: Array  # [R] client ids
     scalars: Array  # [R] of the message
     bytes: Array  # [R] of the message on the wire
-    finite: Array  # [R] the message has only finite numbers
+    usable: Array  # [R] the message is finite and within the bound
 
 
-def all_finite(tree: Tree) -> Array:
-    """Returns whether every floating-point leaf is finite."""
-    ok = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]
+def all_finite(tree: Tree, bound: Real | None = None) -> Array:
+    """Returns whether every floating-point leaf is finite and within the bound."""
+
+    def usable(a):
+        if bound is None or not jnp.issubdtype(a.dtype, jnp.floating):
+            return jnp.isfinite(a)
+        return jnp.abs(a) <= bound
+
+    ok = [jnp.all(usable(a)) for a in jax.tree.leaves(tree)]
     return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
 
 
@@ -50,6 +59,7 @@ def mask_report(trains: Array, reports: Array, report: Report) -> Report:
     """Returns the report of a client, with zeros for what it did not do or send."""
     return report._replace(
         steps=report.steps * trains,
+        usable=report.usable | ~trains,
         finite=report.finite | ~trains,
         scalars=report.scalars * reports,
         bytes=report.bytes * reports,

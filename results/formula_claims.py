@@ -11,6 +11,7 @@ import numpy as np
 from jaxproto import config, kernels, models
 from jaxproto.data.partitions import pfllib
 from jaxproto.experiment import method_builder
+from jaxproto.jax_settings import make_key
 from jaxproto.summary import nominal_cost
 from jaxproto.types import Spec
 from results.claim_pairs import Claim
@@ -86,7 +87,7 @@ def alignment(classes: int, dim: int, seed: int) -> dict[str, float]:
       `before` and `after`, mean distance; `smallest`, smallest distance after, relative
       to that of a regular simplex, the optimum; `steps`.
     """
-    rows_CD = jax.nn.relu(jax.random.normal(jax.random.key(seed), (classes, dim)))
+    rows_CD = jax.nn.relu(jax.random.normal(make_key(seed), (classes, dim)))
     present_C = jnp.ones(classes, bool)
     unit_CD = rows_CD / jnp.linalg.norm(rows_CD, axis=1, keepdims=True)
     point_CD, steps = kernels.align(rows_CD, present_C)

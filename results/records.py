@@ -1,9 +1,8 @@
 """Records of a series of runs: `records.tar.xz` and the table `runs.csv`.
 
-The archive holds, for each run, a folder of its config.json, partition.csv,
-metrics.jsonl, summary.json and clients.npz. `jaxproto` reads `results/SERIES/records`
-from it, and `tar xf` unpacks it. Equal runs give equal files, whatever the order in
-which they were added.
+The archive has a folder for each run, with those of FILES that the run has. `jaxproto`
+reads `results/SERIES/records` from it, and `tar xf` unpacks it. Equal runs give equal
+files, whatever the order in which they were added.
 """
 
 import csv
@@ -21,7 +20,14 @@ from jaxproto.storage.run_folder import RunFolder, run_folders
 
 RESULTS = Path(__file__).parent
 FOLDER, TABLE = "records", "runs.csv"  # of a series
-FILES = ("config.json", "partition.csv", "metrics.jsonl", "clients.npz", "summary.json")
+FILES = (
+    "config.json",
+    "provenance.json",
+    "partition.csv",
+    "metrics.jsonl",
+    "clients.npz",
+    "summary.json",
+)
 COLUMNS = (
     "name",
     "seed",

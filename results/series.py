@@ -4,7 +4,7 @@
     python -m results.series remove SERIES NAME...     # to make these runs again
 
 The results of an ended run go into the repository: `records.tar.xz` beside the series
-has its config.json, partition.csv, metrics.jsonl and summary.json
+has its config.json, provenance.json, partition.csv, metrics.jsonl and summary.json
 (`results/records.py`), which comparison and pictures read like a work directory. The
 summary also has the reading and the commit that made the run. Where its records list
 the clients, clients.npz has the lists: `round`, `id` and `test_examples` once, and a
@@ -138,7 +138,7 @@ def keep(work: Path, record: Path, source: Mapping[str, str]):
     config["data"] |= {"name": short, "data_dir": ""}
     record.mkdir(parents=True, exist_ok=True)
     files.write_json(record / "config.json", config)
-    for file in ("partition.csv", "metrics.jsonl"):
+    for file in ("provenance.json", "partition.csv", "metrics.jsonl"):
         if (work / file).exists():
             (record / file).write_text((work / file).read_text())
     lines = files.read(work / "metrics.jsonl")

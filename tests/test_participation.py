@@ -1,8 +1,11 @@
 """Participation: the requested number, by identity, and never an empty round."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.stats
 from support.every import check_every, every
 from support.refusal import refused
 
@@ -84,6 +87,50 @@ def test_index_laws_choose_as_drawing_ids_one_by_one_does(name, draw):
     want = by_hand(draw, 20, 2)
     np.testing.assert_allclose(trains.mean(0), want, atol=0.04)
     assert want.max() > 0.3  # far from the 0.1 of a uniform law
+
+
+MASSES = {"beta": scipy.stats.beta(1, 10), "gamma": scipy.stats.gamma(10, scale=0.01)}
+
+
+def mass_of(name, clients):
+    """Mass [K] of each client in float64, of the tail by the survival function."""
+    edge, law = np.arange(clients + 1) / clients, MASSES[name]
+    low, high = np.diff(law.cdf(edge)), -np.diff(law.sf(edge))
+    return np.where(edge[1:] < law.median(), low, high)
+
+
+@every(product(MASSES, (20, 1_000, 100_000)))
+def test_beta_and_gamma_choose_as_often_as_the_masses_of_scipy_say(name, clients):
+    """Frequencies of 20 groups of consecutive ids at three shares."""
+    mass, rng = mass_of(name, clients), np.random.default_rng(0)
+    draws, fractions = max(2, 30_000 // clients), np.float32([0.1, 0.4, 0.8])
+    keys = jax.random.split(jax.random.key(3), draws)
+
+    @jax.vmap
+    def frequency(fraction):
+        sampler = participation.SAMPLERS[name](fraction)
+        return over(sampler, clients, keys).trains.reshape(draws, 20, -1).mean((0, 2))
+
+    for fraction, found in zip(fractions, frequency(fractions), strict=True):
+        # scores in float64, of which the largest are drawn
+        scores = np.log(mass) + rng.gumbel(size=(draws, clients))
+        count = round(fraction * clients)
+        chosen = np.argpartition(-scores, count - 1)[:, :count]
+        want = np.bincount(chosen.ravel(), minlength=clients) / draws
+        np.testing.assert_allclose(found, want.reshape(20, -1).mean(1), atol=0.05)
+
+
+def test_masses_of_the_tail_keep_their_precision():
+    edges = {clients: jnp.arange(clients + 1) / clients for clients in (20, 1_000)}
+    for clients, edge in edges.items():
+        laws = jax.scipy.stats.beta, jax.scipy.stats.gamma
+        found = (
+            participation.log_masses(laws[0], edge, 1.0, 10.0),
+            participation.log_masses(laws[1], edge, 10.0, scale=0.01),
+        )
+        for name, log_mass in zip(MASSES, found, strict=True):
+            want = np.log(mass_of(name, clients))
+            np.testing.assert_allclose(log_mass, want, atol=1e-3)
 
 
 def test_groups_take_turns_and_reach_everyone():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 EVENTS = ("on_start", "on_round", "on_evaluation", "on_checkpoint", "on_end")
+MAY_STOP = ("on_start", "on_evaluation")  # events whose handlers can end the run
 STOP = "stop"  # the short form of Stop
 
 

@@ -2,21 +2,28 @@
 
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from jaxproto.callbacks.base import EVENTS, Callback
+from jaxproto.callbacks.checks import check_callback, check_factory, make_checked
 from jaxproto.errors import UserError, choose_from
+from jaxproto.registry import Registry
 
 ALWAYS = "jsonl"  # name of `metrics.jsonl`, which every run writes
 
 
 # A factory, or its import path; an extra of the writer's name installs its library.
-WRITERS: dict[str, str | Callable[[], Callback]] = {
-    "csv": "jaxproto.callbacks.csv_file:CsvWriter",
-    "tensorboard": "jaxproto.callbacks.tensorboard:TensorBoard",
-    "wandb": "jaxproto.callbacks.wandb:Wandb",
-    "mlflow": "jaxproto.contrib.callbacks.mlflow:Mlflow",
-    "aim": "jaxproto.contrib.callbacks.aim:Aim",
-}
+WRITERS: Registry[str | Callable[[], Callback]] = Registry(
+    "writer",
+    {
+        "csv": "jaxproto.callbacks.csv_file:CsvWriter",
+        "tensorboard": "jaxproto.callbacks.tensorboard:TensorBoard",
+        "wandb": "jaxproto.callbacks.wandb:Wandb",
+        "mlflow": "jaxproto.contrib.callbacks.mlflow:Mlflow",
+        "aim": "jaxproto.contrib.callbacks.aim:Aim",
+    },
+    reserved=[ALWAYS],
+)
 CallbackSpec = str | Callable[[], Callback]  # writer's name or factory
 
 
@@ -31,10 +38,12 @@ def callback_factories(specs: Sequence[CallbackSpec]) -> list[Callable[[], Callb
     """Returns the factories of the callbacks of a run, or of each run of a sweep.
 
     Raises:
-      UserError: A writer is unknown or its library is missing, or a spec is neither a
-        name nor callable.
+      UserError: A writer is unknown or its library is missing, a spec is neither a
+        name nor callable, or a class has a method `on_*` that is no event. A factory
+        raises UserError if it fails.
     """
-    return [_factory(spec) for spec in dict.fromkeys(as_list(specs)) if spec != ALWAYS]
+    unique = dict.fromkeys(as_list(specs))
+    return [partial(make_checked, _factory(spec)) for spec in unique if spec != ALWAYS]
 
 
 def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
@@ -55,7 +64,7 @@ def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
                 f"{', '.join(EVENTS)}, or the name of a writer."
             )
         else:
-            callbacks.append(spec)
+            callbacks.append(check_callback(spec))
     return callbacks
 
 
@@ -66,10 +75,10 @@ def _factory(spec: CallbackSpec) -> Callable[[], Callback]:
                 f"{spec!r} makes no callback: each cell of a sweep needs its own, so "
                 "give the class, or a function that makes one."
             )
-        return spec
+        return check_factory(spec)
     writer = WRITERS[choose_from("writer", spec, [ALWAYS, *WRITERS])]
     if not isinstance(writer, str):
-        return writer
+        return check_factory(writer)
     try:
         return pkgutil.resolve_name(writer)
     except ImportError as e:

@@ -4,11 +4,9 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.data import decoded_cache
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, say
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -16,7 +14,7 @@ def main(prog: str, arguments: Sequence[str]):
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("--clear", action="store_true", help="remove all of it")
     clear = parser.parse_args(arguments).clear
-    console, root = Console(), decoded_cache.folder()
+    console, root = make_console(), decoded_cache.folder()
     if root is None:
         console.print("The cache is off (JAXPROTO_CACHE=off).")
         return

@@ -1,5 +1,6 @@
 """Parser of commands with --config=FILE.py:ARG and its overrides."""
 
+import os
 import shutil
 import sys
 import textwrap
@@ -77,8 +78,10 @@ def run_command(
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # JAX and matplotlib log a lot
         if "imports" in config_flag.value:
-            config_flag.value.imports = ",".join(import_flag.imported)
-        config.check(config_flag.value)
+            files = map(os.path.abspath, import_flag.imported)  # for any process
+            config_flag.value.imports = ",".join(files)
+        with jax.disable_jit(False):  # which --debug allows, and `jaxproto.run` refuses
+            config.check(config_flag.value)
         if print_config.value:
             sys.stdout.write(format_fields(config_flag.value, words[1:]))
             return False

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.data import natural, prepare
 from jaxproto.errors import UserError
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.training import signals
 
 
@@ -32,7 +30,7 @@ def main(prog: str, arguments: Sequence[str]):
             f"give one data set, such as {names}: "
             f"{prog} NAME [--data_dir=...] [--manual_dir=...]"
         )
-    show = partial(say, Console())
+    show = partial(say, make_console())
     if args.name[0] in natural.SETS:
         for line in _prepare_natural(args):
             show(line)

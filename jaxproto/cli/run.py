@@ -32,6 +32,9 @@ DEBUG = (
     "breakpoint() work inside a method; prints the shapes of every stage and writes no "
     "file"
 )
+SAME_CODE = (
+    "go on with a run although code of yours, such as its method, has changed since"
+)
 QUIET = "print errors alone; the results are in summary.json"
 RESUME_HINT = "the same command resumes from the last checkpoint"
 
@@ -63,6 +66,7 @@ def define_flags(always: bool = False) -> Callable:
     writers = flags.DEFINE_list("writers", [], WRITERS)
     debug = flags.DEFINE_bool("debug", False, DEBUG)
     quiet = flags.DEFINE_bool("quiet", False, QUIET)
+    same_code = flags.DEFINE_bool("same_code", False, SAME_CODE)
     sweep_flags.define_flags()
 
     def execute(config) -> bool:
@@ -71,7 +75,11 @@ def define_flags(always: bool = False) -> Callable:
             return _debug(config, is_sweep)
         signals.set_exit_hint(RESUME_HINT)
         _join_processes(is_sweep)
-        options = {"devices": devices.value, "callbacks": writers.value}
+        options = {
+            "devices": devices.value,
+            "callbacks": writers.value,
+            "same_code": same_code.value,
+        }
         run = sweep_flags.run if is_sweep else _run
         out = io.StringIO() if quiet.value else sys.stdout
         try:
@@ -117,16 +125,24 @@ def _debug(config, is_sweep: bool) -> bool:
 
 def _run(config, path: str, grace: float, options: Mapping) -> bool:
     """Runs an experiment; returns whether it has finished."""
+    from jaxproto.config import user_code
     from jaxproto.mesh import available_devices
-    from jaxproto.storage.default_workdir import resolve_workdir
+    from jaxproto.storage.default_workdir import for_code, resolve_workdir
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, runner
 
     available_devices()
-    workdir = path or resolve_workdir(config, config_command.plain_config())
+    same_code = options["same_code"]
+    workdir = path or for_code(
+        resolve_workdir(config, config_command.plain_config()),
+        config,
+        same_code,
+        lambda line: sys.stdout.write(f"{line}\n"),
+    )
+    cache = not user_code.patched()
 
     def train() -> bool:
-        summary = runner.run(config, workdir, cache=True, grace=grace, **options)
+        summary = runner.run(config, workdir, cache=cache, grace=grace, **options)
         return status_of(summary).ok
 
     return multihost.run_together(train)

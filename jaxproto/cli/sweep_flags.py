@@ -68,13 +68,14 @@ def is_requested() -> bool:
 def run(config, outdir: str, grace: float, options: Mapping) -> bool:
     """Runs a sweep or prints its commands; returns whether every cell has finished."""
     from jaxproto import sweeps
-    from jaxproto.config import files
+    from jaxproto.config import files, user_code
 
     _check_flags()
     if FLAGS.launcher == "ray":  # this process trains nothing
         jax.config.update("jax_platforms", "cpu")
     axes = FLAGS.sweep or files.sweep_axes(config_command.config_file())
-    sweep_options = sweeps.SweepOptions(FLAGS.cells_at_once, True, grace, **options)
+    cache = not user_code.patched()
+    sweep_options = sweeps.SweepOptions(FLAGS.cells_at_once, cache, grace, **options)
     plain = config_command.plain_config()
     if FLAGS.launcher == "print":
         return _print_commands(config, axes, outdir, plain)
@@ -121,7 +122,8 @@ def _print_commands(config, axes, outdir: str, plain) -> bool:
     from jaxproto.sweeps import live_table, print_launcher
     from jaxproto.sweeps.sweep import bytes_per_cell
 
-    plan = sweeps.plan(config, sweeps.parse_axes(config, axes), outdir, plain)
+    parsed, same_code = sweeps.parse_axes(config, axes), FLAGS.same_code
+    plan = sweeps.plan(config, parsed, outdir, plain, same_code)
     for line in live_table.plan_lines(plan, bytes_per_cell(plan)):
         sys.stderr.write(line + "\n")
     words = [sys.executable, *sys.orig_argv[1:]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import ml_collections
 from flax.traverse_util import unflatten_dict
 
-from jaxproto import models
+from jaxproto import jax_settings, models
 from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields, method_fields
 from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten
@@ -65,7 +65,8 @@ def check_keys(config: Mapping, paths: Iterable[str]):
 
 
 def check(config: ml_collections.ConfigDict):
-    """Raises UserError for missing, unknown or impossible fields."""
+    """Raises UserError for missing or impossible fields, and JAX's settings."""
+    jax_settings.check()
     values = flatten(config)
     method_paths = [path for path in values if path.startswith("method.")]
     others = (path for path in values if path not in method_paths)

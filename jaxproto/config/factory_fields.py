@@ -17,10 +17,11 @@ from flax.traverse_util import unflatten_dict
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
-from jaxproto.errors import UserError, choose_from, is_external
+from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
+from jaxproto.origin import is_external
 
 HELP = {  # argument of several factories that not all of them explain -> its meaning
     "lam": "weight of the pull towards prototypes",
@@ -91,6 +92,8 @@ def _factory_fields(factory: Callable) -> dict[str, Field]:
         )
     for key, default in flat.items():
         option = "" if key in plain else key
+        if key not in plain:
+            _check_default(key, default)
         value, allowed = _value(option, default), _allowed(option, metadata[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in metadata[key]
@@ -98,6 +101,18 @@ def _factory_fields(factory: Callable) -> dict[str, Field]:
             text = next(filter(None, texts[::-1] if key in plain else texts), "")
             fields[key] = Field(value, text, allowed, TRACED if traced else STATIC)
     return fields
+
+
+def _check_default(key: str, default: Any):
+    """Raises UserError for a default that would be no field without a word."""
+    kind = type(default)
+    if kind in (list, tuple, dict, set, frozenset) or hasattr(default, "dtype"):
+        raise UserError(
+            f"argument {key!r} of a method's factory has the default "
+            f"{shorten(default)}, of type {kind.__name__}: fields are numbers, texts "
+            "and flags. Give each number an argument of its own, take a text and "
+            "split it in the factory, or use a constant outside the factory."
+        )
 
 
 def _value(key: str, default: Any):

@@ -192,7 +192,7 @@ FIELDS = {
     "robust.share": Field(0.3, "share of hostile clients that trimmed_mean and krum withstand", BELOW_HALF, TRACED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
-    "wire.bound": Field(1e6, "largest absolute value that a server accepts in an upload of a node", POSITIVE, UNUSED, names_run=False, compared=False, resume=MORE),
+    "wire.bound": Field(1e6, "largest absolute value of an upload that a server of nodes, or with robust.aggregate, accepts", POSITIVE, TRACED, names_run=False, compared=False, resume=MORE),
     "wire.check": Field(False, "encode and decode every message of every round", compared=False),
     "early_stopping.rule": Field("", "prediction rule whose pooled accuracy is watched; empty: the first rule", program=UNUSED, resume=STOPPED),
     "early_stopping.patience": Field(0, "evaluations without improvement before a run stops; 0: off", or_zero("off"), UNUSED, resume=STOPPED),
@@ -221,7 +221,7 @@ def fields_where(**values) -> set[str]:
 def resumable(config: ml_collections.ConfigDict, *rules: str) -> set[str]:
     """Returns the fields that may change on resume by one of these rules."""
     method, schedule = config.method.name, config.optimizer.schedule
-    fixed = {"rounds"} if registries.needs_rounds(method, schedule) else set()
+    fixed = {"rounds"} if optimizers.needs_rounds(method, schedule) else set()
     return {path for path, field in FIELDS.items() if field.resume in rules} - fixed
 
 

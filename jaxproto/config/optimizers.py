@@ -1,8 +1,10 @@
 """Builders of local training and its optimiser from a configuration."""
 
+import functools
 import inspect
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -11,12 +13,17 @@ from jaxproto.client import LocalTraining, constant_schedule
 from jaxproto.config import registries
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import is_concrete, is_zero
+from jaxproto.methods import METHODS
+from jaxproto.registry import Registry
 
-SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
-    "constant": lambda decay, rounds: constant_schedule,
-    "exponential": lambda decay, rounds: lambda r: jnp.power(decay, jnp.float32(r)),
-    "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
-}
+SCHEDULES: Registry[Callable[..., Callable]] = Registry(
+    "schedule",
+    {  # name -> factor per round, rounds -> round -> factor
+        "constant": lambda decay, rounds: constant_schedule,
+        "exponential": lambda decay, rounds: lambda r: jnp.power(decay, jnp.float32(r)),
+        "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
+    },
+)
 
 
 def build_local_training(config) -> LocalTraining:
@@ -44,6 +51,36 @@ def build_schedule(config, rounds: int) -> Callable:
             "it; set the schedule to exponential, or decay to 1."
         )
     return SCHEDULES[name](decay, rounds)
+
+
+def needs_rounds(method: str, schedule: str) -> str:
+    """Returns the field by which a round depends on the total number of rounds, or "".
+
+    Of a method that is not imported the schedule alone is known.
+    """
+    if reads_rounds(SCHEDULES.get(schedule)):
+        return f"optimizer.schedule={schedule}"
+    factory = METHODS.get(method, lambda: None)
+    own = registries.plain_arguments(factory)
+    derived = inspect.signature(factory).parameters.keys() - own
+    return f"method.name={method}" if "rounds" in derived else ""
+
+
+@functools.lru_cache
+def reads_rounds(make: Callable | None) -> bool:
+    """Returns whether a schedule uses the total number of rounds.
+
+    It is traced with that number as an argument. A schedule that decides by the number
+    in Python cannot be traced so; an unknown schedule is taken for one.
+    """
+    if make is None:
+        return True
+    try:
+        factor = jax.make_jaxpr(lambda rounds, r: make(1.0, rounds)(r))(1, 0).jaxpr
+    except Exception:  # a user's schedule may raise anything
+        return True
+    used = [v for equation in factor.eqns for v in equation.invars] + factor.outvars
+    return any(v is factor.invars[0] for v in used)
 
 
 def optax_optimizers() -> dict[str, Callable]:

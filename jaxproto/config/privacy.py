@@ -12,6 +12,7 @@ from jaxproto.config import registries
 from jaxproto.config.fields import flatten
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError
+from jaxproto.jax_settings import make_key
 from jaxproto.methods import METHODS
 from jaxproto.privacy import (
     CLIENT,
@@ -139,7 +140,7 @@ def check_networks(unit: str, cohorts):
     if unit != EXAMPLE:
         return
     for cohort in cohorts:
-        _, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(jax.random.key, 0))
+        _, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(make_key, 0))
         if jax.tree.leaves(norm):
             raise UserError(
                 f"privacy.unit is {unit!r}, but network {cohort.name!r} has BatchNorm, "

@@ -8,18 +8,24 @@ from typing import Any
 
 from jaxproto import batches, client
 from jaxproto.errors import UserError, shorten
-from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
-from jaxproto.methods.options import GROUPED_ARGUMENTS, OPTIONS
+from jaxproto.methods.options import GROUPED_ARGUMENTS
+from jaxproto.methods.options import OPTIONS as OPTIONS
+from jaxproto.registry import Registry
 
-BUILTIN_OPTIONS = {key: dict(values) for key, values in OPTIONS.items()}
-ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
-SHORT_CLIENT_POLICIES = {
-    "wrap": batches.at_least_one_batch,
-    "skip": batches.whole_batches_only,
-}
-INIT_KEYS = {"independent": client.per_client_init_key, "same": client.shared_init_key}
-OPTIMIZER_STATES = {"restart": client.reset_opt_state, "keep": client.keep_opt_state}
+ORDERS = Registry("order", {"shuffled": batches.shuffled, "fixed": batches.fixed})
+SHORT_CLIENT_POLICIES = Registry(
+    "policy of short clients",
+    {"wrap": batches.at_least_one_batch, "skip": batches.whole_batches_only},
+)
+INIT_KEYS = Registry(
+    "initial key",
+    {"independent": client.per_client_init_key, "same": client.shared_init_key},
+)
+OPTIMIZER_STATES = Registry(
+    "policy of optimiser states",
+    {"restart": client.reset_opt_state, "keep": client.keep_opt_state},
+)
 
 
 def arguments(factory: Callable) -> dict:
@@ -81,20 +87,3 @@ def group_arguments(factory: Callable, flat: Mapping) -> dict:
             fields = {k: grouped.pop(k) for k in p.default._fields if k in grouped}
             grouped[key] = grouped.get(key, p.default)._replace(**fields)
     return grouped
-
-
-def options_changed() -> bool:
-    """Returns whether a user has added or replaced an option."""
-    return OPTIONS != BUILTIN_OPTIONS
-
-
-def needs_rounds(method: str, schedule: str) -> str:
-    """Returns the field by which a round depends on the total number of rounds, or "".
-
-    Of a method that is not imported the schedule alone is known.
-    """
-    if schedule == "cosine":
-        return "optimizer.schedule=cosine"
-    factory = METHODS.get(method, lambda: None)
-    derived = inspect.signature(factory).parameters.keys() - plain_arguments(factory)
-    return f"method.name={method}" if "rounds" in derived else ""

@@ -20,7 +20,8 @@ HOSTILE = 21  # random stream of `data.seed` that draws hostile clients
 def with_robustness(method: Method, run: ml_collections.ConfigDict) -> Method:
     """Returns the method of a run with its robust aggregation and its attack."""
     if run.robust.aggregate != OFF:
-        method = robust(method, CENTRES[run.robust.aggregate], run.robust.share)
+        centre = CENTRES[run.robust.aggregate]
+        method = robust(method, centre, run.robust.share, run.wire.bound)
     if run.attack.kind != OFF:
         attack = Attack(run.attack.kind, hostile_clients(run), run.attack.strength)
         method = attacked(method, attack)

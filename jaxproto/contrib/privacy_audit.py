@@ -25,6 +25,7 @@ from jaxproto.config import privacy
 from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.next_upload import NextRound
 from jaxproto.errors import UserError
+from jaxproto.jax_settings import make_key
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
 from jaxproto.summary.table_formats import TableView
 from jaxproto.types import Array
@@ -74,7 +75,7 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
         return jax.vmap(lambda key: release(key, y_N, noise))(keys)
 
     def noiseless(y_N):
-        keys = jax.random.split(jax.random.key(request.seed), BATCH)
+        keys = jax.random.split(make_key(request.seed), BATCH)
         return releases(keys, y_N, 0.0).mean(0)
 
     def projections(key, y_N, direction):
@@ -87,7 +88,7 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
     first_release = noiseless(first)
     differences = [noiseless(y) - first_release for y in others]
     farthest = int(np.argmax([np.linalg.norm(a) for a in differences]))
-    keys = jax.random.split(jax.random.key(request.seed + 1))
+    keys = jax.random.split(make_key(request.seed + 1))
     first_T, second_T = (
         projections(key, y, differences[farthest])
         for key, y in zip(keys, (first, others[farthest]), strict=True)

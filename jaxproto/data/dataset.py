@@ -87,6 +87,11 @@ def make_dataset(
     )
 
 
+def input_type(x: np.ndarray) -> str:
+    """Returns the type of inputs: "text" for strings of any length and kind."""
+    return "text" if x.dtype.kind in "UT" else x.dtype.name
+
+
 def empty_classes(dataset: Dataset) -> list[int]:
     """Returns the classes without examples, which are allowed."""
     count_C = np.bincount(dataset.y, minlength=dataset.num_classes)
@@ -172,9 +177,7 @@ def _check_finite(name, array, x_N):
 
 
 def _check_alike(name, x):
-    types = ["text" if x_N.dtype.kind in "UT" else x_N.dtype for x_N in x]
-    shapes = [x_N.shape[1:] for x_N in x]
-    pairs = zip(shapes, types, strict=True)
+    pairs = [(x_N.shape[1:], input_type(x_N)) for x_N in x]
     kinds = [f"examples of shape {shape} and type {kind}" for shape, kind in pairs]
     if kinds[0] != kinds[-1]:
         raise errors.UserError(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.data import labels
 from jaxproto.data.dataset import Dataset
 
 
@@ -32,7 +33,8 @@ def attach_domains(
             f"{dataset.name}: domain_train has type {kinds[0]}, but domain_test "
             f"{kinds[1]}. Name sources by integers in both, or by texts in both."
         )
-    named, domain_N = np.unique(np.concatenate(checked), return_inverse=True)
+    named = labels.different_labels(checked)
+    domain_N = np.concatenate([labels.number_labels(d_N, named) for d_N in checked])
     names = tuple(map(str, named))
     return dataset._replace(domain=domain_N.astype(np.int32), domains=names)
 

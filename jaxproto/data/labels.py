@@ -1,5 +1,6 @@
 """Labels of any kind as class numbers 0..C-1, with the names of the classes."""
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,6 +10,8 @@ import numpy as np
 from jaxproto import errors
 
 MOST = 100_000  # classes; some partitions draw for each class, even an empty one
+# a label that is a number; `int` refuses texts of thousands of digits
+WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
 
 
 class EncodedLabels(NamedTuple):
@@ -21,7 +24,11 @@ class EncodedLabels(NamedTuple):
 
 
 def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
-    """Checks labels [N] or [N, 1] of an array; returns [N] integers or strings."""
+    """Checks labels [N] or [N, 1] of an array.
+
+    Returns:
+      Integers [N], or Python strings [N] in an array of objects.
+    """
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -32,30 +39,43 @@ def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
         )
     if y.dtype.kind in "iu":
         return y
-    if y.dtype.kind == "S":
-        y = np.char.decode(y, "utf-8", "replace")
-    if y.dtype.kind not in "UT":
+    if y.dtype.kind not in "SUT":
         raise errors.UserError(
             f"{name}: {array} has type {y.dtype}, but labels are integers from 0 on "
             "or strings. Convert them, for example by "
             "np.unique(y, return_inverse=True)[1]."
         )
-    _check_printable(name, array, y)
-    empty_N = np.strings.str_len(np.strings.strip(y)) == 0
-    if empty_N.any():
+    label_N = _decode(name, array, y) if y.dtype.kind == "S" else y.tolist()
+    _check_strings(name, array, label_N)
+    return np.array(label_N, object)
+
+
+def _decode(name, array, y):
+    """Returns byte strings as texts; two that are no utf-8 could become one class."""
+    try:
+        return [label.decode() for label in y.tolist()]
+    except UnicodeDecodeError as error:
         raise errors.UserError(
-            f"{name}: {array} has an empty label in row {empty_N.argmax()} "
-            f"({empty_N.sum()} of {len(y)} are empty). Give each example a label."
+            f"{name}: {array} has the label {errors.shorten(error.object)}, which is "
+            "not utf-8. Decode the labels, for example by "
+            "np.char.decode(y, 'latin-1')."
+        ) from error
+
+
+def _check_strings(name, array, label_N):
+    """Raises UserError for labels that are empty, missing or cannot be printed."""
+    different = dict.fromkeys(label_N)
+    empty = {c for c in different if not isinstance(c, str) or not c.strip()}
+    if empty:
+        row_E = [row for row, label in enumerate(label_N) if label in empty]
+        raise errors.UserError(
+            f"{name}: {array} has an empty label in row {row_E[0]} "
+            f"({len(row_E)} of {len(label_N)} are empty). Give each example a label."
         )
-    return y
-
-
-def _check_printable(name, array, y):
-    """Raises UserError for labels with characters that cannot be printed."""
-    for label in np.unique(y).tolist():
-        if bad := errors.first_unprintable(str(label)):
+    for label in different:
+        if bad := errors.first_unprintable(label):
             raise errors.UserError(
-                f"{name}: {array} has the label {errors.shorten(str(label))}, with the "
+                f"{name}: {array} has the label {errors.shorten(label)}, with the "
                 f"character {bad}, which cannot be printed. Rename the class."
             )
 
@@ -84,21 +104,19 @@ def encode_labels(
             f"{name}: labels are of two kinds ({kind_of}). Save both parts as one kind."
         )
     y = [*parts.values()]
+    label_C, gaps = different_labels(y), True
     if all(kinds.values()):
-        # as objects, since no type has the range of both int64 and uint64
-        label_C = np.unique(np.concatenate([np.unique(a).astype(object) for a in y]))
         gaps = label_C[0] >= 0 and label_C[-1] >= len(label_C)
     else:
-        label_C, gaps = np.unique(np.concatenate(y)), True
         _check_declared(name, len(label_C), num_classes)
         num_classes = None
     notes: tuple[str, ...] = ()
     if num_classes is None and gaps:
-        y = [np.searchsorted(label_C, y_N.astype(label_C.dtype)) for y_N in y]
+        y = [number_labels(y_N, label_C) for y_N in y]
         num_classes, classes = len(label_C), [str(c) for c in label_C]
         named = errors.first_few(map(repr, classes))
         notes = (f"{name}: labels {named} are numbered from 0 in this order",)
-    num_classes = num_classes or max(int(label_C[-1]), 0) + 1
+    num_classes = num_classes or max(label_C[-1], 0) + 1
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
     _check_number(name, num_classes, len(label_C))
@@ -107,16 +125,36 @@ def encode_labels(
     return EncodedLabels(y, num_classes, names, notes + _unseen(name, y, names))
 
 
+def different_labels(parts: Sequence[np.ndarray]) -> list:
+    """Returns the labels of all parts, each once, in sorted order.
+
+    They are Python's integers or strings, as no type of numpy has the range of both
+    int64 and uint64.
+    """
+    return sorted({label for y_N in parts for label in y_N.tolist()})
+
+
+def number_labels(y_N: np.ndarray, label_C: Sequence) -> np.ndarray:
+    """Returns the position [N] of each label in `label_C`.
+
+    np.searchsorted is wrong for strings of `StringDType` (numpy's issue 31533).
+    """
+    number = {label: c for c, label in enumerate(label_C)}
+    return np.fromiter(map(number.__getitem__, y_N.tolist()), int, len(y_N))
+
+
 def check_alike(name: str, labels: Sequence[str]):
     """Raises UserError for two labels that look the same.
 
-    Examples are composed and decomposed accents, digits of another width, and letters
-    with an invisible sign beside them.
+    Examples are composed and decomposed accents, digits of another width, letters with
+    an invisible sign beside them, and the numbers 1 and 01.
     """
     seen: dict[str, str] = {}
     for label in labels:
         shown = unicodedata.normalize("NFKC", label)
         shown = "".join(c for c in shown if unicodedata.category(c) != "Cf").strip()
+        if WHOLE.fullmatch(shown):
+            shown = str(int(shown))
         if (other := seen.setdefault(shown, label)) != label:
             raise errors.UserError(
                 f"{name}: the labels {other!a} and {label!a} look the same. "

@@ -9,19 +9,17 @@ joins later must fit the agreement.
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.data import text
-from jaxproto.data.labels import check_alike
+from jaxproto.data.labels import WHOLE, check_alike
 from jaxproto.errors import UserError, first_few, first_unprintable, shorten
 from jaxproto.io import atomic
 
 FILE = "agreement.json"
-WHOLE = re.compile(r"[+-]?[0-9]+")  # a label that is a number
 TEXTS = "texts"  # kind of inputs; other kinds are numpy types
 KINDS = (TEXTS, "uint8", "float32")
 MAX_EXAMPLES = 10**7  # training or test examples of a node

@@ -11,6 +11,7 @@ from jaxproto.data import decoded_cache, spiral
 from jaxproto.data.dataset import Dataset, make_dataset
 from jaxproto.data.readers import csv_texts, image_folder, npz, tfds
 from jaxproto.data.resize import resize_and_join
+from jaxproto.registry import Registry
 
 
 def digits(seed: int = 0) -> Dataset:
@@ -37,17 +38,21 @@ def spiral_literal(seed: int = 0) -> Dataset:
 
 
 NODES = "nodes"  # the nodes of a federation have the examples: `data/nodes.py`
-DATASETS = {  # name -> seed -> Dataset
-    "digits": digits,
-    "spiral": spiral_fednh,
-    "spiral_literal": spiral_literal,
-}
-FILES: dict[str, Callable[[str, int], Dataset]] = {  # prefix -> path, pixels -> Dataset
-    "csv": csv_texts.load,
-    "domains": partial(image_folder.load, several_domains=True),
-    "folder": image_folder.load,
-    "npz": npz.load,
-}
+DATASETS: Registry[Callable[[int], Dataset]] = Registry(  # name -> seed -> Dataset
+    "data set",
+    {"digits": digits, "spiral": spiral_fednh, "spiral_literal": spiral_literal},
+    reserved=[NODES],
+)
+FILES: Registry[Callable[[str, int], Dataset]] = Registry(
+    "data set prefix",
+    {  # prefix -> path, pixels -> Dataset
+        "csv": csv_texts.load,
+        "domains": partial(image_folder.load, several_domains=True),
+        "folder": image_folder.load,
+        "npz": npz.load,
+    },
+    reserved=["tfds"],
+)
 PREFIXES = (*FILES, "tfds")
 
 

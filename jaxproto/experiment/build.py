@@ -18,7 +18,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, failing_line, is_external
+from jaxproto.errors import UserError, failing_line
 from jaxproto.experiment import memory, simulated_devices
 from jaxproto.experiment.cohorts import (
     OFF_DEVICE,
@@ -31,13 +31,15 @@ from jaxproto.experiment.cohorts import (
     plan_execution,
 )
 from jaxproto.experiment.data import build_data
+from jaxproto.experiment.loss_mask import check_loss_mask
 from jaxproto.experiment.method_builder import (
     build_method,
     network_factory,
     public_inputs,
 )
-from jaxproto.experiment.method_check import check_method
+from jaxproto.experiment.method_check import check_own_method
 from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
+from jaxproto.experiment.schedule import check_schedule
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.federation import Federation, Parts
 from jaxproto.mesh import ONE, OneDevice, rows_per_device
@@ -45,6 +47,7 @@ from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.models.ops import ops
+from jaxproto.origin import is_external
 from jaxproto.simulated_time import Timing
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
@@ -118,6 +121,7 @@ def experiment(
     """
     check_sampler(config)  # its errors come before data are read
     local = build_local_training(config)
+    check_schedule(config.optimizer.schedule, local.schedule)
     names = models.group_members(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, _ = data
@@ -133,12 +137,15 @@ def experiment(
     without_jit = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     external = is_external(METHODS[config.method.name])
     if external and not without_jit:  # plain Python shows errors by itself
-        net = cohorts[0].net
-
-        def trace(values):
-            check_method(parts(values).method, net, local, spec, dataset)
-
-        jax.eval_shape(trace, traced_floats(config))  # floats as in compiled programs
+        check_own_method(
+            lambda values: parts(values).method,
+            traced_floats(config),
+            cohorts[0].net,
+            local,
+            spec,
+            dataset,
+        )
+        check_loss_mask(method, cohorts[0].net, local, spec, dataset)
     num_clients = len(partition.train)
     cohorts = plan_execution(
         cohorts,

@@ -15,6 +15,7 @@ from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.metrics.shape_check import check_metric
@@ -105,19 +106,20 @@ def check_cohorts(
     method.check_input(x)
     for cohort in cohorts:
         _check_features(cohort, spec, x)
-    key = jax.eval_shape(lambda: jax.random.key(0))
+    key = jax.eval_shape(lambda: make_key(0))
     server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
     down = jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
+    more, columns = besides_accuracy(metrics), set[int]()
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
-        if more := besides_accuracy(metrics):
+        if more:
             scores = jax.eval_shape(
                 partial(_scores, method, cohort.net, spec), key, x, down
             )
-            columns = {array.shape[-1] for array in scores.values()}
-            for metric, number in itertools.product(more, columns):
-                check_metric(metric, number)
+            columns |= {array.shape[-1] for array in scores.values()}
+    for metric, number in itertools.product(more, columns):
+        check_metric(metric, number)
 
 
 def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
@@ -131,7 +133,7 @@ def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
 
 
 def _check_features(cohort: Cohort, spec: Spec, x):
-    params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(jax.random.key, 0))
+    params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(make_key, 0))
     out = jax.eval_shape(lambda *a: cohort.net.apply(*a, False), params, norm, x)
     for what, dim, required in [
         ("feature dimension", out.feat.shape[-1], spec.feat_dim),

@@ -18,6 +18,7 @@ from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
 from jaxproto.experiment import statelessness
 from jaxproto.federation import Cohort
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.types import Spec, Tree
 
@@ -41,7 +42,7 @@ def check_networks(cohorts: Sequence[Cohort], spec: Spec):
 
     It is called before the method is built, which may make tables of that width.
     """
-    key, size = jax.eval_shape(jax.random.key, 0), 0
+    key, size = jax.eval_shape(make_key, 0), 0
     classes = spec.num_classes
     what = f"networks with model.feat_dim={spec.feat_dim} for {classes} classes"
     check = partial(host_memory.check_memory, what, way="choose smaller or fewer ones")
@@ -64,7 +65,7 @@ def check_experiment_memory(exp: Any):
     what = f"batches of local.batch_size={batch_size}"
     host_memory.check_memory(what, batch, "choose a smaller one")
     init = partial(exp.method.init_server, exp.cohorts[0].net)
-    states = tree_bytes(jax.eval_shape(init, jax.eval_shape(jax.random.key, 0)))
+    states = tree_bytes(jax.eval_shape(init, jax.eval_shape(make_key, 0)))
     states += client_state_bytes(exp.resident, exp.method, exp.local, exp.dataset)
     advice = "choose fewer clients, a smaller network or a smaller field of the method"
     host_memory.check_memory("the states of clients and server", states, advice)

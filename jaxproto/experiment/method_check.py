@@ -4,9 +4,12 @@ Nothing is computed. A message names the method, the function, what was expected
 found, and the line of the author's file.
 """
 
+import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -16,24 +19,23 @@ from jaxproto import batches, wire
 from jaxproto.client import LocalTraining, trained_part
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import (
+    ExplainedError,
     UserError,
+    choose_from,
     describe_failure,
-    failing_line,
-    first_few,
     place_of,
     shorten,
 )
 from jaxproto.experiment import statelessness
-from jaxproto.method import Aggregation, Method
+from jaxproto.experiment.slot_trace import SlotTracer, check_repeatable, slot_error
+from jaxproto.experiment.traced import Floats
+from jaxproto.jax_settings import make_key
+from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.types import Data, LossAux, Net, Spec, Tree, describe, kind_of
 
 EXAMPLES, CLIENTS = 3, 2  # in the shapes of the check
-BRANCH = (
-    "needs the value of a traced array in Python, as in an `if`; use jnp.where or "
-    "jax.lax.cond, or annotate a float of the factory as Annotated[float, STATIC] "
-    "(jaxproto.hyperparameters)"
-)
+KINDS = {bool: "True or False", str: "a text"}  # of fields that are no functions
 
 
 def make_method(name: str, spec: Spec, arguments: Mapping) -> Method:
@@ -57,6 +59,7 @@ def make_method(name: str, spec: Spec, arguments: Mapping) -> Method:
     except (UserError, jax.errors.ConcretizationTypeError):
         raise
     except Exception as e:  # an author's factory may raise anything
+        _check_field_name(name, f"{e}", place)
         why = describe_failure(e)
         raise UserError(f"method {name!r}: its factory fails: {why}.") from e
     if not isinstance(method, Method):
@@ -65,11 +68,62 @@ def make_method(name: str, spec: Spec, arguments: Mapping) -> Method:
             f"method {name!r}: its factory returns {kind}; it must return a "
             f"jaxproto.Method {place}"
         )
+    _check_field_types(name, method, place)
     return method
 
 
+def _check_field_name(name: str, failure: str, place: str):
+    """Raises UserError if a factory fails as a method has no field of some name."""
+    found = re.search(r"Method\.__init__\(\) got an unexpected .* '(\w+)'", failure)
+    if found:
+        fields = [field.name for field in dataclasses.fields(Method)]
+        try:
+            choose_from("field of a Method", found[1], fields)
+        except UserError as e:
+            raise UserError(f"method {name!r}: {e} {place}") from None
+
+
+def _check_field_types(name: str, method: Method, place: str):
+    """Raises UserError for a field of a method that has a value of another type."""
+    for field in dataclasses.fields(Method):
+        value, hint = getattr(method, field.name), field.type
+        kind, absent = "a function", value is None and field.default is None
+        right = callable(value) or absent or hint is Any
+        if isinstance(hint, type) and hint in KINDS:
+            right, kind = isinstance(value, hint), KINDS[hint]
+        if not right:
+            raise UserError(
+                f"method {name!r}: its {field.name} is {shorten(value)}; it must be "
+                f"{kind} {place}"
+            )
+
+
+def check_own_method(
+    make: Callable[[Floats], Method],
+    floats: Floats,
+    net: Net,
+    local: LocalTraining,
+    spec: Spec,
+    dataset: Dataset,
+):
+    """Checks a user's method by shapes, with the floats that its programs trace.
+
+    Args:
+      make: Floats -> method.
+
+    Raises:
+      UserError: A function fails, its result does not fit the others, it draws with
+        NumPy or the clock, or it uses a traced value that another function kept.
+    """
+
+    def check(trace):
+        check_method(trace, net, local, spec, dataset)
+
+    check_repeatable(make, floats, check)
+
+
 def check_method(
-    method: Method, net: Net, local: LocalTraining, spec: Spec, dataset: Dataset
+    trace: SlotTracer, net: Net, local: LocalTraining, spec: Spec, dataset: Dataset
 ):
     """Traces every function of a method with the shapes of one round.
 
@@ -79,8 +133,8 @@ def check_method(
     Raises:
       UserError: A function fails, or its result does not fit the others.
     """
-    trace = partial(_trace, method)
-    key = jax.eval_shape(jax.random.key, 0)
+    method = trace.method
+    key = jax.eval_shape(make_key, 0)
 
     server = trace("init_server", key, net=net)
     down = jax.eval_shape(partial(wire.for_client, id=0), trace("broadcast", server))
@@ -97,16 +151,20 @@ def check_method(
         "loss", params, norm, batch, down, client, net=net, kind=_value_and_aux
     )
     if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise _error(
+        raise slot_error(
             method, "loss", f"returns {describe(value)}; it must return a float scalar"
         )
     _same(method, "loss", aux.norm, norm, "LossAux.norm, the statistics `norm`,")
+    _check_gradient(
+        method, partial(method.loss, net), params, norm, batch, down, client
+    )
     grads = trace("transform_grads", params)
     _same(method, "transform_grads", grads, params, "params")
+    updates = trace("transform_updates", params)
+    _same(method, "transform_updates", updates, params, "params")
     if method.trainable is not None:
         number = jax.ShapeDtypeStruct((), jnp.int32)
-        part = partial(trained_part, method.trainable)
-        grads = trace("trainable", number, number, params, f=part)
+        grads = trace("trainable", number, number, params, pick=_trained_part)
         _same(method, "trainable", grads, params, "params")
 
     if method.two_exchanges:
@@ -118,20 +176,39 @@ def check_method(
     _same(method, "upload", memory, client.memory, "the memory of init_client")
     if method.release is not None:
         up = trace("release", client, data, up, down, key, net=net)
-    aggregation = method.aggregation
-    finish = partial(aggregation.finish, net)
-    note = f"; upload returns {_entries(up)}"
-    ups = trace("update", _of_clients(up), f=aggregation.reduced, note=note)
-    after = trace("update", server, ups, key, f=finish, note=note)
+    ups = trace("update", _of_clients(up), pick=lambda m: m.aggregation.reduced)
+    finish = attrgetter("aggregation.finish")
+    after = trace("update", server, ups, key, net=net, pick=finish)
     _same(method, "update", after, server, "init_server")
 
     features = trace("features", client, batch.x, net=net)
     if features.ndim != 2 or len(features) != EXAMPLES:
         what = f"returns {describe(features)}; it must return features [{EXAMPLES},D]"
-        raise _error(method, "features", what)
+        raise slot_error(method, "features", what)
     by_rule = trace("predict", client, batch.x, down, net=net, kind=_rules)
     for rule, scores in by_rule.items():
         _check_scores(method, rule, scores, features, spec.num_classes)
+
+
+def _check_gradient(method: Method, loss: Callable, params: Tree, *rest: Tree):
+    """Raises UserError if a loss has no gradient for any parameter.
+
+    The derivative of such a loss reads no tangent: JAX drops zeros that it knows
+    without computing them.
+    """
+
+    def derivative(tangent, params, *rest):
+        return jax.jvp(lambda params: loss(params, *rest)[0], (params,), (tangent,))[1]
+
+    used = statelessness.inputs_used(derivative, params, params, *rest)[0]
+    if jax.tree.leaves(params) and not any(jax.tree.leaves(used)):
+        raise slot_error(
+            method,
+            "loss",
+            "has no gradient for any parameter: it is constant, or depends on them "
+            "through stop_gradient or whole numbers only; compute it from "
+            "net.apply(params, ...)",
+        )
 
 
 def _batch(data: Data, key):
@@ -147,11 +224,12 @@ def _of_clients(tree: Tree) -> Tree:
     )
 
 
-class _WrongKind(Exception):
-    """Error of a function's result that has not the expected kind."""
+def _trained_part(method: Method) -> Callable:
+    return partial(trained_part, method.trainable)
 
-    def __init__(self, found: Any, expected: str):
-        super().__init__(f"returns {kind_of(found)}; it must return {expected}")
+
+def _wrong_kind(found: Any, expected: str) -> ExplainedError:
+    return ExplainedError(f"returns {kind_of(found)}; it must return {expected}")
 
 
 def _tuple(names: str) -> Callable:
@@ -159,74 +237,21 @@ def _tuple(names: str) -> Callable:
 
     def check(out):
         if not (isinstance(out, tuple) and len(out) == len(names.split(", "))):
-            raise _WrongKind(out, f"({names})")
+            raise _wrong_kind(out, f"({names})")
 
     return check
 
 
 def _value_and_aux(out: Any):
-    """Raises `_WrongKind` unless a result is a loss with its auxiliary output."""
+    """Raises `ExplainedError` unless a result is a loss with its auxiliary output."""
     if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], LossAux)):
-        raise _WrongKind(out, "(scalar, LossAux(norm, sums))")
+        raise _wrong_kind(out, "(scalar, LossAux(norm, sums))")
 
 
 def _rules(out: Any):
-    """Raises `_WrongKind` unless a result has rules with scores."""
+    """Raises `ExplainedError` unless a result has rules with scores."""
     if not (isinstance(out, Mapping) and out):
-        raise _WrongKind(out, "{rule: scores [B, C]}")
-
-
-def _trace(
-    method: Method,
-    slot: str,
-    *args: Tree,
-    net: Net | None = None,
-    f: Callable | None = None,
-    kind: Callable | None = None,
-    note: str = "",
-) -> Any:
-    """Returns the shapes of what a function of a method returns.
-
-    Args:
-      slot: Field of the method.
-      args: Shapes of its arguments after `net`.
-      net: First argument, if the function has one.
-      f: Function, if it is not the field itself.
-      kind: Check of the result, which raises `_WrongKind`.
-      note: Addition to the message of a failure.
-    """
-    f = f or getattr(method, slot)
-    f = f if net is None else partial(f, net)
-
-    def call(*args):
-        out = f(*args)
-        if kind is not None:
-            kind(out)
-        return out
-
-    try:
-        return jax.eval_shape(call, *args)
-    except UserError:
-        raise
-    except _WrongKind as e:
-        raise _error(method, slot, f"{e}") from e
-    except jax.errors.ConcretizationTypeError as e:
-        raise _error(method, slot, f"{BRANCH}{failing_line(e)}") from e
-    except Exception as e:  # an author's function may raise anything
-        raise _error(method, slot, f"fails: {describe_failure(e)}{note}") from e
-
-
-def _entries(tree: Tree) -> str:
-    """Returns paths, types and shapes of the leaves of a tree."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    text = [f"{jax.tree_util.keystr(path)} {describe(a)}".strip() for path, a in leaves]
-    return first_few(text)
-
-
-def _error(method: Method, slot: str, what: str) -> UserError:
-    f = getattr(method, slot)
-    f = f.finish if isinstance(f, Aggregation) else f
-    return UserError(f"method {method.name!r}: {slot} {what} ({place_of(f)}).")
+        raise _wrong_kind(out, "{rule: scores [B, C]}")
 
 
 def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
@@ -246,11 +271,11 @@ def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
         if a != b:
             name = jax.tree_util.keystr(path)
             at = f" at {name}" if name else ""
-            raise _error(method, slot, f"returns {b}{at}; {source} has {a} there")
+            raise slot_error(method, slot, f"returns {b}{at}; {source} has {a} there")
     a, b = (repr(jax.tree.structure(tree)) for tree in (expected, found))
     if a != b:
         what = f"returns the tree {shorten(b)}; {source} has {shorten(a)}"
-        raise _error(method, slot, what)
+        raise slot_error(method, slot, what)
 
 
 def _check_scores(method: Method, rule: str, scores, features, classes: int):
@@ -264,4 +289,4 @@ def _check_scores(method: Method, rule: str, scores, features, classes: int):
             f"returns {describe(scores)} for the rule {rule!r}; it must return a score "
             f"for every class, [{EXAMPLES},{classes}] for {EXAMPLES} examples"
         )
-        raise _error(method, "predict", what)
+        raise slot_error(method, "predict", what)

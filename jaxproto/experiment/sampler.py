@@ -6,19 +6,21 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from jaxproto import participation
+from jaxproto import participation, tracing
 from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
-    is_external,
     place_of,
-    shorten,
 )
 from jaxproto.hyperparameters import is_concrete
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
+from jaxproto.origin import is_external
 from jaxproto.participation import Participation
 from jaxproto.types import Net
+
+TRACES = 8  # of a user's sampler, as two draws of few clients may be equal
 
 
 def build_sampler(config) -> participation.Sampler:
@@ -44,16 +46,18 @@ def check_sampler(config: ml_collections.ConfigDict):
     if not is_external(factory):
         return
     place = f"({place_of(factory)})"
-    key, r = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    key, r = jax.eval_shape(make_key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     try:
-        drawn = jax.eval_shape(lambda key, r: sampler(key, clients, r), key, r)
+        drawn = tracing.shapes_of(
+            lambda key, r: sampler(key, clients, r), key, r, times=TRACES
+        )
     except Exception as e:  # a user's function may raise anything
         why = describe_failure(e)
         raise UserError(f"sampler {law!r} fails: {why} {place}.") from e
     flags = jax.ShapeDtypeStruct((clients,), bool)
     if not isinstance(drawn, Participation) or {*drawn} != {flags}:
         raise UserError(
-            f"sampler {law!r} returns {shorten(drawn)}; it must return a "
+            f"sampler {law!r} returns {tracing.describe_tree(drawn)}; it must return a "
             f"Participation of two arrays bool[{clients}], such as "
             f"participation.all_report(trains) {place}."
         )
@@ -91,5 +95,5 @@ def max_rows_of(method: Method, sampler: participation.Sampler, net: Net, client
         adjusted = method.adjust_sampler(sampler, server)
         counts.append(participation.max_clients(adjusted, clients))
 
-    jax.eval_shape(trace, jax.eval_shape(jax.random.key, 0))
+    jax.eval_shape(trace, jax.eval_shape(make_key, 0))
     return min(clients, participation.row_count(counts[0]))

@@ -28,6 +28,7 @@ from jaxproto.experiment.traced import Floats, traced_floats
 from jaxproto.federation import Cohort, Parts
 from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
+from jaxproto.jax_settings import make_key
 from jaxproto.privacy import OFF
 from jaxproto.simulated_time import Timing, steps_within
 from jaxproto.types import Net, Tree
@@ -126,7 +127,7 @@ def step_operations(
 
     def task(floats, down, examples):
         p = parts(floats)
-        return LocalTask(p.method, net, p.local, jax.random.key(0), down, examples)
+        return LocalTask(p.method, net, p.local, make_key(0), down, examples)
 
     def begin(floats, client, down, examples, shard):
         return begin_local_training(task(floats, down, examples), client, shard)
@@ -145,7 +146,7 @@ def upload_shape(parts: Parts, dataset: Dataset, net: Net) -> Tree:
     shapes = statelessness.client_shapes(method, net, local, dataset)
 
     def upload(client, down, examples, shard):
-        task = LocalTask(method, net, local, jax.random.key(0), down, examples)
+        task = LocalTask(method, net, local, make_key(0), down, examples)
         state = begin_local_training(task, client, shard)
         state = local_step(task, client, shard, 0, state)
         return finish_local_training(task, state, client, shard)[1]

@@ -22,6 +22,7 @@ from jaxproto.client import (
     receive,
 )
 from jaxproto.data.dataset import Dataset
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
@@ -56,7 +57,7 @@ def client_state_shapes(
     method: Method, net: Net, local: LocalTraining, dataset: Dataset
 ) -> Client:
     """Returns the shapes of a client's state; traces only its initialisation."""
-    key, id = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    key, id = jax.eval_shape(make_key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     count_C = jax.ShapeDtypeStruct((dataset.num_classes,), jnp.float32)
     return jax.eval_shape(partial(init_client, method, net, local), key, id, count_C)
 
@@ -73,7 +74,7 @@ def client_shapes(
     Args:
       num_examples: number of examples of the client, of two in all.
     """
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
     server = jax.eval_shape(partial(method.init_server, net), key)
     return ClientShapes(
         client=client_state_shapes(method, net, local, dataset),
@@ -96,7 +97,7 @@ def upload_depends_on_state(
     """Returns whether uploads depend on a client's state before the round."""
 
     def train(client, down, examples, shard):
-        task = LocalTask(method, net, local, jax.random.key(0), down, examples)
+        task = LocalTask(method, net, local, make_key(0), down, examples)
         session = begin_local_training(task, client, shard)
         step = partial(local_step, task, client, shard)
         session = jax.lax.fori_loop(0, 2, step, session)

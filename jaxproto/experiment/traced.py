@@ -36,13 +36,15 @@ def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
 
 # Fields that may be "off": the other fields of their section then have no effect.
 SWITCHES = ("privacy.unit", "attack.kind", "robust.aggregate", "time.devices")
+OF_ROBUST = "wire.bound"  # without effect on programs if `robust.aggregate` is off
 
 
 def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
     """Returns the fields without effect because the field that needs them is off."""
     values = flatten(config)
     off = {path.partition(".")[0] for path in SWITCHES if values[path] == OFF}
-    return {path for path in values if path.partition(".")[0] in off} - {*SWITCHES}
+    unused = {path for path in values if path.partition(".")[0] in off} - {*SWITCHES}
+    return unused | {OF_ROBUST} if "robust" in off else unused
 
 
 def program_settings(config: ml_collections.ConfigDict) -> dict:

@@ -10,7 +10,7 @@ the loop over rounds. `node.py` has a client, which is a cohort of one.
 import importlib
 import warnings
 
-_MODULES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
+_MODULES = {"client_app": "apps", "parse_config": "protocol", "server_app": "apps"}
 _MODULES |= {"run_in_process": "in_process", "simulate": "simulation"}
 
 _RENAMED = {"configuration": "parse_config", "rehearse": "run_in_process"}

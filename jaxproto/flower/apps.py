@@ -5,7 +5,6 @@ A message is a ConfigRecord with its stage, the round and encoded bytes. The opt
 partition id) and optionally the `folder` of its checkpoints.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -15,19 +14,17 @@ import ml_collections
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from rich.console import Console
 
-from jaxproto.config import check, default, upgrade_saved
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError
 from jaxproto.flower import accept
 from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.node import Node, Payload
 from jaxproto.flower.node_context import MEMORY, RECORD, client_of, folder_of
 from jaxproto.flower.private_data_node import PrivateDataNode, make_node
-from jaxproto.flower.protocol import config_hash, versions
+from jaxproto.flower.protocol import config_hash, parse_config, versions
 from jaxproto.flower.server_run import run_server
-from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
+from jaxproto.summary.progress_lines import make_console
 
 MESSAGE_TYPES = {  # of a message in Flower, by stage
     "who": MessageType.QUERY,
@@ -39,19 +36,6 @@ MESSAGE_TYPES = {  # of a message in Flower, by stage
 }
 ERROR = "error"  # field of a reply with the error code of Flower
 POLL_SECONDS = 0.5  # between two requests for nodes or replies
-
-
-def parse_config(text: str) -> ml_collections.ConfigDict:
-    """Parses a configuration that `to_json` wrote.
-
-    Raises:
-      UserError: this version has no such field.
-    """
-    flat = upgrade_saved(json.loads(text))
-    config = default(choose_from("method", flat["method.name"], METHODS))
-    config.update_from_flattened_dict(flat)
-    check(config)
-    return config
 
 
 def client_app(
@@ -139,7 +123,7 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context):
-        console = Console(soft_wrap=True)
+        console = make_console(soft_wrap=True)
         report = partial(console.print, markup=False, highlight=False)
         link = GridLink(grid, config, wait, patience, report)
         run_server(config, workdir, link, console)

@@ -12,6 +12,7 @@ from jaxproto.flower.accept import REFUSED
 from jaxproto.flower.node import Payload
 from jaxproto.flower.private_data_node import make_node, parse_node_data
 from jaxproto.flower.server_run import run_server
+from jaxproto.summary.progress_lines import make_console
 
 
 class InProcessLink:
@@ -61,4 +62,4 @@ def run_in_process(
     """
     config = rehearsal(config)
     link = InProcessLink(config, Path(workdir) / "nodes", data)
-    return run_server(config, workdir, link, console or Console(soft_wrap=True))
+    return run_server(config, workdir, link, console or make_console(soft_wrap=True))

@@ -128,10 +128,12 @@ class Node:
         privacy_account.check_training(self.config, self.path, r, message["down"])
         args = self._arguments(r, message["reports"], down)
         client, uploads, report = self.run.train[0](*args)
-        if report.finite[0]:
+        finite = bool(report.usable[0] & report.finite[0])
+        if finite:
             self._save(r + 1, client)
-        fields = ("loss", float), ("steps", int), ("finite", bool)
+        fields = ("loss", float), ("steps", int)
         reply: Payload = {k: kind(getattr(report, k)[0]) for k, kind in fields}
+        reply["finite"] = finite
         if self.config.privacy.unit == EXAMPLE:
             del reply["loss"]  # an exact function of the examples
         if message["reports"]:

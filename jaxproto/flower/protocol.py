@@ -6,6 +6,7 @@ a method has two exchanges, the first one carries the fields of the broadcast th
 """
 
 import dataclasses
+import json
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -16,13 +17,17 @@ import ml_collections
 
 from jaxproto import wire
 from jaxproto.client import receive
+from jaxproto.config import check, default, upgrade_saved
 from jaxproto.data.partitions.registry import FederationData
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import Cohort
+from jaxproto.io import user_files
+from jaxproto.jax_settings import make_key
+from jaxproto.methods import METHODS
 from jaxproto.privacy import EXAMPLE, OFF
 from jaxproto.storage import records, workdir
 from jaxproto.types import Data, Tree
@@ -68,6 +73,20 @@ def _with_private_rules(exp: Experiment, cohort: CohortPlan) -> CohortPlan:
     return dataclasses.replace(cohort, scoring=cohort.scoring._replace(rules=rules))
 
 
+def parse_config(text: str) -> ml_collections.ConfigDict:
+    """Parses a configuration that `to_json` wrote, and imports its files of the user.
+
+    Raises:
+      UserError: this version has no such field, or a file cannot be imported.
+    """
+    flat = upgrade_saved(json.loads(text))
+    user_files.import_missing(flat["imports"])
+    config = default(choose_from("method", flat["method.name"], METHODS))
+    config.update_from_flattened_dict(flat)
+    check(config)
+    return config
+
+
 SERVER = -1  # sender of broadcasts
 
 
@@ -94,7 +113,7 @@ class Messages:
     def down_shapes(self) -> Tree:
         """Returns the shapes of the packed broadcast of one client."""
         method, net = self.exp.method, self.exp.cohorts[0].net
-        server = jax.eval_shape(partial(method.init_server, net), jax.random.key(0))
+        server = jax.eval_shape(partial(method.init_server, net), make_key(0))
         return jax.eval_shape(lambda a: wire.for_client(self.pack(a), 0), server)
 
     def pack(self, server: Tree) -> Tree:

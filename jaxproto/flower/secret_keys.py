@@ -16,6 +16,7 @@ import ml_collections
 
 from jaxproto.errors import UserError
 from jaxproto.io import atomic, owner_only
+from jaxproto.jax_settings import IMPLEMENTATION
 from jaxproto.privacy import OFF
 from jaxproto.training import programs
 from jaxproto.types import Array
@@ -37,7 +38,7 @@ def round_contexts(
     if config.privacy.unit == OFF or not config.privacy.secret:
         return partial(programs.round_context, config.seed)
     secret = jnp.frombuffer(folder_secret(path), jnp.uint32)
-    root = jax.random.wrap_key_data(secret, impl="threefry2x32")
+    root = jax.random.wrap_key_data(secret, impl=IMPLEMENTATION)
     return lambda r: programs.RoundContext(jnp.int32(r), jax.random.fold_in(root, r))
 
 

@@ -97,7 +97,7 @@ class Server(Engine):
             lanes = self._lanes(drawn, uploads, "first")
             server = self.run.pre_aggregate(context, server, lanes)
             sizes = report.scalars, report.bytes
-            pre_reports = [PreReport(report.id, *sizes, report.finite)]
+            pre_reports = [PreReport(report.id, *sizes, report.usable)]
             bytes_down = HEADER  # the broadcast is sent in two messages
         down = self._training_message(server, early)
         uploads, report = self._exchange("train", r, participants, down)

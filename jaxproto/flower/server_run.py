@@ -24,7 +24,7 @@ from jaxproto.flower.server import Link, LostMessage, Server
 from jaxproto.storage import default_workdir, records, run_folder
 from jaxproto.storage.workdir import lock_workdir
 from jaxproto.summary import run_summary
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import print_table, say
 from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.loop import train_rounds
@@ -54,7 +54,7 @@ def run_server(
         summary = runner.finished_summary(start)
         if summary is None:
             summary = _train(start, link)
-    console.print(result_table(summary))
+    print_table(console, result_table(summary))
     return summary
 
 

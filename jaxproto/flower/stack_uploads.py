@@ -16,6 +16,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluation_tables
 from jaxproto.flower.accept import Update
 from jaxproto.flower.node import single_client_experiment
+from jaxproto.jax_settings import make_key
 from jaxproto.kept_state import STATEFUL
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
@@ -44,11 +45,11 @@ def upload_shapes(exp: Experiment, down: Tree) -> UploadShapes:
 
 
 def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
-    compiled = programs.with_floats(programs.build_programs(exp), exp.floats)
+    compiled = programs.plain_programs(exp)
     cohort = exp.cohorts[0]
     init = partial(federation.init_cohort, exp.method, exp.local, cohort)
     ids, count = programs.client_ids_and_counts(exp, cohort)
-    client = jax.eval_shape(init, jax.random.key(0), count, ids)
+    client = jax.eval_shape(init, make_key(0), count, ids)
     ones = jnp.ones(len(exp.counts.train), bool)
     everyone, message = Participation(ones, ones), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
@@ -119,8 +120,8 @@ def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
     for i, update in updates.items():
         for name, array in arrays.items():
             array[i] = getattr(update, name)
-    arrays |= {"id": np.arange(clients), "finite": np.ones(clients, bool)}
-    arrays["seconds"] = np.zeros(clients)
+    arrays |= {"id": np.arange(clients), "seconds": np.zeros(clients), "changed": {}}
+    arrays |= dict.fromkeys(("usable", "finite"), np.ones(clients, bool))
     return Report(**arrays)
 
 

@@ -1,1 +1,1 @@
-"""Files: atomic writes, owner-only files, JSON, imports beside a user's file."""
+"""Files: atomic writes, owner-only files, JSON, imports of files of the user."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module, metadata
 
 from jaxproto.method import Method
+from jaxproto.registry import Registry
 
 REFERENCE = "local"  # what every comparison is read against
 CENTRAL = "fedavg"  # trains one network on all data, if one client has them
@@ -46,9 +47,10 @@ NAMES = (  # of the modules here, each with a factory of its name
     "fedsa",
     "fedl2g",
 )
-METHODS: dict[str, Callable[..., Method]] = {
-    name: getattr(import_module(f"jaxproto.methods.{name}"), name) for name in NAMES
-}
+METHODS: Registry[Callable[..., Method]] = Registry(
+    "method",
+    {name: getattr(import_module(f"jaxproto.methods.{name}"), name) for name in NAMES},
+)
 # Methods of installed packages: entry points `NAME = "module:factory"` of this group
 METHODS.update(
     (point.name, point.load())

@@ -46,6 +46,7 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive, PositiveShare
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
@@ -189,7 +190,7 @@ def fedkd(
       clip: largest norm of the gradient of each network and of W (code: 10).
       target: gradients through the target of a loss, `detached` or `attached` (code).
     """
-    shapes = jax.eval_shape(aux.init, jax.eval_shape(jax.random.key, 0))[0]
+    shapes = jax.eval_shape(aux.init, jax.eval_shape(make_key, 0))[0]
 
     def energy(r):
         share = jnp.minimum((1 + r) / rounds, 1.0) if rounds else 0.0

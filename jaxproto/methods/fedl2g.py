@@ -43,6 +43,7 @@ import jax.numpy as jnp
 from jaxproto import losses
 from jaxproto.batches import gather_examples
 from jaxproto.hyperparameters import Count, NonNegative, Range
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.methods.local import local
 from jaxproto.types import Array, LossAux, NetOutput, Spec, Top
@@ -115,7 +116,7 @@ def fedl2g(
             mask_B = mask_B.astype(jnp.float32)
             return gather_examples(data, row_B % num_rows, mask_B, key)
 
-        keys = jax.random.split(jax.random.key(down.round))  # of dropout
+        keys = jax.random.split(make_key(down.round))  # of dropout
         quiz_batch = batch(held, held < size, keys[0])
         study_batch = batch(next_row, studied, keys[1])
 

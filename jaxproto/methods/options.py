@@ -1,5 +1,6 @@
 """Values of the arguments of methods, by their names in configurations."""
 
+from collections.abc import MutableMapping
 from typing import Any
 
 from jaxproto import kernels, losses, masks, transforms
@@ -18,8 +19,9 @@ from jaxproto.methods import (
     refprotofl,
     tinyproto,
 )
+from jaxproto.registry import Registry
 
-OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
+_BUILTIN: dict[str, dict[str, Any]] = {
     "reg": {
         "l2_of_means": losses.l2_of_means,
         "mse_mean": losses.mse_mean,
@@ -80,6 +82,10 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     },
     "anchors": {"external": refprotofl.EXTERNAL, "none": refprotofl.NONE},
 }
+OPTIONS: Registry[MutableMapping[str, Any]] = Registry(  # argument -> name -> value
+    "argument of methods",
+    {key: Registry(f"value of method.{key}", _BUILTIN[key]) for key in _BUILTIN},
+)
 GROUPED_ARGUMENTS = (  # arguments whose fields are fields of a configuration
     fedproto.Pull,
     fedtgp.ServerTraining,

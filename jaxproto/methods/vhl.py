@@ -54,6 +54,7 @@ from jaxproto.hyperparameters import (
     check_argument,
     or_zero,
 )
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
@@ -94,7 +95,7 @@ class VirtualData(NamedTuple):
 
     def image(self, shape: tuple[int, ...], which: Array) -> Array:
         """Makes image number `which` of the set, equal for all clients."""
-        mean_key, noise_key = jax.random.split(jax.random.key(self.seed))
+        mean_key, noise_key = jax.random.split(make_key(self.seed))
         small = (*(min(SMALL, n) for n in shape[:-1]), shape[-1])
         own = jax.random.fold_in(mean_key, which // self.images)
         mean = jax.random.normal(own, small)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.metrics import auc, calibration, classification
 from jaxproto.metrics.metric import Metric, mean_of_sums
+from jaxproto.registry import Registry
 
 ACCURACY = "accuracy"  # measured in every run; `rules` of its records have it
-METRICS: dict[str, Metric] = {
+_BUILTIN = {
     ACCURACY: Metric(classification.accuracy, counts=True),
     "loss": Metric(calibration.loss, least=True),
     "balanced_accuracy": Metric(
@@ -23,6 +24,7 @@ METRICS: dict[str, Metric] = {
         classification.per_class, classification.of_classes, counts=True
     ),
 }
+METRICS: Registry[Metric] = Registry("metric", _BUILTIN)
 
 
 def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Callable:
@@ -38,12 +40,11 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
       A decorator that returns the function unchanged.
 
     Raises:
-      UserError: The name is no identifier, or that of the accuracy.
+      UserError: The name is no identifier, or that of a built-in metric.
     """
-    if not name.isidentifier() or name == ACCURACY:
+    if not name.isidentifier():
         raise UserError(
-            f"a metric cannot be named {shorten(name)}: names are such as top_2, and "
-            f"{ACCURACY} is the library's own."
+            f"a metric cannot be named {shorten(name)}: names are such as top_2."
         )
 
     def register(sums):

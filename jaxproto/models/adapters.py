@@ -6,6 +6,7 @@ nested dictionaries whose keys are the module's attributes. Other state of the m
 (BatchNorm statistics, counts) belongs to the client.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,10 +16,11 @@ import jax.numpy as jnp
 from flax import linen, nnx, traverse_util
 
 from jaxproto.errors import UserError
+from jaxproto.jax_settings import make_key
 from jaxproto.models.from_modules import head
 from jaxproto.models.layers import Linear, draw_initial
 from jaxproto.models.ops import at_least_single, channel_pool
-from jaxproto.types import Array, Net, NetOutput, Tree
+from jaxproto.types import Array, Net, NetOutput, Tree, describe, kind_of
 
 Factory = Callable[..., Net]  # input_shape, num_classes, feat_dim, ops=None -> Net
 
@@ -70,7 +72,7 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
 
 def _streams(shapes: Tree, key: Array | None) -> Tree:
     """Returns random streams of the given shapes, restarted from a key."""
-    key = jax.random.key(0) if key is None else key
+    key = make_key(0) if key is None else key
     leaves, structure = jax.tree.flatten(shapes)
 
     def restart(i, leaf):
@@ -149,9 +151,7 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
                 )
             return params, state
 
-        params_names, norm_names = map(
-            TreeNames, jax.eval_shape(arrays, jax.random.key(0))
-        )
+        params_names, norm_names = map(TreeNames, jax.eval_shape(arrays, make_key(0)))
 
         def init(key):
             params, state = arrays(key)
@@ -212,14 +212,32 @@ class TreeNames:
 
 
 def _factory(source, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
-    """Returns the factory of a `Net`, with `__module__` and docstring of `source`."""
+    """Returns the factory of a `Net`, with module, docstring and place of `source`."""
 
     def network(input_shape, num_classes, feat_dim, ops=None) -> Net:
-        return _with_head(body(input_shape), num_classes, feat_dim)
+        module = body(input_shape)
+        return _with_head(_with_checked_output(name, module), num_classes, feat_dim)
 
-    network.__module__ = getattr(source, "__module__", None) or ""
-    network.__doc__ = getattr(source, "__doc__", None)
-    return network
+    source = source if hasattr(source, "__name__") else type(source)
+    name = source.__name__
+    network.__signature__ = inspect.signature(network)  # type: ignore[attr-defined]
+    origin = "__module__", "__doc__"
+    return functools.update_wrapper(network, source, assigned=origin, updated=())
+
+
+def _with_checked_output(name: str, module: PureModule) -> PureModule:
+    """Returns the module `name`, which must return one array."""
+
+    def apply(*args):
+        x, norm = module.apply(*args)
+        if not isinstance(x, jax.Array):
+            raise UserError(
+                f"the module {name} returns {kind_of(x)}; it must return one array of "
+                "features [B, width]."
+            )
+        return x, norm
+
+    return module._replace(apply=apply)
 
 
 def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
@@ -238,6 +256,11 @@ def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
             raise UserError(
                 f"the module makes features of shape {x.shape[1:]} of an example; "
                 "flatten or average them to one axis."
+            )
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise TypeError(
+                f"the module makes features {describe(x)}; they must be floats, as no "
+                "gradient passes whole numbers"
             )
         feat = channel_pool(at_least_single(x), feat_dim)
         return NetOutput(feat, head(params["head"], feat), new_norm if train else norm)

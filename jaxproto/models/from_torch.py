@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
-from jaxproto.errors import UserError, is_external
+from jaxproto.errors import UserError
+from jaxproto.jax_settings import make_key
 from jaxproto.models.registry import NETS, build
+from jaxproto.origin import is_external
 from jaxproto.types import Array, Net, Tree
 
 Weights = Mapping[str, np.ndarray]  # PyTorch's names and shapes
@@ -85,7 +87,7 @@ def from_torch(
         feat_dim=feat_dim,
         vocab_size=vocab_size,
     )
-    trees = jax.eval_shape(net.init, jax.random.key(0))
+    trees = jax.eval_shape(net.init, make_key(0))
     entries = head(net, canonical(read(weights)))
     wanted = [jax.eval_shape(torch_entries, tree).items() for tree in trees]
     check(name, {k: v.shape for items in wanted for k, v in items}, entries)

@@ -19,7 +19,7 @@ def transformers(*sizes: tuple[int, int]) -> tuple[str, ...]:
     return tuple(f"transformer+layers={n}+heads={heads}" for n, heads in sizes)
 
 
-GROUPS: dict[str, tuple[str, ...]] = {
+BUILTIN: dict[str, tuple[str, ...]] = {
     # Lightweight networks of both papers' heterogeneous setting, in the code's order
     "Ht0": ("resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"),
     # Ht0 with dropout where the released code has it

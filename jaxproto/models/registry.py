@@ -12,13 +12,14 @@ from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
-    is_external,
     place_of,
 )
+from jaxproto.jax_settings import make_key
 from jaxproto.models import (
     cnn4,
     efficientnet,
     googlenet,
+    groups,
     harcnn,
     mlp,
     mobilenet,
@@ -30,11 +31,13 @@ from jaxproto.models import (
     vit,
 )
 from jaxproto.models.from_modules import with_compute_dtype
-from jaxproto.models.groups import GROUPS
 from jaxproto.models.ops import Ops, ops_in
-from jaxproto.types import Net, NetOutput, kind_of
+from jaxproto.origin import is_external
+from jaxproto.registry import Registry
+from jaxproto.tracing import shapes_of
+from jaxproto.types import Net, NetOutput, describe, kind_of
 
-NETS: dict[str, Callable[..., Net]] = {
+_BUILTIN: dict[str, Callable[..., Net]] = {
     "amazon_mlp": mlp.amazon_mlp,
     "bilstm": recurrent.bilstm,
     "cnn4": cnn4.cnn4,
@@ -60,6 +63,12 @@ NETS: dict[str, Callable[..., Net]] = {
     "vit_b_16": vit.vit_b_16,
     "vit_b_32": vit.vit_b_32,
 }
+NETS: Registry[Callable[..., Net]] = Registry(
+    "network", _BUILTIN, reserved=groups.BUILTIN
+)
+GROUPS: Registry[tuple[str, ...]] = Registry(
+    "group of networks", groups.BUILTIN, reserved=_BUILTIN
+)
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
 FACTORY = (
@@ -185,10 +194,9 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
         except UserError:
             raise
         except Exception as e:  # a user's network may raise anything
-            failure = describe_failure(e)
             raise UserError(
-                f"network {name!r}: {what} fails for inputs {x.shape}: {failure}. "
-                f"{FACTORY}."
+                f"network {name!r}: {what} fails for inputs {x.shape}: "
+                f"{describe_failure(e)}. {FACTORY} ({place_of(make)})."
             ) from e
 
     def expect(what, value, kind):
@@ -201,13 +209,21 @@ def _checked(name: str, make: Callable[[], Net], x: jax.ShapeDtypeStruct) -> Net
     def apply(params, norm, x, key):
         out = net.apply(params, norm, x, True, key)
         expect("apply", out, NetOutput)
+        for what in ("feat", "logits"):
+            array = getattr(out, what)
+            if not jnp.issubdtype(array.dtype, jnp.floating):
+                raise UserError(
+                    f"network {name!r}: apply returns {describe(array)} as {what}; it "
+                    "must return floats, as no gradient passes whole numbers "
+                    f"({place_of(make)})."
+                )
         return out
 
     net = attempt("its factory", make)
     expect("its factory", net, Net)
-    key = jax.eval_shape(jax.random.key, 0)
-    params, norm = attempt("init", jax.eval_shape, net.init, key)
-    attempt("apply", jax.eval_shape, apply, params, norm, x, key)
+    key = jax.eval_shape(make_key, 0)
+    params, norm = attempt("init", shapes_of, net.init, key)
+    attempt("apply", shapes_of, apply, params, norm, x, key)
     return net
 
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import Real
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.robustness.robust_aggregation import arrived
 from jaxproto.types import Array, ArrayLike, Batch, Client, Data, Examples, Protos, Tree
@@ -95,7 +96,7 @@ def change_uploads(method: Method, attack: Attack) -> Method:
 
     def pre_upload(net, client, data, down):
         message = method.pre_upload(net, client, data, down)
-        key = jax.random.fold_in(jax.random.key(NOISE), client.id)
+        key = jax.random.fold_in(make_key(NOISE), client.id)
         return sent(client, message, message, key)
 
     def sent(client, up, untrained, key):

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto.hyperparameters import Real
+from jaxproto.registry import Registry
 from jaxproto.types import Array
 
 Centre = Callable[[Array, Array, Real], Array]  # x_KN, sent_K, share -> [N]
@@ -88,6 +89,5 @@ def geometric_median(x_KN: Array, sent_K: Array, share: Real = 0.0) -> Array:
     return lax.fori_loop(0, WEISZFELD, nearer, median(x_KN, sent_K))
 
 
-CENTRES: dict[str, Centre] = {
-    f.__name__: f for f in (median, trimmed_mean, clipped_mean, krum, geometric_median)
-}
+_BUILTIN = (median, trimmed_mean, clipped_mean, krum, geometric_median)
+CENTRES: Registry[Centre] = Registry("centre", {f.__name__: f for f in _BUILTIN})

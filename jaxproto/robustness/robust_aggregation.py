@@ -5,7 +5,8 @@ then aggregates as the method does. Every weighted mean of equal uploads is the 
 so that the weights that clients claim have no effect. Prototypes have a centre per
 class, over the clients that sent it. All other arrays together are one vector, and each
 scalar has a centre of its own. Integers stay as they are. An upload with a value that
-is not finite counts as lost.
+is not finite, or beyond a bound, counts as lost: differences and sums of values near
+the largest float32 overflow.
 """
 
 import dataclasses
@@ -24,33 +25,35 @@ from jaxproto.uploads import all_finite
 from jaxproto.wire import is_message_node
 
 
-def robust(method: Method, centre: Centre, share: Real) -> Method:
+def robust(method: Method, centre: Centre, share: Real, bound: Real) -> Method:
     """Returns a method whose server takes a robust centre of the uploads.
 
     Args:
       centre: One of `CENTRES`.
       share: Share of the clients that may be hostile.
+      bound: Largest absolute value of an upload that counts.
     """
 
     def finish(net, server, up, key):
-        return method.aggregation(net, server, centred(up, centre, share), key)
+        return method.aggregation(net, server, centred(up, centre, share, bound), key)
 
     def pre_aggregate(server, ups, key):
-        return method.pre_aggregate(server, centred(ups, centre, share), key)
+        return method.pre_aggregate(server, centred(ups, centre, share, bound), key)
 
     if not method.two_exchanges:
         pre_aggregate = method.pre_aggregate
-    update = Aggregation(finish, drops_non_finite=True)
+    update = Aggregation(finish, bound=bound)
     return dataclasses.replace(method, update=update, pre_aggregate=pre_aggregate)
 
 
-def arrived(up: Tree) -> Array:
-    """Returns whether uploads [K, ...] arrived with finite values [K]."""
-    return (kernels.are_present(up) > 0) & jax.vmap(all_finite)(up)
+def arrived(up: Tree, bound: Real | None = None) -> Array:
+    """Returns whether uploads [K, ...] arrived with values within the bound [K]."""
+    usable_K = jax.vmap(lambda row: all_finite(row, bound))(up)
+    return (kernels.are_present(up) > 0) & usable_K
 
 
 @kernels.float32_matmuls
-def centred(up: Tree, centre: Centre, share: Real) -> Tree:
+def centred(up: Tree, centre: Centre, share: Real, bound: Real | None = None) -> Tree:
     """Replaces the values of uploads [K, ...] by their centre; lost ones are zero.
 
     Raises:
@@ -58,7 +61,7 @@ def centred(up: Tree, centre: Centre, share: Real) -> Tree:
     """
     if not jax.tree.leaves(up):
         return up
-    sent_K = arrived(up)
+    sent_K = arrived(up, bound)
     up = gather.where_rows(sent_K, up, jax.tree.map(jnp.zeros_like, up))
     nodes, structure = jax.tree.flatten(up, is_leaf=is_message_node)
     if any(isinstance(node, Top) for node in nodes):

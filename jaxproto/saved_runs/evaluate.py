@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxproto import jax_settings
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import Experiment
@@ -54,6 +55,7 @@ def evaluate(
       part: "train", "test" or "validation".
       everyone: Whether all clients are evaluated, not only `Experiment.counted_ids`.
     """
+    jax_settings.check()
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
     compiled = programs.jit_programs(exp)

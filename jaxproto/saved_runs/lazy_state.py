@@ -1,7 +1,7 @@
 """Data, networks and checkpoint of a run, each loaded at its first use."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import ml_collections
@@ -27,11 +27,20 @@ from jaxproto.types import Examples, Net, Tree
 
 
 class RunResources:
-    """The data and networks of a run, which do not change while it trains."""
+    """The data and networks of a run, which do not change while it trains.
+
+    A deep copy is the object itself, and a pickled one loads them again.
+    """
 
     def __init__(self, run: RunFolder, config: ml_collections.ConfigDict):
         self.run, self.config = run, config
         self._compiled: dict[str, CompiledClient] = {}
+
+    def __deepcopy__(self, memo) -> "RunResources":
+        return self
+
+    def __reduce__(self):
+        return RunResources, (self.run, self.config)
 
     @cached_property
     def exp(self) -> Experiment:
@@ -47,8 +56,14 @@ class RunResources:
         """Returns the compiled functions of an architecture."""
         if name not in self._compiled:
             exp = self.exp
-            self._compiled[name] = compile_client(exp.method, net, name, exp.dataset)
+            made = compile_client(exp.method, net, name, exp.dataset)
+            again = partial(self.compiled_by_name, name)
+            self._compiled[name] = made._replace(again=again)
         return self._compiled[name]
+
+    def compiled_by_name(self, name: str) -> CompiledClient:
+        """Returns the compiled functions of a network of this name."""
+        return self.compiled(name, self.exp.network(name))
 
     def data_of(self, i: int) -> ClientData:
         """Returns the examples of a client."""
@@ -58,11 +73,20 @@ class RunResources:
 
 
 class CheckpointView:
-    """The state in the newest usable checkpoint, read at its first use."""
+    """The state in the newest usable checkpoint, read at its first use.
+
+    A deep copy is the object itself, and a pickled one reads the checkpoint again.
+    """
 
     def __init__(self, resources: RunResources):
         self.resources = resources
         self._counts: dict[tuple[str, bool], EvaluationCounts] = {}
+
+    def __deepcopy__(self, memo) -> "CheckpointView":
+        return self
+
+    def __reduce__(self):
+        return CheckpointView, (self.resources,)
 
     @cached_property
     def opened(self) -> RestoredRun:
@@ -93,9 +117,8 @@ class CheckpointView:
             state = cohort.kept_state.restore(method, cohort.net, state)
             state, _ = receive(method, state, self.down)
         compiled = self.resources.compiled(cohort.name, cohort.net)
-        return SavedClient(
-            compiled, state, self.down, lambda: self.resources.data_of(i)
-        )
+        data = partial(self.resources.data_of, i)
+        return SavedClient(compiled, state, self.down, data)
 
     def evaluate(self, part: str, clients: Sequence[int] | None) -> EvaluationCounts:
         """Returns counts of correct predictions on a part, as `evaluate.evaluate`.

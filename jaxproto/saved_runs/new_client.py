@@ -119,7 +119,8 @@ def join(
         return before, start.before, trained
 
     states = stages(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
-    clients = [SavedClient(compiled, state, down, lambda: data) for state in states]
+    own = partial(ClientData, *data)
+    clients = [SavedClient(compiled, state, down, own) for state in states]
     uses_broadcast = rules_using_broadcast(compiled, states[0], down, data.train.x[:1])
     before, received, trained = (client.accuracies() for client in clients)
     rows = [

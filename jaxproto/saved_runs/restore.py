@@ -20,7 +20,7 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.methods import METHODS
-from jaxproto.storage import checkpoint, manifest, row_deltas, workdir
+from jaxproto.storage import checkpoint, manifest, provenance, row_deltas, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
@@ -109,6 +109,8 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     Raises:
       UserError: The data set is missing, or is not that of the run.
     """
+    for change in provenance.code_changes(run.folder, config):
+        xla_cache.warn_once(f"{run.path} is of other code: {change}.")
     config = config.copy_and_resolve_references()
     store = None if run.on_nodes else store_of_checkpoint(run.folder)
     config.clients.store = store or config.clients.store

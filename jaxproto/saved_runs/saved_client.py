@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import batches, wire
+from jaxproto import batches, jax_settings, wire
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.method import Method
@@ -45,6 +45,10 @@ class CompiledClient(NamedTuple):
     dataset: Dataset  # of the run
     scores: Callable  # client, down, x_B -> {rule: scores_BC}
     features: Callable  # client, x_B -> feat_BD
+    again: Callable[[], "CompiledClient"] | None = None  # makes them where unpickled
+
+    def __reduce__(self):
+        return self.again, ()
 
 
 def compile_client(
@@ -191,6 +195,7 @@ def best_class(scores_MC: np.ndarray) -> np.ndarray:
 
 def map_in_batches(f: Callable, x: np.ndarray) -> Tree:
     """Applies `f` to all examples in batches of one size, so it compiles once."""
+    jax_settings.check()
     size, parts = batches.EVAL_BATCH_SIZE, []
     for first in range(0, len(x), size):
         rows = x[first : first + size]

@@ -59,9 +59,9 @@ def to_class_ids(dataset: Dataset, y, examples: int) -> np.ndarray:
       UserError: a label is no class of the run, or the number of labels is wrong.
     """
     given = labels.check_labels(dataset.name, "y", y)
-    if given.dtype.kind in "UT":
+    if given.dtype.kind == "O":
         class_id = {name: c for c, name in enumerate(dataset.classes)}
-        given = np.array([class_id.get(str(name), -1) for name in given.tolist()], int)
+        given = np.array([class_id.get(name, -1) for name in given.tolist()], int)
     wrong = np.flatnonzero((given < 0) | (given >= dataset.num_classes))
     if len(wrong):
         label, known = np.ravel(y)[wrong[0]], f"0 to {dataset.num_classes - 1}"

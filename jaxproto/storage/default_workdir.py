@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import ml_collections
@@ -13,6 +13,7 @@ from jaxproto.config import apply_variant, flatten
 from jaxproto.config.fields import extended, fields_where
 from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError, escape_unprintable, first_unprintable
+from jaxproto.storage import provenance
 from jaxproto.storage.run_folder import read_config
 
 UNREADABLE = "\\[]*?"  # characters that orbax misreads in a path
@@ -78,6 +79,31 @@ def resolve_workdir(
         return old if read_config(old) == flatten(config) else path
     except UserError:
         return path
+
+
+def for_code(
+    path: Path,
+    config: ml_collections.ConfigDict,
+    same_code: bool = False,
+    say: Callable[[str], object] = str,
+) -> Path:
+    """Returns a default folder, or one beside it if it has a run of other code.
+
+    The other folder is named by the digest of the user's code, so that each version of
+    the code finds its run again.
+
+    Args:
+      same_code: Whether the run goes on with other code in the folder.
+      say: Prints a line that names the other folder.
+    """
+    changes = provenance.code_changes(path, config)
+    if same_code or not changes:
+        return path
+    code = json.dumps(provenance.current(config)[provenance.CODE], sort_keys=True)
+    digest = hashlib.sha256(code.encode()).hexdigest()[:10]
+    other = path.with_name(f"{path.name}-code={digest}")
+    say(f"{path} holds a run of other code: {'; '.join(changes)}. This is {other}.")
+    return other
 
 
 def check_path(path: Path):

@@ -23,6 +23,7 @@ from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
 NODES = "nodes.json"  # of a run whose clients are processes of their own
+PROVENANCE = "provenance.json"  # see `storage/provenance.py`
 TABLE = "sweep.csv"  # of a sweep that has ended: a column names the cells' folders
 # Functions that return where the files of a path are, if not there, or None
 FINDERS: list[Callable[[Path], Path | None]] = []
@@ -112,6 +113,16 @@ class RunFolder:
             if not record.get("rules"):
                 raise record_error(self.folder / METRICS, i, "it has no rules")
         return records
+
+    @functools.cached_property
+    def provenance(self) -> list[dict]:
+        """Returns the entries of `provenance.json`, oldest first; none of older runs.
+
+        Raises:
+          UserError: the file is damaged.
+        """
+        content = _read(self.folder / PROVENANCE, schemas.find_provenance_error)
+        return content["history"] if content else []
 
     @property
     def last(self) -> dict | None:

@@ -22,6 +22,7 @@ RECORD: Schema = {  # a line of `metrics.jsonl`
     "every_round?": {EVERY: [NUMBER]},
     "by_client?": {EVERY: [COUNT]},
     "by_domain?": {EVERY: ([str], [COUNT])},
+    "warnings?": [str],
 }
 DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
 WITHOUT_ACCURACY = {"pooled": {"final": None}}
@@ -32,10 +33,17 @@ SUMMARY: Schema = {
     "metrics?": {EVERY: {EVERY: {EVERY: (DIGEST, {"final": NUMBERS})}}},
     "commonest_class?": {"pooled": KNOWN, "client_mean": KNOWN, "examples": COUNT},
     "collapsed?": {EVERY: COUNT},
+    "warnings?": [str],
     "bytes_total?": (NUMBERS, type(None)),
     **dict.fromkeys(("seconds_per_round?", "compile_seconds?"), NUMBER),
     **dict.fromkeys(("scalars_per_round?", "bytes_per_round?"), NUMBERS),
     **dict.fromkeys(("peak_memory_bytes?", "simulated_seconds?"), NUMBERS),
+}
+
+PROVENANCE: Schema = {
+    "history": [
+        {"after_round": COUNT, "sections": {EVERY: {EVERY: (str, bool, NUMBER)}}}
+    ]
 }
 
 
@@ -51,6 +59,12 @@ def find_summary_error(summary: Mapping) -> str:
         if summary["rules"].get(rule, WITHOUT_ACCURACY)["pooled"]["final"] is None:
             error = f"collapsed has rule {rule}, which has no accuracy"
     return error and f"it is no summary of a run: {error}"
+
+
+def find_provenance_error(provenance: Mapping) -> str:
+    """Returns a clause that names the first wrong entry of `provenance.json`, or ""."""
+    error = find_error(provenance, PROVENANCE)
+    return error and f"it is no provenance of a run: {error}"
 
 
 def find_config_error(config: Mapping) -> str:

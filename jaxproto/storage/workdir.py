@@ -12,15 +12,16 @@ import ml_collections
 
 from jaxproto.config import differences, flatten
 from jaxproto.config.fields import FREE, MORE, MOVED, STOPPED, extended, resumable
-from jaxproto.config.registries import needs_rounds
+from jaxproto.config.optimizers import needs_rounds
 from jaxproto.data import text
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.storage import default_workdir, file_lock, records
+from jaxproto.storage import default_workdir, file_lock, provenance, records
 from jaxproto.storage.run_folder import (
     CONFIG,
     METRICS,
     NODES,
+    PROVENANCE,
     SUMMARY,
     RunFolder,
     has_begun,
@@ -35,6 +36,7 @@ STARTED = (  # files that a start may write before `CONFIG`
     VOCABULARY,
     "agreement.json",
     "faults.jsonl",
+    PROVENANCE,
 )
 RUN_FILES = CONFIG, SUMMARY, METRICS, NODES, *STARTED, "metrics.csv"
 RUN_FOLDERS = "checkpoints", "clients.scratch", "per_client", "plots", "tensorboard"
@@ -157,11 +159,16 @@ def _lock_file(path: Path, stack: contextlib.ExitStack):
                     return
 
 
-def check_config(path: Path, config: ml_collections.ConfigDict):
-    """Raises UserError if the folder holds a run of a different configuration.
+def check_config(
+    path: Path, config: ml_collections.ConfigDict, same_code: bool = False
+):
+    """Raises UserError if the folder holds a run of another configuration or code.
 
     More rounds than before are allowed unless a round depends on their number. Other
     fields of early stopping are allowed if the run has stopped early.
+
+    Args:
+      same_code: whether other code of the user is allowed.
     """
     run, new = RunFolder.at(path), flatten(config)
     if not run.config:
@@ -183,6 +190,7 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
             + "\nNothing was changed. Choose another folder with --workdir, or give "
             "the values it was started with."
         )
+    provenance.check(run, config, same_code)
 
 
 def settings(config: ml_collections.ConfigDict) -> dict:

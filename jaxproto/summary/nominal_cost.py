@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxproto.evaluation import same_rows
 from jaxproto.experiment.build import Experiment
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.types import Net
 
@@ -28,7 +29,7 @@ def parameters(method: Method, net: Net) -> dict[str, int]:
 
     The parts of `net`, `body` and `head`, are included.
     """
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(make_key, 0)
     params = jax.eval_shape(partial(method.init_client, net), key)[0]
     parts = {**params, **params.get("net", {})}
     return {k: sum(a.size for a in jax.tree.leaves(v)) for k, v in parts.items()}

@@ -1,6 +1,8 @@
 """Progress lines on a terminal, and warnings that are shown once."""
 
 import contextlib
+import io
+import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -8,8 +10,27 @@ from collections.abc import Callable, Iterator
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.table import Table
 
+WIDEST = 100_000  # columns; a table takes those that it needs
 UNKEPT = "Error writing persistent compilation cache entry"  # start of JAX's warning
+
+
+def make_console(**options) -> Console:
+    """Makes a console of the standard output; COLUMNS=0 counts as not set."""
+    console = Console(**options)
+    console.width = console.width or shutil.get_terminal_size().columns
+    return console
+
+
+def print_table(console: Console, table: Table):
+    """Prints a table; where the output is no terminal, as wide as it needs."""
+    if console.is_terminal or console.is_jupyter:
+        console.print(table)
+        return
+    text = io.StringIO()
+    Console(file=text, width=WIDEST).print(table)
+    say(console, text.getvalue().removesuffix("\n"))
 
 
 def say(console: Console, text: str):

@@ -18,8 +18,8 @@ from jaxproto.io import atomic
 from jaxproto.simulated_time import ELAPSED
 from jaxproto.storage.records import peak_memory_bytes, rule_summary, versions
 from jaxproto.storage.run_folder import has_begun
-from jaxproto.summary import metric_record, nominal_cost, reference_accuracy
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary import metric_record, nominal_cost, reference_accuracy, sanity
+from jaxproto.summary.progress_lines import print_table, say
 
 SHOWN = 20  # clients in a printed list
 
@@ -35,7 +35,8 @@ def _print_partition(exp: Experiment, console: Console):
     local, work = exp.local, padding(exp)
     for note in exp.dataset.notes:
         say(console, note)
-    console.print(partition_stats.table(exp.counts, work, names=exp.dataset.classes))
+    table = partition_stats.table(exp.counts, work, names=exp.dataset.classes)
+    print_table(console, table)
     size_K = exp.counts.train.sum(1)
     short = first_few(np.flatnonzero(size_K < local.batch_size), SHOWN)
     if short:
@@ -151,6 +152,7 @@ def run_summary(
     seconds = [r["seconds"] for r in records[1:] or records]  # first may compile
     sent = last.get("bytes_total", {"up": None, "down": None})
     reference: dict = {}
+    majority = None
     if config.data.name != NODES:  # the server of nodes has no examples by class
         majority = partition_stats.majority_share(exp.counts, exp.counted_ids)
         reference = reference_accuracy.reference_fields(records, majority)
@@ -167,6 +169,7 @@ def run_summary(
         **({"metrics": metrics} if metrics else {}),
         **({"privacy": privacy} if privacy else {}),
         **reference,
+        "warnings": sanity.run_warnings(records, majority),
         "scalars_per_round": {
             "nominal": nominal_cost.nominal(exp.method, net, classes_K),
             "up": _mean(records, "scalars_up"),

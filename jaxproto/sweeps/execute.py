@@ -42,6 +42,7 @@ class SweepOptions(NamedTuple):
     cores: int = 0  # maximum number of threads; 0: all cores
     devices: str = ""  # that share one program; see `jaxproto.mesh.parse_devices`
     callbacks: Sequence[CallbackSpec] = ()  # classes or names, not objects
+    same_code: bool = False  # see `runner.run`
 
 
 def execution_mode(cells_at_once: str, platform: str, cores: int) -> tuple[str, int]:
@@ -205,6 +206,7 @@ def start_of_cell(
         lock=lock,
         progress=partial(table.progress, cell),
         callbacks=[make() for make in callback_factories(options.callbacks)],
+        same_code=options.same_code,
     )
 
 

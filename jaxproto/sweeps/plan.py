@@ -72,6 +72,7 @@ def plan(
     axes: Sequence[Axis],
     outdir: str | Path = "",
     plain: ml_collections.ConfigDict | None = None,
+    same_code: bool = False,
 ) -> Plan:
     """Plans a sweep and checks every cell like a single run.
 
@@ -82,14 +83,16 @@ def plan(
         cell.
       plain: Configuration before overrides, from which `default_workdir` derives names
         of folders.
+      same_code: Whether begun cells go on with other code of the user.
 
     Raises:
       UserError: names the cell that cannot train; no cell has begun.
     """
     cells = tuple(
-        cell(config, changes, outdir, plain or config) for changes in cell_changes(axes)
+        cell(config, changes, outdir, plain or config, same_code)
+        for changes in cell_changes(axes)
     )
-    _check_folders(cells)
+    _check_folders(cells, same_code)
     groups = tuple(_build_group(members) for members in _group_cells(cells).values())
     names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
     run_name = default_workdir.default_workdir(config).name
@@ -98,7 +101,7 @@ def plan(
     return Plan(tuple(axes), groups, cells, folder)
 
 
-def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
+def cell(config, changes: Mapping, outdir: str | Path, plain, same_code: bool) -> Cell:
     """Returns a cell with checked configuration."""
     changed = ml_collections.ConfigDict(config.to_dict())
     changed.update_from_flattened_dict(dict(changes))
@@ -109,6 +112,7 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
             path = Path(outdir) / default_workdir.default_workdir(changed, plain).name
         else:
             path = default_workdir.resolve_workdir(changed, plain)
+            path = default_workdir.for_code(path, changed, same_code)
     return new._replace(path=path)
 
 
@@ -126,7 +130,7 @@ def errors_named(cell: Cell, what: str = "") -> Iterator[None]:
         raise
 
 
-def _check_folders(cells: Sequence[Cell]):
+def _check_folders(cells: Sequence[Cell], same_code: bool):
     """Raises UserError if two cells share a folder, or one has that of another run."""
     owners: dict[Path, Cell] = {}
     for cell in cells:
@@ -138,7 +142,7 @@ def _check_folders(cells: Sequence[Cell]):
                     "two out."
                 )
             default_workdir.check_path(cell.path)
-            workdir.check_config(cell.path, cell.config)
+            workdir.check_config(cell.path, cell.config, same_code)
 
 
 def _group_cells(cells: Iterable[Cell]) -> dict[str, list[Cell]]:

@@ -15,7 +15,7 @@ from jaxproto.callbacks.registry import CallbackSpec, as_list
 from jaxproto.config import from_name
 from jaxproto.storage import file_lock, workdir
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
@@ -41,6 +41,7 @@ def sweep(
     plain: ml_collections.ConfigDict | None = None,
     share: tuple[int, int] = (0, 1),
     callbacks: Sequence[CallbackSpec] = (),
+    same_code: bool = False,
 ) -> SweepResult:
     """Trains every cell of a sweep; finished cells stay as they are.
 
@@ -65,19 +66,23 @@ def sweep(
       share: (k, n) trains the k-th of n parts of the cells, from 0.
       callbacks: As in `jaxproto.run`, but classes, functions that make a callback, or
         names of writers, since each cell makes its own.
+      same_code: Whether begun cells go on although code of yours has changed.
 
     Raises:
       UserError: before the first cell trains, if any cell cannot; later, if a file
         cannot be written.
       signals.StoppedBySignal: SIGTERM came; the running rounds are saved.
     """
-    console, how = console or Console(), how or SweepOptions()
+    console, how = console or make_console(), how or SweepOptions()
     config = from_name(config)
     mesh.available_devices()
-    how = how._replace(callbacks=[*how.callbacks, *as_list(callbacks)])
+    how = how._replace(
+        callbacks=[*how.callbacks, *as_list(callbacks)],
+        same_code=how.same_code or same_code,
+    )
     callback_factories(how.callbacks)  # raises errors before a cell trains
     execute.check_options(how)
-    whole = plan(config, parse_axes(config, axes), outdir, plain)
+    whole = plan(config, parse_axes(config, axes), outdir, plain, how.same_code)
     part = select_part(whole, *share)
     for line in live_table.plan_lines(part, bytes_per_cell(whole)):
         say(console, line)

@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from jaxproto.callbacks.base import STOP, Callback, RunInfo, Stop
-from jaxproto.errors import escape_unprintable, shorten
+from jaxproto.callbacks.base import MAY_STOP, STOP, Callback, RunInfo, Stop
+from jaxproto.errors import escape_unprintable, message_of, shorten
 from jaxproto.storage.status import Status
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import signals
@@ -58,18 +58,12 @@ class CallbackList:
         """Calls the event of every callback; disables one that raises or hangs."""
         for thread in [] if self._ended else list(self._active):
             try:
-                answer = thread.call(event, *args)
-                if event in ("on_start", "on_evaluation"):
-                    self._store_stop(answer)
-            except Exception as e:
+                request = thread.call(event, *args)
+                self.stop = self.stop or request
+            except HandlerError as e:
                 self._active.remove(thread)
                 thread.close()
-                self._print(f"{thread.name} is switched off: {_describe(event, e)}")
-
-    def _store_stop(self, answer: Any):
-        request = Stop() if answer == STOP else answer
-        if isinstance(request, Stop) and self.stop is None:
-            self.stop = request
+                self._print(f"{thread.name} is switched off: {e}")
 
     def status(self, config) -> dict:
         """Returns the status of a run that ended without an error."""
@@ -93,14 +87,17 @@ class CallbackList:
             thread.close()
             try:
                 answer.result(max(0.0, deadline - time.monotonic()))
-            except Exception as e:
-                if answer.done():
-                    self._print(f"{thread.name} has failed: {_describe('on_end', e)}")
-                else:
-                    self._print(f"{thread.name} is left behind: it does not end")
+            except HandlerError as e:
+                self._print(f"{thread.name} has failed: {e}")
+            except TimeoutError:
+                self._print(f"{thread.name} is left behind: it does not end")
 
     def _print(self, text: str):
         say(self._console, escape_unprintable(text))
+
+
+class HandlerError(Exception):
+    """Error of a callback's handler, or an answer that the run cannot use."""
 
 
 class _Thread:
@@ -121,35 +118,46 @@ class _Thread:
         """Ends the thread after the queued calls."""
         self._calls.put(None)
 
-    def submit(self, event: str, *args: Any) -> Future:
+    def submit(self, event: str, *args: Any) -> Future[Stop | None]:
         """Queues an event with copies of its arguments; returns the pending answer."""
-        handler, answer = getattr(self._callback, event, None), Future[Any]()
+        answer, copies = Future[Stop | None](), copy.deepcopy(args)
 
         def call():
             try:
-                answer.set_result(handler and handler(*copies))
-            except BaseException as e:
+                handler = getattr(self._callback, event, None)
+                answer.set_result(_request(event, handler and handler(*copies)))
+            except HandlerError as e:
                 answer.set_exception(e)
+            except BaseException as e:  # sys.exit and others, which would end the run
+                answer.set_exception(HandlerError(_describe(event, e)))
 
-        copies = copy.deepcopy(args)
         self._calls.put(call)
         return answer
 
-    def call(self, event: str, *args: Any) -> Any:
+    def call(self, event: str, *args: Any) -> Stop | None:
         """Returns the answer to an event.
 
         Raises:
-          TimeoutError: the handler has not ended after `EVENT` seconds.
+          HandlerError: The handler fails, or has not ended after `EVENT` seconds.
         """
-        answer = self.submit(event, *args)
         try:
-            return answer.result(EVENT)
+            return self.submit(event, *args).result(EVENT)
         except TimeoutError as e:
-            if answer.done():  # the handler's own error
-                raise
-            raise TimeoutError(f"takes over {EVENT:g} s") from e
+            slow = TimeoutError(f"takes over {EVENT:g} s")
+            raise HandlerError(_describe(event, slow)) from e
 
 
-def _describe(event: str, error: Exception) -> str:
-    text = shorten(" ".join(str(error).split()))[1:-1]
+def _request(event: str, answer: Any) -> Stop | None:
+    """Returns the request of a handler's answer; raises HandlerError for others."""
+    request = Stop() if isinstance(answer, str) and answer == STOP else answer
+    if request is None or (event in MAY_STOP and isinstance(request, Stop)):
+        return request
+    raise HandlerError(
+        f"{event} returns {shorten(answer)}, which has no effect; return None, or from "
+        f"{' or '.join(MAY_STOP)} '{STOP}' or jaxproto.Stop(reason)"
+    )
+
+
+def _describe(event: str, error: BaseException) -> str:
+    text = shorten(message_of(error))[1:-1]
     return f"{event}: {type(error).__name__}: {text}"

@@ -14,7 +14,7 @@ from jaxproto import execution
 from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.experiment import build
 from jaxproto.experiment.data import build_data
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import Programs
 from jaxproto.training.rounds import RoundEnvironment
@@ -55,7 +55,8 @@ def debug(
       Diverged: a loss, an upload or a parameter is not finite.
     """
     config = config_.from_name(config)
-    config_.check(config)
+    with jax.disable_jit(False):  # allowed here
+        config_.check(config)
     config = config.copy_and_resolve_references()
     config.local.epochs, config.clients.store = 1, "device"
     data = _one_client(config)
@@ -65,8 +66,8 @@ def debug(
     cohorts = (dataclasses.replace(cohort, mode=mode) for cohort in exp.cohorts)
     exp = exp._replace(cohorts=tuple(cohorts))
     with jax.disable_jit():
-        plain = programs.with_floats(programs.build_programs(exp), exp.floats)
-        printing = _printing(plain, console or Console())
+        plain = programs.plain_programs(exp)
+        printing = _printing(plain, console or make_console())
         store = open_store(exp, printing, config.seed, Path())
         examples = build.examples(exp.dataset)
         work = RoundEnvironment(exp, examples, printing, config.seed, store)

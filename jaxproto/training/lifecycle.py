@@ -14,7 +14,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment import simulated_devices
 from jaxproto.experiment.build import Experiment
 from jaxproto.mesh import ONE, OneDevice
-from jaxproto.storage import checkpoint, records, workdir
+from jaxproto.storage import checkpoint, provenance, records, workdir
 from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import run_summary
@@ -53,10 +53,12 @@ class Start(NamedTuple):
     callbacks: Sequence[Callback] = ()
     layout: OneDevice = ONE  # or several devices
     home: Path | None = None  # the work directory, if all processes share it
+    same_code: bool = False  # whether a run goes on with other code of the user
 
     def claim_folder(self, tokens: Sequence[str]):
         """Makes the folder a run's."""
         workdir.save_tokens(self.path, tokens)
+        provenance.record(self.path, self.config)
         workdir.save_config(self.path, self.config)  # after all checks
         self.lock.keep()
 
@@ -105,7 +107,7 @@ def finished_summary(start: Start) -> dict | None:
       UserError: The folder has another run, or a damaged one.
     """
     config, path = start.config, start.path
-    workdir.check_config(path, config)
+    workdir.check_config(path, config, start.same_code)
     run = RunFolder.at(path)
     summary, status = run.summary, run.status(config.rounds)
     if summary is None:

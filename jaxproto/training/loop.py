@@ -21,7 +21,7 @@ from jaxproto.federation import Model
 from jaxproto.storage import checkpoint, record_file, records
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.summary import pictures, run_summary
+from jaxproto.summary import pictures, run_summary, sanity
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import processes, signals
 from jaxproto.training.lifecycle import Run
@@ -98,6 +98,8 @@ class LoopRun:
         self.status: dict | None = None  # how it ended
         self.last: RoundSummary  # of the last round
         self.diagnostics: Mapping[str, np.ndarray]  # of the last round
+        all_parts = sanity.trains_all_parts(run.config, run.work.exp)
+        self.signs = sanity.TrainingSigns(bool(history), all_parts)
         self.display = contextlib.ExitStack()
         progress = run.progress(run.config.rounds, first, run.console)
         self._bar = self.display.enter_context(progress)
@@ -110,8 +112,9 @@ class LoopRun:
         except Diverged as e:
             self.status = self._diverged(r, e)
             return
-        if line := dropped_line(r, outputs.reports):
+        if line := dropped_line(r, outputs):
             say(self.run.console, line)
+        self._warn(self.signs.round(r, outputs.reports))
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())
 
@@ -138,9 +141,16 @@ class LoopRun:
         if run.config.eval.per_client:
             table = client_columns(exp, last, sums)
             records.write_columns(run.path / "per_client" / f"{r:06}.npz", table)
+        new, warnings = self.signs.evaluated(entry)
+        self._warn(new)
+        entry |= {"warnings": warnings} if warnings else {}
         self.history.append(entry)
         run.callbacks.notify("on_evaluation", self.history.records[-1])
         self._bar.evaluated(entry)
+
+    def _warn(self, lines: Iterable[str]):
+        for line in sanity.warning_lines(lines):
+            say(self.run.console, line)
 
     def leave_early(self):
         """Ends the run if a callback of the primary process requests it."""

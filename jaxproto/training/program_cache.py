@@ -4,9 +4,9 @@ JAX's persistent cache stores what XLA compiled, but Python still traces and low
 every program to look it up, which is most of a warm start. This cache stores lowered
 programs as StableHLO (`jax.export`) beside JAX's cache. The key is a digest of all that
 a program follows from: settings, numbers of examples, shapes, this package's source,
-versions, JAX's configuration. It cannot include code outside the package. So
+versions, JAX's configuration. It does not include code outside the package. So
 `jaxproto.run` uses the cache only with `cache=True`, as the command line does, and
-never with user-defined methods, networks or samplers.
+never where a registry has an entry of the user (`config/user_code.py`).
 
 Files hold plain data (`exported_program`) in an owner-only folder (`io/owner_only.py`).
 A file that does not verify is traced again, with one warning; a folder or file that
@@ -21,7 +21,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import cache, partial
 from pathlib import Path
@@ -31,14 +31,10 @@ import jax.export
 import ml_collections
 import numpy as np
 
-from jaxproto import models, participation
-from jaxproto.config import registries
-from jaxproto.errors import is_external
+from jaxproto.config import user_code
 from jaxproto.experiment import method_builder, traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
-from jaxproto.methods import METHODS
-from jaxproto.metrics import METRICS
 from jaxproto.storage import file_lock
 from jaxproto.training import xla_cache
 from jaxproto.training.exported_program import Damaged, digest, pack, unpack
@@ -48,16 +44,6 @@ ProgramWrapper = Callable[[str, Callable, tuple], Callable]
 KEPT_NOTE = "programs kept in"
 UNUSED_SECONDS = 30 * 24 * 3600  # seconds after which an unused program is removed
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
-REGISTRIES: tuple[Mapping[str, object], ...] = (
-    METHODS,
-    METRICS,
-    models.NETS,
-    participation.SAMPLERS,
-    registries.DERIVED_ARGUMENTS,
-    registries.ORDERS,
-    registries.SHORT_CLIENT_POLICIES,
-    registries.OPTIMIZER_STATES,
-)
 _Trial = tuple[list[Path], contextlib.ExitStack]  # loaded files, and their marks
 _trial: ContextVar[_Trial | None] = ContextVar("trial", default=None)
 
@@ -81,7 +67,7 @@ def disk_cache(
     """
     if compiled is None or ":/" in str(compiled):
         return uncached
-    if registries.options_changed() or has_user_code(REGISTRIES):
+    if any(user_code.entries()):
         return uncached
     return partial(load_or_trace, compiled / "traced", cache_key(config, exp))
 
@@ -107,11 +93,6 @@ def compile_lock(
         return contextlib.nullcontext()
     lock = folder / f"{cache_key(config, exp)}.lock"
     return file_lock.exclusive_lock(lock, say, "compiles the same programs")
-
-
-def has_user_code(tables: Iterable[Mapping[str, object]]) -> bool:
-    """Returns whether an entry of a registry is from outside the package."""
-    return any(is_external(f) for table in tables for f in table.values())
 
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:

@@ -17,9 +17,11 @@ from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.traced import Floats
+from jaxproto.jax_settings import make_key
 from jaxproto.participation import Participation
 from jaxproto.training import data_placement
 from jaxproto.training import kinds as k
+from jaxproto.training.debug_nans import locate_nans
 from jaxproto.training.program import EACH, Program, Row
 from jaxproto.types import Array, Client, Protos, Tree
 
@@ -50,7 +52,7 @@ class RoundArguments(NamedTuple):
 
 def keys(seed: int):
     """Returns the keys of clients, server and rounds."""
-    return jax.random.split(jax.random.key(seed), 3)
+    return jax.random.split(make_key(seed), 3)
 
 
 def round_context(seed: int, r: int) -> RoundContext:
@@ -248,7 +250,13 @@ def with_floats(
 
 def jit_programs(exp: Experiment) -> Programs:
     """Returns the programs of a run, each compiled at its first call."""
-    return with_floats(jax.tree.map(jax.jit, build_programs(exp)), exp.floats)
+    compiled = with_floats(jax.tree.map(jax.jit, build_programs(exp)), exp.floats)
+    return locate_nans(compiled, partial(plain_programs, exp))
+
+
+def plain_programs(exp: Experiment) -> Programs:
+    """Returns the programs of a run without compilation."""
+    return with_floats(build_programs(exp), exp.floats)
 
 
 def init(exp: Experiment, seed: int, programs: Programs) -> State:
@@ -269,7 +277,7 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
 
 def shapes(exp: Experiment, seed: int) -> State:
     """Returns the shapes of the state, without compilation."""
-    programs = with_floats(build_programs(exp), exp.floats)
+    programs = plain_programs(exp)
     state = jax.eval_shape(lambda: init(exp, seed, programs))
     return state._replace(traffic=np.zeros(2, np.int64))
 

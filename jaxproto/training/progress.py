@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -157,5 +158,8 @@ def accuracy_text(record: Mapping) -> str:
 
 
 def _loss(record):
-    loss = record.get("loss")
-    return [] if loss is None else [f"loss {loss:.4f}"]
+    if "loss" not in record:
+        return []
+    loss = record["loss"]
+    # none has trained, or all losses are private
+    return ["loss -" if loss is None or math.isnan(loss) else f"loss {loss:.4f}"]

@@ -45,7 +45,7 @@ class RoundEnvironment(NamedTuple):
 class RoundSummary(NamedTuple):
     """Loss and traffic of a round."""
 
-    loss: float  # mean over the clients that took a step
+    loss: float  # mean over the clients that took a step; nan if none did
     participants: int
     scalars_up: int
     scalars_down: int
@@ -143,7 +143,7 @@ def finish_round(
     Raises:
       Diverged: A client has numbers that are not finite.
     """
-    check_finite(exp, r, [*outputs.pre_reports, *outputs.reports])
+    check_finite(exp, r, outputs)
     summary = summarize_round(exp, outputs)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
     seconds = elapsed(r, outputs.reports, counts.watched)
@@ -200,18 +200,19 @@ def first_exchange(
     return server, down._replace(bytes=down.bytes + HEADER), sent  # of both broadcasts
 
 
-def check_finite(exp: Experiment, r: int, reports):
+def check_finite(exp: Experiment, r: int, outputs: RoundOutputs):
     """Raises Diverged for the first client whose numbers are not finite.
 
-    An aggregation that drops such uploads accepts them.
+    An aggregation that drops such uploads goes on while one honest client is usable.
     """
-    if exp.method.aggregation.drops_non_finite:
+    drops = exp.method.aggregation.bound is not None
+    if drops and _any_usable(exp, outputs):
         return
-    hint = ""
+    hint = " So have all that took part, or values beyond wire.bound." if drops else ""
     if exp.formats.up == "float16":
-        hint = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
-    for report in reports:
-        for k in np.flatnonzero(~report.finite):
+        hint += " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
+    for report in [*outputs.pre_reports, *outputs.reports]:
+        for k in np.flatnonzero(~is_usable(report)):
             id = report.id[k]
             loss = f"loss {report.loss[k]:g} or " if isinstance(report, Report) else ""
             name = next(c.name for c in exp.cohorts if id in c.ids)
@@ -221,11 +222,32 @@ def check_finite(exp: Experiment, r: int, reports):
             )
 
 
-def dropped_line(r: int, reports: Sequence[Report]) -> str:
-    """Returns a line on uploads of round `r`, from 1, that are not finite, or ""."""
-    ids = sorted(int(i) for report in reports for i in report.id[~report.finite])
-    line = f"round {r}: not finite, so counted as lost: clients {first_few(ids)}"
-    return line if ids else ""
+def is_usable(report: Report | PreReport) -> np.ndarray:
+    """Returns whether messages, losses and parameters of clients are usable [R]."""
+    if isinstance(report, Report):
+        return report.usable & report.finite
+    return report.usable
+
+
+def _any_usable(exp: Experiment, outputs: RoundOutputs) -> bool:
+    """Returns whether an honest client that trained is usable, or none trained."""
+    id_R = np.concatenate([report.id[report.steps > 0] for report in outputs.reports])
+    honest = {*id_R[np.asarray(exp.method.scored(id_R))].tolist()}
+    sent = [*outputs.pre_reports, *outputs.reports]
+    return not honest or not honest <= _ids(sent, lambda report: ~is_usable(report))
+
+
+def _ids(reports: Sequence, where: Callable) -> set[int]:
+    """Returns the ids of the clients for which `where` of a report is true."""
+    return {i for report in reports for i in report.id[where(report)].tolist()}
+
+
+def dropped_line(r: int, outputs: RoundOutputs) -> str:
+    """Returns a line on the messages of round `r`, from 1, that were dropped, or ""."""
+    sent = [*outputs.pre_reports, *outputs.reports]
+    ids = sorted(_ids(sent, lambda report: ~report.usable))
+    what = "not finite or beyond wire.bound, so counted as lost"
+    return f"round {r}: {what}: clients {first_few(ids)}" if ids else ""
 
 
 def check_wire(exp: Experiment, sent, server: Tree):
@@ -253,7 +275,7 @@ def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     scalars_down = trains * np.asarray(outputs.scalars_down, np.int64)
     losses = (x for report in reports for x in report.loss.tolist())
     return RoundSummary(
-        loss=math.fsum(losses) / max(stepped, 1),
+        loss=math.fsum(losses) / stepped if stepped else math.nan,
         participants=int(trains.sum()),
         scalars_up=sum(int(report.scalars.sum()) for report in sent),
         scalars_down=int(scalars_down.sum()),

@@ -1,7 +1,9 @@
 """One run: builds, compiles, trains and summarises an experiment."""
 
 import contextlib
+import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +18,11 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.mesh import ONE, available_devices, parse_devices
-from jaxproto.storage.default_workdir import default_workdir
+from jaxproto.storage import provenance
+from jaxproto.storage.default_workdir import default_workdir, for_code
 from jaxproto.storage.workdir import tokens
-from jaxproto.summary import progress_lines, reference_accuracy, run_summary
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary import progress_lines, reference_accuracy, run_summary, sanity
+from jaxproto.summary.progress_lines import make_console, print_table, say
 from jaxproto.training import (
     compiler,
     data_placement,
@@ -30,6 +33,7 @@ from jaxproto.training import (
     xla_cache,
 )
 from jaxproto.training.data_placement import PlacedTables
+from jaxproto.training.debug_nans import locate_nans
 from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
@@ -59,6 +63,7 @@ def run(
     devices: str = "",
     callbacks: Sequence[str | Callback] = (),
     data: Sequence | None = None,
+    same_code: bool = False,
 ) -> dict:
     """Runs or resumes an experiment; a finished run stays as it is.
 
@@ -66,7 +71,8 @@ def run(
 
     Args:
       config: Configuration, or the name of one such as "protonorm:digits".
-      workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
+      workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`, or a
+        folder beside it if that one has a run of other code.
       console: Console of progress and tables.
       cache: Whether traced programs are kept on disk for other processes; only for a
         process that changes no function of the package.
@@ -78,6 +84,8 @@ def run(
         also one alone or "csv,tensorboard"; a finished run does not call them.
       data: Arrays (x, y) or (x, y, x_test, y_test) in place of `data.name`, as npz
         files hold them; they are written into the work directory.
+      same_code: Whether a begun run goes on although code of yours has changed, such as
+        its method.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished", "stopped early" or
@@ -90,17 +98,20 @@ def run(
     """
     available_devices()  # checks JAX_PLATFORMS first
     primary = processes.is_primary()
-    console = (console or Console()) if primary else Console(quiet=True)
+    console = (console or make_console()) if primary else Console(quiet=True)
     config = from_name(config)
     if data is not None:
         file, content = npz.encode(data)
         config = config.copy_and_resolve_references()
         config.data.name = f"npz:{file}"
-        config.data.data_dir = str(Path(workdir or default_workdir(config)).absolute())
     check(config)
+    home = Path(workdir or default_workdir(config))
+    if not workdir:
+        home = for_code(home, config, same_code, partial(say, console))
+    if data is not None:
+        config.data.data_dir = str(home.absolute())
     callback_objects = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)
-    home = Path(workdir or default_workdir(config))
     with processes.locked_workdir(home) as (path, lock, shared):
         start = Start(
             config=config,
@@ -111,8 +122,10 @@ def run(
             callbacks=callback_objects,
             layout=layout,
             home=shared,
+            same_code=same_code,
         )
         processes.check_equal("configuration", config.to_json())
+        processes.check_equal("code", json.dumps(provenance.current(config)))
 
         def begin() -> dict | None:
             if data is not None:
@@ -125,10 +138,11 @@ def run(
             summary = train(start, prepared)
         else:
             say(console, f"{path} is {summary['status']}: nothing to do.")
-    console.print(result_table(summary))
+    print_table(console, result_table(summary))
     if (metrics := metrics_table(summary)) is not None:
-        console.print(metrics)
-    for line in reference_accuracy.reference_lines(summary):
+        print_table(console, metrics)
+    warnings = sanity.warning_lines(summary.get("warnings", []))
+    for line in [*reference_accuracy.reference_lines(summary), *warnings]:
         say(console, line)
     say(console, f"results: {home}")
     return summary
@@ -192,6 +206,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     config, path, exp = start.config, start.path, prepared.exp
     start.claim_folder(exp.dataset.tokens)
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
+    compiled = locate_nans(compiled, partial(programs.plain_programs, exp))
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
     started = start.run(
         work=RoundEnvironment(exp, prepared.examples, compiled, config.seed, store),

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from jaxproto.jax_settings import make_key
 from jaxproto.privacy import accounting, mechanism
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ def counts(draw: Callable, draws: int) -> np.ndarray:
         noise = draw(key, (AT_ONCE,), jnp.float32)
         return jnp.stack([jnp.sum(noise > a) for a in at])
 
-    keys = jax.random.split(jax.random.key(0), draws // AT_ONCE)
+    keys = jax.random.split(make_key(0), draws // AT_ONCE)
     return np.sum([np.asarray(passed(key), np.int64) for key in keys], 0)
 
 

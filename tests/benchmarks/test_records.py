@@ -26,6 +26,7 @@ def run(path, method="fedproto", seed=0, **fields):
     given = {"history": [LINE], "data__data_dir": "here", **fields}
     work = workdirs.folder(path.with_name("work") / path.name, method, seed, **given)
     (work / "partition.csv").write_text("client,split,0,1\n0,train,2,1\n0,test,2,1\n")
+    (work / "provenance.json").write_text('{"history": []}')
     series.keep(work, path, {"reading": "default", "commit": "aa"})
     return path
 

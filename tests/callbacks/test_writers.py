@@ -13,6 +13,8 @@ from functools import partial
 import pytest
 from rich.console import Console
 from support import runs, told
+from support.every import check_every
+from support.refusal import refused
 from support.runs import run, small
 
 import jaxproto
@@ -188,6 +190,93 @@ def test_callbacks_that_fail_or_change_their_arguments_change_nothing(plain, tmp
     (thread,) = wild.threads  # all handlers of a callback run in one, which ends
     thread.join(5)
     assert not thread.is_alive()
+
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise RuntimeError("unreadable")
+
+
+def answering(event, answer):
+    """A callback that returns a value from one event, or raises it."""
+
+    def handle(*_):
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    callback = Callback()
+    setattr(callback, event, handle)
+    return callback
+
+
+def test_answers_that_a_run_cannot_use_and_exits_switch_a_callback_off(tmp_path):
+    """Only on_start and on_evaluation can end a run."""
+
+    def check(event, answer, words):
+        out, info = io.StringIO(), RunInfo(tmp_path, {}, 0, ())
+        told = CallbackList([answering(event, answer)], Console(file=out, width=500))
+        with told.running(info):
+            told.round(1, 0.1, {})
+            told.notify("on_evaluation", {})
+            told.notify("on_checkpoint", 1, tmp_path)
+            told.end({})
+        (line,) = out.getvalue().splitlines()
+        assert words in line and "callback Callback" in line
+        assert told.stop is None
+
+    answers = [("on_evaluation", answer) for answer in ("STOP", True, Stop, 0)]
+    answers += [("on_round", "stop"), ("on_round", Stop()), ("on_end", "stop")]
+    check_every(
+        [(e, a, f": {e} returns {a!r}, which has no") for e, a in answers], check
+    )
+    raised = {
+        "SystemExit: 3": SystemExit(3),
+        "GeneratorExit: ": GeneratorExit(),
+        "KeyboardInterrupt: own": KeyboardInterrupt("own"),
+        "Unreadable: its message cannot be read": Unreadable(),
+    }
+    check_every([("on_round", e, f": on_round: {w}") for w, e in raised.items()], check)
+
+
+class Typing(Callback):
+    def on_eval(self, record):
+        """Is never called."""
+
+
+class Short(Callback):
+    def on_round(self):
+        """Does not take the record."""
+
+
+class Needy(Callback):
+    def __init__(self, patience):
+        """Needs an argument."""
+
+
+class Leaving(Callback):
+    def __init__(self):
+        raise SystemExit(0)
+
+
+def test_callbacks_that_cannot_work_are_refused_before_training():
+    made, factories = writers.make_callbacks, writers.callback_factories
+    typing = "unknown event of callback Typing 'on_eval'. Did you mean 'on_evaluation'?"
+    cases = [
+        (lambda: made([Typing()]), typing),
+        (lambda: factories([Typing]), typing),
+        (lambda: factories([lambda: Typing()])[0](), typing),
+        (lambda: made([Short()]), "Short: on_round takes (), but is called with (rec"),
+        (lambda: factories([Needy]), "Needy takes (patience), but is called with ()"),
+        (lambda: factories([Leaving])[0](), "makes no callback: SystemExit: 0, line "),
+    ]
+
+    def check(call, words):
+        with refused(words) as e:
+            call()
+        assert "\n" not in str(e.value)
+
+    check_every(cases, check)
 
 
 def test_a_hanging_callback_is_dropped(plain, tmp_path, monkeypatch):

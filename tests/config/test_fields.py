@@ -130,6 +130,24 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
         config.check(with_method("mine", lam=-1.0))
 
 
+def test_a_default_that_is_no_field_is_refused(monkeypatch):
+    for default, kind in (
+        ([0.1, 1.0], "list"),
+        ((64, 64), "tuple"),
+        ({"a": 1}, "dict"),
+        (np.ones(2), "ndarray"),
+        (np.float32(1), "float32"),
+    ):
+
+        def mine(spec, *, lam: float = 1.0, lams=default):
+            """A method."""
+
+        monkeypatch.setitem(METHODS, "mine", mine)
+        with refused("argument 'lams'", f"of type {kind}: fields are") as e:
+            config.default("mine")
+        assert "\n" not in str(e.value)
+
+
 def test_arguments_of_ones_own_may_be_called_like_those_of_the_package(monkeypatch):
     """Their defaults hold: no option, preset or value of the run replaces them."""
 

@@ -128,7 +128,8 @@ def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkey
         seen.append(training.server_batch)
         return METHODS["local"](spec)
 
-    monkeypatch.setitem(build.METHODS, "fedtgp", fake)
+    monkeypatch.setitem(build.METHODS, "fake", fake)
+    c.method.name = "fake"
     for given in (0, 7):
         c.method.server_batch = given
         method_builder.build_method(c.method, Spec(10, 64), run=c)

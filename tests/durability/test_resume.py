@@ -131,7 +131,8 @@ def test_files_that_do_not_fit_are_named_and_with_room_the_run_ends_with_the_sam
             resource.setrlimit(resource.RLIMIT_FSIZE, free)
         assert "\n" not in str(error.value)
         names.append(str(error.value).split()[2].removeprefix(f"{tmp_path}/run/"))
-    wanted = ["partition.csv:", "indices.csv:", "config.json:", "checkpoints/1:"]
+    wanted = ["partition.csv:", "indices.csv:", "provenance.json:", "config.json:"]
+    wanted += ["checkpoints/1:"]
     assert list(dict.fromkeys(names)) == wanted
     attacked.run(c, tmp_path / "run")
     lives.assert_whole(tmp_path / "run", attacked.end(tmp_path / "free"))

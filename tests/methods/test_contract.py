@@ -82,7 +82,7 @@ def sized(name) -> Method:
 def test_a_round_is_finite_and_keeps_the_tree_of_the_server(name):
     method, wide = make(name), layout(name)
     r = toys.run(method, wide)
-    assert np.all(r.report.finite)
+    assert np.all(r.report.usable) and np.all(r.report.finite)
     assert np.all(np.isfinite(r.report.loss)) and np.all(r.report.loss > 0)
     dense = sum(a[0].size for a in jax.tree.leaves(r.report.up))
     assert np.all((r.report.scalars >= 0) & (r.report.scalars <= dense))

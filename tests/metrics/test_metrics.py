@@ -262,11 +262,36 @@ BROKEN = {
     "nothing": (Metric(lambda s, y, m: ()), "returns () of 2 examples and () of 3"),
     "value": (Metric(lambda s, y, m: m.sum()), "fails where all sums are 0"),
     "matrix": (Metric(lambda s, y, m: s.T @ s, lambda a: a), "has shape (5, 5); it"),
+    "no mask": (Metric(lambda s, y: (s.sum(), 1.0)), "takes 2 positional arguments"),
+    "mask not used": (
+        Metric(lambda s, y, m: ((s.argmax(1) == y).sum(), m.sum())),
+        "mask 0, which fill a batch: 3 examples have sums 3, 3, and sums 4, 3 with 3",
+    ),
+    "length as count": (
+        Metric(lambda s, y, m: ((s[:, 0] * m).sum(), len(y))),
+        "counts examples with mask 0",
+    ),
+    "mean": (
+        Metric(lambda s, y, m: (s[:, 0] @ m / m.sum(), 1.0)),
+        "returns no sums over examples: 3 examples have sums",
+    ),
+    "one example": (
+        Metric(lambda s, y, m: (m.sum() / (1 // (len(s) - 1) + 1), m.sum())),
+        "fails on examples: ZeroDivisionError",
+    ),
+    "none": (
+        Metric(lambda s, y, m: m.sum(), lambda a: None),
+        "'none' is None where all sums",
+    ),
+    "none of some": (
+        Metric(lambda s, y, m: m.sum(), lambda a: None if a else np.nan),
+        "the value of metric 'none of some' is None on 3 examples; return a number",
+    ),
 }
 
 
 def test_names_and_metrics_that_cannot_be_are_refused_before_training():
-    for name in ("accuracy", "top 2", "a,b", ""):
+    for name in ("top 2", "a,b", ""):
         with refused("a metric cannot be named"):
             metric(name)
     with refused("unknown metric 'acu'. Did you mean 'auc'?"):

@@ -14,7 +14,8 @@ from support.networks import KEY, close
 from support.refusal import refused
 
 from jaxproto import models
-from jaxproto.training import program_cache
+from jaxproto.config import code_digest
+from jaxproto.errors import place_of
 
 SHAPE = (4, 4, 1)
 X = np.random.default_rng(0).normal(size=(6, *SHAPE)).astype(np.float32) + 1.0
@@ -117,9 +118,9 @@ def test_dropout_draws_from_the_key_of_the_step_for_each_example(name):
 
 def test_it_counts_as_code_of_ones_own(monkeypatch):
     """No program of it is kept for another process, and PyTorch has no names for it."""
-    assert not program_cache.has_user_code([{"mlp": models.NETS["mlp"]}])
+    assert not code_digest.digest(models.NETS["mlp"])[1]
     for name, factory in FACTORIES.items():
-        assert program_cache.has_user_code([{name: factory}]), name
+        assert code_digest.digest(factory)[1], name
         monkeypatch.setitem(models.NETS, name, factory)
         assert not models.is_mapped(name), name
         models.build(name, input_shape=SHAPE, num_classes=3, feat_dim=8)  # with dropout
@@ -133,6 +134,36 @@ class Permuted(eqx.Module):
 
     def __call__(self, x):
         return x.ravel()[self.order]
+
+
+class Pair(nnx.Module):
+    def __init__(self, input_shape, rngs):
+        self.layer = nnx.Linear(1, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return x, x
+
+
+class Forgetful(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        linen.Dense(3)(x)
+
+
+def test_a_module_that_returns_no_array_is_named(monkeypatch):
+    cases = {
+        "Pair returns a tuple of 2; it must return one array": models.from_nnx(Pair),
+        "Forgetful returns None; it must return one": models.from_linen(Forgetful()),
+    }
+    for message, factory in cases.items():
+        monkeypatch.setitem(models.NETS, "mine", factory)
+        with refused(f"the module {message}"):
+            models.build("mine", input_shape=SHAPE, num_classes=3, feat_dim=8)
+
+
+def test_the_place_of_a_network_of_a_module_is_that_of_its_class():
+    for factory in FACTORIES.values():
+        assert place_of(factory).startswith(f"{__file__}, line ")
 
 
 def test_what_is_no_body_and_no_equinox_are_refused(monkeypatch):

@@ -1,6 +1,8 @@
 """Attacks, robust centres against numpy, and what both do to runs."""
 
+import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +15,17 @@ from support.fields import changed
 from support.refusal import refused
 
 import jaxproto
-from jaxproto import config
+from jaxproto import config, wire
 from jaxproto.config.robustness import hostile_clients
 from jaxproto.experiment import traced
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.robustness import ATTACKS, CENTRES, Attack, attacked, attacks, robust
 from jaxproto.robustness.robust_aggregation import centred
+from jaxproto.training import rounds
 from jaxproto.types import Protos
+from jaxproto.uploads import PreReport, Report
 
 SHARE = 0.3
 RNG = np.random.default_rng(0)
@@ -183,9 +188,93 @@ def test_uploads_have_one_centre_per_class_and_one_of_all_arrays():
 def test_the_server_takes_the_centre_whatever_weights_clients_claim():
     params = RNG.normal(size=(10, 3, 4)).astype(np.float32)
     up = FedAvgUpload({"net": params}, jnp.full(10, 7).at[:2].set(10**6))
-    used = robust(toys.method(METHODS["fedavg"]), CENTRES["median"], SHARE)
+    used = robust(toys.method(METHODS["fedavg"]), CENTRES["median"], SHARE, 1e6)
     end = used.aggregation(None, {"net": params[0]}, up, jax.random.key(0))
     np.testing.assert_allclose(end["net"], np.median(params, 0), rtol=1e-5)
+
+
+def test_values_near_the_largest_float_count_as_lost():
+    honest = RNG.normal(size=(7, 4)).astype(np.float32)
+    x = jnp.asarray(np.concatenate([honest, np.full((3, 4), 3e38, np.float32)]))
+    for name, centre in CENTRES.items():
+        used = robust(toys.method(METHODS["fedavg"]), centre, SHARE, 1e6)
+        up = FedAvgUpload({"net": x}, jnp.ones(10))
+        end = used.aggregation(None, {"net": x[0]}, up, jax.random.key(0))
+        wanted = centred(x[:7], centre, SHARE)[0]
+        np.testing.assert_allclose(end["net"], wanted, rtol=1e-5, err_msg=name)
+
+
+def outputs(usable, steps=(2, 2, 2), pre=None):
+    """Outputs of a round of three clients."""
+    ids, zeros, ones = np.arange(3), np.zeros(3), np.ones(3, bool)
+    usable, steps = np.array(usable), np.array(steps)
+    report = Report(ids, zeros, steps, usable, ones, {}, zeros, zeros, zeros)
+    before = [] if pre is None else [PreReport(ids, zeros, zeros, np.array(pre))]
+    return rounds.RoundOutputs(None, 0, 0, [report], before, {})
+
+
+def test_a_run_that_drops_uploads_diverges_when_no_honest_client_is_usable():
+    up, every = "float32", [CohortPlan("net", None, (0, 1, 2))]
+    used = robust(toys.method(METHODS["fedavg"]), CENTRES["median"], SHARE, 1e6)
+    hostile = dataclasses.replace(used, scored=lambda id_K: np.asarray(id_K) < 2)
+
+    def diverges(*args, method=used, **kwargs):
+        exp = SimpleNamespace(method=method, formats=wire.Wire(up), cohorts=every)
+        try:
+            rounds.check_finite(exp, 0, outputs(*args, **kwargs))
+        except rounds.Diverged as e:
+            return "So have all that took part" in str(e)
+        return False
+
+    yes, no = True, False
+    assert diverges([no, no, no]) and not diverges([no, no, yes])
+    assert diverges([no, no, yes], method=hostile)
+    assert not diverges([no, yes, no], method=hostile)
+    assert not diverges([yes, yes, no], steps=(0, 0, 2), method=hostile)
+    assert diverges([no, yes, yes], steps=(2, 0, 0))
+    assert diverges([yes, yes, yes], pre=[no, no, no])
+
+
+def diverging(spec, *, first: float = 0.0):
+    """FedAvg whose clients from `first` on have a loss that is NaN."""
+    fedavg = METHODS["fedavg"](spec)
+
+    def loss(net, params, norm, batch, down, client):
+        value, aux = fedavg.loss(net, params, norm, batch, down, client)
+        return value * jnp.where(client.id >= first, jnp.nan, 1.0), aux
+
+    return dataclasses.replace(fedavg, loss=loss)
+
+
+def test_honest_clients_that_diverge_are_named_once_and_all_of_them_end_the_run(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(METHODS, "mine", diverging)
+    fields = {"rounds": 3, "robust__aggregate": "median"}
+    c = runs.small("mine", method__first=2.0, **fields)
+    summary, said = runs.run(c, tmp_path / "one", width=200)
+    line = "round 1: weights are not finite, for the first time: clients 2"
+    assert summary["status"] == "finished" and summary["warnings"][0] == line
+    assert said.count(f"warning: {line}") == 2  # in its round, and at the end
+    assert said.count("so counted as lost: clients 2\n") == 3
+    summary, said = runs.run(runs.small("mine", **fields), tmp_path / "all", width=400)
+    assert summary["status"] == "diverged" and "diverged: round 1: client " in said
+    assert "So have all that took part" in summary["reason"]
+
+
+@pytest.mark.long
+def test_rounds_of_all_kinds_end_when_all_clients_diverge(tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", diverging)
+    sampled = {"participation__law": "uniform", "participation__fraction": 0.5}
+    kinds = {
+        "asynchronous": {"time__devices": "lognormal", "time__buffer": 2},
+        "hosted": {"clients__store": "host", **sampled},
+    }
+    for name, fields in kinds.items():
+        c = runs.small("mine", rounds=3, robust__aggregate="median", **fields)
+        summary = simulated(c, tmp_path / name)
+        assert (name, summary["status"]) == (name, "diverged")
+        assert summary["reason"].startswith("round 1:")
 
 
 @pytest.mark.long

@@ -95,7 +95,7 @@ def test_torch_weights_come_back_the_same_or_are_refused(run, tmp_path, monkeypa
     def own(*args, **kwargs):
         return models.registry.mlp.mlp(*args, **kwargs)
 
-    monkeypatch.setitem(models.NETS, "mlp", own)
+    monkeypatch.setattr(sys.modules[models.from_torch.__module__], "NETS", {"mlp": own})
     with pytest.raises(UserError, match="network 'mlp' is none of this library"):
         run.to_torch(0, tmp_path / "y.npz")
     assert sorted(tmp_path.iterdir()) == there

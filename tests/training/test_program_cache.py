@@ -16,7 +16,7 @@ from support.hostile_folders import flip
 from support.runs import digits
 
 from jaxproto import evaluation, federation, transforms
-from jaxproto.config import registries
+from jaxproto.config import optimizers, registries, user_code
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
 from jaxproto.storage import records
@@ -256,9 +256,21 @@ def test_nothing_is_kept_of_ones_own_code_or_without_a_folder(tmp_path, monkeypa
         patch.setitem(METHODS, "mine", partial(double, 1))
         assert not kept()
     assert kept()
+    for kind, table in user_code.registries().items():
+        with monkeypatch.context() as patch:
+            patch.setitem(table, "mine", lambda *_: 0)
+            assert not kept(), kind
     mine = transforms.stateless(lambda protos: protos)
     monkeypatch.setitem(registries.OPTIONS["alignment"], "mine", mine)
     assert not kept()
+
+
+def test_the_command_line_keeps_nothing_where_a_function_of_the_package_is_replaced(
+    monkeypatch,
+):
+    assert not user_code.patched()
+    monkeypatch.setattr(optimizers, "constant_schedule", lambda r: 0.0)
+    assert user_code.patched()
 
 
 @pytest.mark.long

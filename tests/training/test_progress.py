@@ -52,7 +52,7 @@ def test_a_log_gets_one_plain_line_per_evaluation_with_everything():
     console = to(False)
     with progress(20, 0, console) as bar:
         bar.evaluated({"round": 0, "rules": {"head": {"pooled": None}}, "loss": None})
-    assert console.file.getvalue() == "round  0/20  head -%\n"
+    assert console.file.getvalue() == "round  0/20  head -%  loss -\n"
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over():
@@ -97,6 +97,32 @@ def test_the_table_has_a_row_per_rule_in_percent_and_fits_80_columns():
     assert "mean of last ≤10 evaluations" in text and text.count("50.00") == 6
     none = {"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}
     assert table_text(records.rule_summary([none])).count(" - ") == 6
+
+
+@pytest.mark.parametrize("columns", ("0", "20", "60"))
+def test_a_table_in_a_file_is_never_cut(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    digest = {"best": 0.5, "best_round": 10_000, "final": 0.8675, "mean_last": 0.86}
+    digest |= {"last_n": 10}
+    rules = {"global_own": {"pooled": digest, "client_mean": digest}}
+    table = result_table({"rules": rules, "status": "finished"})
+    progress_lines.print_table(progress_lines.make_console(), table)
+    text = capsys.readouterr().out
+    assert text.count("50.00 (10000)") == 2 and text.count("86.75") == 2
+    assert "…" not in text and "global_own" in text
+
+
+def test_a_table_on_a_terminal_is_as_wide_as_it():
+    console = to(True, 40)
+    table = result_table({"rules": records.rule_summary([record(8)])})
+    progress_lines.print_table(console, table)
+    assert "…" in console.file.getvalue()
+
+
+def test_a_line_is_printed_whatever_the_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "0")
+    progress_lines.say(progress_lines.make_console(), "one line")
+    assert capsys.readouterr().out == "one line\n"
 
 
 def test_programs_that_cannot_be_kept_are_said_once():

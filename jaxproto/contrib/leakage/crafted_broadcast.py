@@ -19,6 +19,7 @@ import numpy as np
 from jaxproto.contrib.leakage import attacker
 from jaxproto.contrib.leakage.dense_inversion import FirstLayer, first_layer
 from jaxproto.contrib.leakage.next_upload import NextRound
+from jaxproto.jax_settings import make_key
 from jaxproto.types import Array, Protos, Tree
 
 ACTIVE = 0.5, 0.002  # shares of examples that activate a unit, in equal ratios
@@ -27,7 +28,7 @@ NOTE = "The broadcast of the attacked round is crafted by the server."
 
 def with_crafted(next: NextRound, seed: int) -> NextRound:
     """Returns the round with crafted networks and prototypes in the broadcast."""
-    exp, key = next.run.exp, jax.random.key(seed)
+    exp, key = next.run.exp, make_key(seed)
     net = exp.cohorts[0].net
     params, norm, _ = exp.method.init_client(net, key)
     layer = first_layer(net, params, norm, exp.dataset.x.shape[1:])

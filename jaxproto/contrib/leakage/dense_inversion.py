@@ -27,6 +27,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxproto.contrib.leakage import next_upload
 from jaxproto.contrib.leakage.attack_cases import AttackCase
 from jaxproto.contrib.leakage.attacker import examples
+from jaxproto.jax_settings import make_key
 from jaxproto.types import Array, Net, Tree
 
 PSNR = 40.0  # dB from which an image counts as returned
@@ -64,7 +65,7 @@ def first_layer(net: Net, params: Tree, norm: Tree, shape) -> FirstLayer | None:
 
     The layer is found by the gradient of one random example: dW_j / db_j equals it.
     """
-    x = jax.random.uniform(jax.random.key(0), (1, *shape), minval=-1.0)
+    x = jax.random.uniform(make_key(0), (1, *shape), minval=-1.0)
 
     def total(params):
         return net.apply(params["net"], norm["net"], x, False).logits.sum()

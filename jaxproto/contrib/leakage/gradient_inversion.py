@@ -39,6 +39,7 @@ from jaxproto.contrib.leakage.prototype_inversion import (
     restarts,
     total_variation,
 )
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.types import Array, Batch, Client, Net, Tree
 
@@ -62,7 +63,7 @@ def simulate_training(
     """Returns the parameters after one step on each of the batches x [S, B, ...]."""
     params, norm, opt = before.params, before.norm, local.opt.init(before.params)
     for x_B, y_B in zip(x, y, strict=True):
-        batch = Batch(x_B, y_B, jnp.ones(len(y_B)), jax.random.key(0))
+        batch = Batch(x_B, y_B, jnp.ones(len(y_B)), make_key(0))
         gradient = task.gradient(partial(task.method.loss, task.net))
         (_, aux), grads = gradient(params, norm, batch, down, before)
         updates, opt = local.opt.update(task.method.transform_grads(grads), opt, params)
@@ -138,7 +139,7 @@ def _images(
     """Returns the images [N, ...] of the restart with the least loss."""
     next, received = case.captured.next, case.captured.stages.received
     shape = (*y_SB.shape, *case.exp.dataset.x.shape[1:])
-    key = jax.random.fold_in(jax.random.key(case.seed), case.captured.id)
+    key = jax.random.fold_in(make_key(case.seed), case.captured.id)
     options = {"factor": jnp.float32(next.local.factor), "change": change, "y": y_SB}
     match = partial(match_update, task, received, next.down, **options)
     x, loss = restarts(lambda start: match(x=start), shape, key, RESTARTS)

@@ -30,6 +30,7 @@ from jaxproto.client import (
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, cohorts
 from jaxproto.federation import Cohort
+from jaxproto.jax_settings import make_key
 from jaxproto.participation import Participation
 from jaxproto.saved_runs import restore
 from jaxproto.saved_runs.restore import RestoredRun
@@ -223,7 +224,7 @@ def on_the_wire(
         mean square of its array: of prototypes, or of the difference to what the server
         knows. Nothing is clipped, so this is no differential privacy.
     """
-    stages, key = captured.stages, jax.random.fold_in(jax.random.key(seed), captured.id)
+    stages, key = captured.stages, jax.random.fold_in(make_key(seed), captured.id)
     known = jax.tree.map(jnp.zeros_like, stages.early), stages.idle
     messages = []
     for n, message in enumerate((stages.early, stages.up)):

@@ -33,6 +33,7 @@ from jaxproto.contrib.leakage import next_upload, scores
 from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackResult
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
 from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
+from jaxproto.jax_settings import make_key
 from jaxproto.privacy import OFF, release
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
@@ -195,7 +196,7 @@ def attack_prototypes(case: AttackCase) -> Iterator[AttackResult]:
     if target is None:
         return
     known, classes = case.known, len(target.mean)
-    key = jax.random.fold_in(jax.random.key(case.seed), case.captured.id)
+    key = jax.random.fold_in(make_key(case.seed), case.captured.id)
     # noise may show classes that the client does not have
     held = np.isin(np.arange(classes), known.training[1])
     shown = np.flatnonzero(target.present & held)

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import jax
 import ml_collections
-from rich.console import Console
 
 from jaxproto.callbacks import callback_factories
 from jaxproto.contrib.ray_launcher import watch, worker
 from jaxproto.errors import UserError
-from jaxproto.summary.progress_lines import say
+from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.sweeps import execute, live_table, print_launcher
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
@@ -60,10 +59,10 @@ def on_ray(
     Raises:
       UserError: as in `sweep.sweep`; if a cell fails, after all other parts have ended.
     """
-    console = Console()
+    console = make_console()
     execute.execution_mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
     callback_factories(how.callbacks)  # before anything trains
-    whole = plan(config, parse_axes(config, axes), outdir, plain)
+    whole = plan(config, parse_axes(config, axes), outdir, plain, how.same_code)
     print_launcher.num_parts(whole, cluster.parts, 1)
     for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         say(console, line)

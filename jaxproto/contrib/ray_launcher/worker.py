@@ -15,7 +15,7 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.errors import UserError
-from jaxproto.io import atomic
+from jaxproto.io import atomic, user_files
 from jaxproto.sweeps import execute, live_table
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
@@ -66,7 +66,9 @@ def _train(job: RemoteJob, k: int, n: int):
     for name, value in job.flags.items():
         jax.config.update(name, value)
     config, plain = map(ml_collections.ConfigDict, (job.config, job.plain))
-    whole = plan(config, parse_axes(config, job.axes), job.outdir, plain)
+    user_files.import_missing(config.imports)
+    parsed, same_code = parse_axes(config, job.axes), job.how.same_code
+    whole = plan(config, parsed, job.outdir, plain, same_code)
     part, quiet = select_part(whole, k, n), Console(file=io.StringIO(), quiet=True)
     with live_table.LiveTable(part, quiet).live() as table:
         execute.train(part, job.how, table, quiet)

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import registry
-from jaxproto.data.dataset import Dataset
+from jaxproto.data.dataset import Dataset, input_type
 from jaxproto.data.partitions.label_skew import Scheme
 from jaxproto.data.partitions.registry import Partition, partition_dataset
 
@@ -96,7 +96,7 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
     """Appends all examples of another data set as public ones."""
     for what, expected, actual in (
         ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
-        ("inputs of type", dataset.x.dtype, extra.x.dtype),
+        ("inputs of type", input_type(dataset.x), input_type(extra.x)),
         ("number of classes", dataset.num_classes, extra.num_classes),
     ):
         if expected != actual:

@@ -28,8 +28,9 @@ from jaxproto.data.partitions.other_skews import (
     quantity_skew,
 )
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
+from jaxproto.registry import Registry
 
-PARTITIONS: dict[str, Callable[..., Scheme]] = {
+_BUILTIN: dict[str, Callable[..., Scheme]] = {
     "iid": iid,
     "dirichlet": dirichlet,
     "extended_dirichlet": extended_dirichlet,
@@ -41,6 +42,7 @@ PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "pfllib": pfllib_dirichlet,
     "pfllib_pathological": pfllib_pathological,
 }
+PARTITIONS: Registry[Callable[..., Scheme]] = Registry("partition", _BUILTIN)
 HELD_OUT = 2  # stream of the data seed
 
 

@@ -16,7 +16,7 @@ from jaxproto.io import atomic
 COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
 LONGEST = 2**24  # characters of a field
-WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # a number; 01 would lose its name
 MANY = 10  # rows from which on labels must repeat
 
 
@@ -26,8 +26,8 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     A folder has train.csv and, for an official test part, test.csv. Two paths joined by
     a comma are such a pair, too. A header row names the columns `text` and `label`;
     other columns are left out. Without a header, a row is a text and a label. Files are
-    utf-8, quoted as Python's csv module does. Labels are whole numbers or words.
-    `pixels` must be 0, as texts have none.
+    utf-8, quoted as Python's csv module does. Labels are whole numbers or words;
+    one like 01 makes all of them words. `pixels` must be 0, as texts have none.
     """
     name = f"csv:{path}"
     check_not_text(name, pixels)

@@ -36,6 +36,8 @@ def encode(data: Sequence) -> tuple[str, bytes]:
     arrays = [np.asarray(a) for a in data]
     train, test = (arrays[0], arrays[1]), (arrays[-2], arrays[-1])
     dataset.make_dataset("data", train, test if len(data) > 2 else None)
+    # npz files have no StringDType
+    arrays = [np.array(a.tolist()) if a.dtype.kind == "T" else a for a in arrays]
     named: dict[str, Any] = dict(zip(TRAIN + TEST, arrays, strict=False))
     np.savez(file := io.BytesIO(), **named)
     content = file.getvalue()

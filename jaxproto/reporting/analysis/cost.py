@@ -29,6 +29,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.method_builder import build_method, public_inputs
 from jaxproto.federation import Cohort, RoundInputs
+from jaxproto.jax_settings import make_key
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
@@ -63,13 +64,13 @@ class Traffic(NamedTuple):
 
 def constant_network(net: Net, spec: Spec) -> Net:
     """Returns a network of the same shapes whose features ignore the input."""
-    shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
+    shapes = jax.eval_shape(net.init, jax.eval_shape(make_key, 0))
 
     def init(key):
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
     def apply(params, norm, x, train, key=None):
-        feat_BD = jax.random.normal(jax.random.key(0), (len(x), spec.feat_dim))
+        feat_BD = jax.random.normal(make_key(0), (len(x), spec.feat_dim))
         return NetOutput(feat_BD, net.head(params["head"], feat_BD), norm)
 
     return Net(init, apply, net.head)
@@ -94,7 +95,7 @@ def round_messages(
       public_C: classes that have public examples.
       like: one input, whose shape and dtype all examples have.
     """
-    net, key = constant_network(net, spec), jax.random.key(0)
+    net, key = constant_network(net, spec), make_key(0)
     method = method.collecting()
     ids = tuple(range(len(count_KC)))
     cohort = Cohort("hollow", net, ids, execution.in_chunks(len(ids)))

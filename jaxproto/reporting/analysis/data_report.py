@@ -3,6 +3,7 @@
 Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
 """
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -22,6 +23,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.methods import METHODS
 from jaxproto.reporting.analysis import cost, data_samples
 from jaxproto.summary import nominal_cost, run_summary
+from jaxproto.summary.progress_lines import make_console, print_table
 from jaxproto.summary.table_formats import format_value
 
 SHOWN = 20  # clients in the table; the files have all
@@ -48,18 +50,17 @@ def show(
       UserError: a run would refuse the names, data or partition, or the folder cannot
         be written.
     """
-    console = console or Console()
+    console = console or make_console()
     check(config)
     exp = build.experiment(config, jax.default_backend())
     padding, names = run_summary.padding(exp), exp.dataset.classes
-    console.print(partition_stats.table(exp.counts, padding, SHOWN, names))
-    console.print(over_clients(exp))
-    console.print(facts_table("Data", data_facts(config, exp)))
+    show = partial(print_table, console)
+    show(partition_stats.table(exp.counts, padding, SHOWN, names))
+    show(over_clients(exp))
+    show(facts_table("Data", data_facts(config, exp)))
     first = exp.cohorts[0].name
     about = f"Scalars both ways, all clients; networks as if all were {first}."
-    console.print(
-        facts_table("Nominal cost of a round", costs(config, exp, every), about)
-    )
+    show(facts_table("Nominal cost of a round", costs(config, exp, every), about))
     out = Path(out)
     drawn = write(exp, out, console)
     files = ", ".join(["partition.csv", "indices.csv", *drawn])
@@ -214,7 +215,7 @@ def facts_table(
 def pictures(exp: Experiment, out: Path, console: Console) -> list[str]:
     """Draws the partition and examples, or prints texts; returns the file names."""
     if exp.dataset.tokens:
-        console.print(data_samples.table(exp))
+        print_table(console, data_samples.table(exp))
     if not plots.available():
         console.print(f"no pictures: {plots.HINT}", markup=False)
         return []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import MajorityShare
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, escape_unprintable
 from jaxproto.experiment.display_names import CENTRALISED
 from jaxproto.methods import REFERENCE
 from jaxproto.reporting.compare.run_groups import SeedGroup, by_value
@@ -17,11 +17,11 @@ Shares = Mapping[tuple, Sequence[MajorityShare | None]]  # of runs, by these fie
 
 
 def footnotes(rows: Sequence[SeedGroup]) -> list[str]:
-    """Returns sentences on the baselines of each data set and on collapsed rows."""
+    """Returns sentences on baselines of data sets, and on collapsed or broken rows."""
     shares: dict[tuple, list[MajorityShare | None]] = {}
     for key, run in [(_deciding_fields(g), run) for g in rows for run in g.finished]:
         shares.setdefault(key, []).append(majority_share(run))
-    return [*_local(rows), *_shares(rows, shares), *_collapses(rows)]
+    return [*_local(rows), *_shares(rows, shares), *_collapses(rows), *_warnings(rows)]
 
 
 def _deciding_fields(group: SeedGroup) -> tuple:
@@ -100,3 +100,11 @@ def _collapses(rows: Sequence[SeedGroup]) -> Iterable[str]:
             collapses = ", ".join(texts)
             meaning = reference_accuracy.MEANS
             yield f"{g.block}: {g.label} collapsed: {collapses} {meaning}."
+
+
+def _warnings(rows: Sequence[SeedGroup]) -> Iterable[str]:
+    for g in rows:
+        for run in sorted(g.finished, key=lambda run: run.config["seed"]):
+            for line in run.results.get("warnings", []):
+                line = escape_unprintable(line)
+                yield f"{g.block}: {g.label} (seed {run.config['seed']}): {line}."

@@ -24,6 +24,7 @@ from jaxproto.reporting.compare.run_groups import (
     fields_apart,
 )
 from jaxproto.storage import records
+from jaxproto.storage.provenance import CODE
 
 WORDING = {  # statistic (for "best" see `_best`) or average -> its wording
     "final": "final evaluation",
@@ -61,6 +62,7 @@ def footnotes(groups: Sequence[SeedGroup], request: TableRequest) -> list[str]:
         *_method_fields(rows),
         *_between(rows),
         *_sources(rows),
+        *_code(rows),
     ]
 
 
@@ -288,6 +290,21 @@ def _sources(rows: Rows) -> Iterable[str]:
             yield f"{key} differs: {_by_row(values)}."
 
 
+def _code(rows: Rows) -> Iterable[str]:
+    """Yields code of the user that runs of one block have in several versions."""
+    versions: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for g in rows:
+        for run in g.finished:
+            for entry in run.provenance:
+                for name, digest in entry["sections"].get(CODE, {}).items():
+                    found = versions.setdefault((g.block, name), [])
+                    found.append((digest[:7], str(run.path)))
+    for (block, name), found in versions.items():
+        if len({digest for digest, _ in found}) > 1:
+            yield f"{block}: code differs: {name} is {by_value(found)}."
+
+
 def _differing(configs: Iterable[dict]) -> list[str]:
     fields = differing_fields(list(configs))
-    return [k for k in fields if k != CLIENTS and not k.startswith("method.")]
+    noted = CLIENTS, CODE  # in notes of their own
+    return [k for k in fields if k not in noted and not k.startswith("method.")]

@@ -1,6 +1,7 @@
 """Groups of runs that differ in the seed alone, and differences of settings."""
 
 import dataclasses
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxproto.config.fields import fields_where
-from jaxproto.config.registries import needs_rounds
+from jaxproto.config.optimizers import needs_rounds
 from jaxproto.errors import UserError
 from jaxproto.storage import records
+from jaxproto.storage.provenance import CODE
 from jaxproto.storage.run_folder import RunFolder
 
 CLIENTS = "clients"  # key of a group's config: SIMULATED or ON_NODES
@@ -20,7 +22,7 @@ SIMULATED, ON_NODES = "simulated", "nodes"
 class SeedGroup(NamedTuple):
     """Runs that differ in the seed alone."""
 
-    config: dict  # flat fields that are compared, and CLIENTS
+    config: dict  # flat fields that are compared, CLIENTS and CODE
     runs: tuple[RunFolder, ...]
     length: str = ""  # such as ", 20 rounds", if runs on the data set differ in it
     label: str = ""  # of its row in a table
@@ -105,7 +107,7 @@ def until(run: RunFolder, rounds: int) -> RunFolder:
             f"{run.path} is no beginning of a shorter run: its rounds depend on "
             f"their number, {run.config['rounds']}. Leave it or --rounds out."
         )
-    of_all = ("metrics", "collapsed", "privacy")
+    of_all = ("metrics", "collapsed", "warnings", "privacy")
     rest = {k: v for k, v in run.results.items() if k not in of_all}
     rest |= {k: v for k, v in kept[-1].items() if k == "privacy"}
     if sent := kept[-1].get("bytes_total"):
@@ -135,7 +137,15 @@ def settings_key(run: RunFolder, without: str | None = None) -> str:
 def _setting(run: RunFolder) -> dict:
     ignored = fields_where(compared=False)
     kept = {k: v for k, v in run.config.items() if k not in ignored}
-    return kept | {CLIENTS: ON_NODES if run.on_nodes else SIMULATED}
+    clients = ON_NODES if run.on_nodes else SIMULATED
+    return kept | {CLIENTS: clients, CODE: code_version(run)}
+
+
+def code_version(run: RunFolder) -> str:
+    """Returns a digest of the code of the user in all starts of a run; "" if none."""
+    sections = (entry["sections"].get(CODE) for entry in run.provenance)
+    codes = dict.fromkeys(json.dumps(c, sort_keys=True) for c in sections if c)
+    return hashlib.sha256("".join(codes).encode()).hexdigest()[:7] if codes else ""
 
 
 def dataset(name: str) -> str:

@@ -90,7 +90,7 @@ def _text(config: Mapping, field: str) -> str:
 def alerts(
     lines: Sequence[SeedGroupView], skipped: Sequence[SkippedRun]
 ) -> Iterator[str]:
-    """Yields warnings of runs that diverged, collapsed, did not end or are left out."""
+    """Yields warnings of runs: diverged, collapsed, broken, not ended or left out."""
     runs = [run for line in lines for run in line.runs]
     for run in runs:
         if run.summary and run.status() is Status.DIVERGED:
@@ -103,6 +103,8 @@ def alerts(
             share = "" if last is None else f" {per_cent(last)} %"
             means = reference_accuracy.MEANS
             yield f"{run.name} collapsed: {rule}{share} since round {since} {means}."
+        for line in (run.summary or {}).get("warnings", []):
+            yield f"{run.name}: {escape_unprintable(line)}."
     if live := [run.name for run in runs if not run.status().ended]:
         yield (
             f"Not ended: {first_few(live)}. The page shows what was there when it was "

@@ -16,6 +16,7 @@ from jaxproto.cli import compare as command
 from jaxproto.methods import METHODS
 from jaxproto.reporting import compare
 from jaxproto.reporting.compare import latex, run_groups
+from jaxproto.storage import records
 
 RECORDS = Path(__file__).parents[3] / "results/fashion_mnist/records"
 SHARE = "cifar10: share of test examples in their client's commonest training class: "
@@ -198,6 +199,29 @@ def test_methods_whose_fields_share_a_name_and_no_value_are_named(
     assert notes(low, high, own) == []  # a row of FedProto has that value
     assert notes(run("fedtgp"), run("fedgh")) == []  # epochs of the server, as printed
     assert notes(run("fedprox", method__mu=3.0), run("feddyn")) == []  # other meanings
+
+
+def test_runs_of_one_block_whose_code_differs_are_named(tmp_path):
+    paths = [folder(tmp_path / "abcd"[i], seed=i) for i in range(4)]
+    other = folder(tmp_path / "e", data__name="tfds:cifar100")
+    codes = [["1"], ["1"], ["2"], ["1", "2"], ["3"]]
+    for path, digests in zip([*paths, other], codes, strict=True):
+        history = [
+            {"after_round": i, "sections": {"code": {"method 'mine'": digest}}}
+            for i, digest in enumerate(digests)
+        ]
+        records.write_json(path / "provenance.json", {"history": history})
+    a, b, c, d = paths
+    assert not notes_of(made(a, b, other), "code differs")
+    (note,) = notes_of(made(*paths), "cifar10: code differs")
+    assert note == (
+        f"cifar10: code differs: method 'mine' is 1 in {a}, {b}, {d}; 2 in {c}, {d}."
+    )
+    assert notes_of(made(d, other), "cifar10: code differs")
+    rows = [row[0].partition("=")[0] for row in made(*paths).rows]
+    assert rows == ["FedProto (code"] * 3  # a and b share one
+    again = folder(tmp_path / "f")
+    assert len(made(a, again).rows) == 2  # of one seed, before and after an edit
 
 
 def test_unfinished_and_diverged_runs_are_named(tmp_path):
