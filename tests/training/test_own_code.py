@@ -154,7 +154,7 @@ def test_a_loaded_run_of_other_code_says_so_when_it_is_evaluated(
     assert not said
     saved.evaluate("head")
     (text,) = said
-    assert text.startswith(f"{tmp_path}/a is of other code: method 'mine' (")
+    assert text.startswith(f"{tmp_path}/a is a run of other code: method 'mine' (")
 
 
 def own_schedule(value):

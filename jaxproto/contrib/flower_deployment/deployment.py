@@ -99,9 +99,8 @@ class Deployment:
     ):
         """Writes the app and certificates; starts no process."""
         self.path = Path(workdir).resolve()
-        check_config(
-            self.path, config, same_code
-        )  # before this run's files replace another's
+        # before this run's files replace another's
+        check_config(self.path, config, same_code)
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
         bin = Path(sys.executable).parent
