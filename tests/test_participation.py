@@ -92,9 +92,9 @@ def test_index_laws_choose_as_drawing_ids_one_by_one_does(name, draw):
 MASSES = {"beta": scipy.stats.beta(1, 10), "gamma": scipy.stats.gamma(10, scale=0.01)}
 
 
-def mass_of(name, clients):
+def mass_of(law, clients):
     """Mass [K] of each client in float64, of the tail by the survival function."""
-    edge, law = np.arange(clients + 1) / clients, MASSES[name]
+    edge = np.arange(clients + 1) / clients
     low, high = np.diff(law.cdf(edge)), -np.diff(law.sf(edge))
     return np.where(edge[1:] < law.median(), low, high)
 
@@ -102,7 +102,7 @@ def mass_of(name, clients):
 @every(product(MASSES, (20, 1_000, 100_000)))
 def test_beta_and_gamma_choose_as_often_as_the_masses_of_scipy_say(name, clients):
     """Frequencies of 20 groups of consecutive ids at three shares."""
-    mass, rng = mass_of(name, clients), np.random.default_rng(0)
+    mass, rng = mass_of(MASSES[name], clients), np.random.default_rng(0)
     draws, fractions = max(2, 30_000 // clients), np.float32([0.1, 0.4, 0.8])
     keys = jax.random.split(jax.random.key(3), draws)
 
@@ -120,17 +120,22 @@ def test_beta_and_gamma_choose_as_often_as_the_masses_of_scipy_say(name, clients
         np.testing.assert_allclose(found, want.reshape(20, -1).mean(1), atol=0.05)
 
 
-def test_masses_of_the_tail_keep_their_precision():
-    edges = {clients: jnp.arange(clients + 1) / clients for clients in (20, 1_000)}
-    for clients, edge in edges.items():
-        laws = jax.scipy.stats.beta, jax.scipy.stats.gamma
-        found = (
-            participation.log_masses(laws[0], edge, 1.0, 10.0),
-            participation.log_masses(laws[1], edge, 10.0, scale=0.01),
-        )
-        for name, log_mass in zip(MASSES, found, strict=True):
-            want = np.log(mass_of(name, clients))
-            np.testing.assert_allclose(log_mass, want, atol=1e-3)
+LAWS = [("beta", 1.0, 10.0), ("gamma", 10.0, 0.01)]
+LAWS += [("beta", 0.5, 0.5), ("beta", 5.0, 1.0), ("gamma", 0.5, 0.2)]
+
+
+@every(product(LAWS, (20, 1_000)))
+def test_masses_are_those_of_scipy_also_where_the_density_is_infinite(law, clients):
+    (name, shape, other), edge = law, jnp.arange(clients + 1) / clients
+    if name == "beta":
+        args, scale = (shape, other), {}
+    else:
+        args, scale = (shape,), {"scale": other}
+    log_mass = participation.log_masses(
+        getattr(jax.scipy.stats, name), edge, *args, **scale
+    )
+    want = np.log(mass_of(getattr(scipy.stats, name)(*args, **scale), clients))
+    np.testing.assert_allclose(log_mass, want, atol=1e-3)
 
 
 def test_groups_take_turns_and_reach_everyone():

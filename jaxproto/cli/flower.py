@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxproto.cli import config_command
+from jaxproto.cli.run import SAME_CODE
 from jaxproto.errors import UserError
 
 FORMS = ("simulation", "deployment", "process")
@@ -24,6 +25,7 @@ def main(prog: str, arguments: Sequence[str]):
     patience = flags.DEFINE_float("patience", 600.0, "seconds to wait for a reply", 1.0)
     about = "with data.name=nodes: npz:, folder: or csv:PATH of each node"
     data = flags.DEFINE_list("node_data", [], about)
+    same_code = flags.DEFINE_bool("same_code", False, SAME_CODE)
 
     def execute(config) -> bool:
         from jaxproto import flower
@@ -33,7 +35,8 @@ def main(prog: str, arguments: Sequence[str]):
         default = resolve_workdir(config, config_command.plain_config())
         workdir = path.value or f"{default}-flower"
         if form.value == "process":
-            summary = flower.run_in_process(config, workdir, data.value)
+            options = {"same_code": same_code.value}
+            summary = flower.run_in_process(config, workdir, data.value, **options)
             return not status_of(summary).ok
         for package in ("flwr", "ray", "psutil", "cryptography"):
             if importlib.util.find_spec(package) is None:
@@ -45,7 +48,7 @@ def main(prog: str, arguments: Sequence[str]):
 
         run = flower.simulate if form.value == "simulation" else deploy
         times = {"wait": wait.value, "patience": patience.value}
-        summary = run(config, workdir, data.value, **times)
+        summary = run(config, workdir, data.value, same_code.value, **times)
         return not status_of(summary).ok
 
     config_command.run_command(execute, prog, arguments, __doc__)

@@ -110,6 +110,7 @@ def server_app(
     workdir: str | Path = "",
     wait: float = 60.0,
     patience: float = 600.0,
+    same_code: bool = False,
 ) -> ServerApp:
     """Returns the ServerApp of Flower for a federation.
 
@@ -118,6 +119,7 @@ def server_app(
       wait: Seconds to wait for all clients before the first round; clients that
         connect later join then.
       patience: Seconds that a client has to reply to a message.
+      same_code: Whether a begun run goes on although code of yours has changed.
     """
     app = ServerApp()
 
@@ -126,7 +128,7 @@ def server_app(
         console = make_console(soft_wrap=True)
         report = partial(console.print, markup=False, highlight=False)
         link = GridLink(grid, config, wait, patience, report)
-        run_server(config, workdir, link, console)
+        run_server(config, workdir, link, console, same_code)
 
     return app
 

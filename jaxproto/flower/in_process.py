@@ -48,6 +48,7 @@ def run_in_process(
     workdir: str | Path,
     data: Sequence[str] = (),
     console: Console | None = None,
+    same_code: bool = False,
 ) -> dict:
     """Runs a federation in this process, without Flower; returns its summary.
 
@@ -56,10 +57,12 @@ def run_in_process(
     Args:
       workdir: Folder of the server; clients have theirs in its `nodes/`.
       data: Data source of each client, such as folder:PATH; () for none.
+      same_code: Whether a begun run goes on although code of yours has changed.
 
     Raises:
       UserError: the configuration or the data cannot be used.
     """
     config = rehearsal(config)
     link = InProcessLink(config, Path(workdir) / "nodes", data)
-    return run_server(config, workdir, link, console or make_console(soft_wrap=True))
+    console = console or make_console(soft_wrap=True)
+    return run_server(config, workdir, link, console, same_code)

@@ -35,12 +35,17 @@ FAULTS = "faults.jsonl"
 
 
 def run_server(
-    config: ml_collections.ConfigDict, workdir: str | Path, link: Link, console: Console
+    config: ml_collections.ConfigDict,
+    workdir: str | Path,
+    link: Link,
+    console: Console,
+    same_code: bool = False,
 ) -> dict:
     """Runs or resumes the server of a federation; returns its summary.
 
     Args:
       workdir: Folder of the server; "" is the run directory of the simulator.
+      same_code: Whether a begun run goes on although code of yours has changed.
 
     Raises:
       UserError: the configuration or the folder cannot be used, or no client answers.
@@ -49,7 +54,13 @@ def run_server(
     path = Path(workdir or default_workdir.default_workdir(config))
     with lock_workdir(path) as lock:
         start = runner.Start(
-            config, path, console, grace=0.0, lock=lock, progress=PlainProgress
+            config,
+            path,
+            console,
+            grace=0.0,
+            lock=lock,
+            progress=PlainProgress,
+            same_code=same_code,
         )
         summary = runner.finished_summary(start)
         if summary is None:

@@ -23,6 +23,7 @@ def simulate(
     config: ml_collections.ConfigDict,
     workdir: str | Path,
     data: Sequence[str] = (),
+    same_code: bool = False,
     **times: float,
 ) -> dict:
     """Runs a federation in the simulation of Flower; returns the summary of the server.
@@ -32,6 +33,7 @@ def simulate(
     Args:
       workdir: Folder of the server; clients have theirs in its `nodes/`.
       data: Data source of each client, such as folder:PATH; () for none.
+      same_code: Whether a begun run goes on although code of yours has changed.
       times: Arguments `wait` and `patience` of `server_app`, in seconds.
 
     Raises:
@@ -42,7 +44,7 @@ def simulate(
 
     path, config = Path(workdir).resolve(), rehearsal(config)
     run_simulation(
-        server_app(config, path, **times),
+        server_app(config, path, same_code=same_code, **times),
         client_app(config, path, data=parse_node_data(config, data)),
         num_supernodes=config.data.clients,
         backend_config=BACKEND,

@@ -109,8 +109,8 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     Raises:
       UserError: The data set is missing, or is not that of the run.
     """
-    for change in provenance.code_changes(run.folder, config):
-        xla_cache.warn_once(f"{run.path} is of other code: {change}.")
+    for line in provenance.loaded_changes(run, config):
+        xla_cache.warn_once(line)
     config = config.copy_and_resolve_references()
     store = None if run.on_nodes else store_of_checkpoint(run.folder)
     config.clients.store = store or config.clients.store

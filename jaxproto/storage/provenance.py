@@ -74,6 +74,16 @@ def code_changes(path: Path, config: ml_collections.ConfigDict) -> list[str]:
     return differences(run, current(config))[CODE] if run.provenance else []
 
 
+def loaded_changes(run: RunFolder, config: ml_collections.ConfigDict) -> list[str]:
+    """Returns a sentence for each value of a loaded run that differs here."""
+    changes = differences(run, current(config)) if run.provenance else {}
+    return [
+        f"{run.path} is a run {WORDINGS[section].run}: {clause}."
+        for section, clauses in changes.items()
+        for clause in clauses
+    ]
+
+
 def check(run: RunFolder, config: ml_collections.ConfigDict, same_code: bool = False):
     """Raises UserError if a run has other values.
 

@@ -7,6 +7,7 @@ divided by the number of cells.
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell
 from jaxproto.training import programs, rounds, runner
 from jaxproto.training.client_store import ClientStore
+from jaxproto.training.debug_nans import locate_nans, unchecked
 from jaxproto.training.loop import Engine, Evaluation, train_rounds
 from jaxproto.training.program import stack_trees
 from jaxproto.training.programs import Programs, State
@@ -88,8 +90,9 @@ class BatchedEngine(Engine):
         self._seeds = [environment.seed for environment in padded]
         floats = [environment.exp.floats for environment in padded]
         stacked = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
-        bound = programs.with_floats(compiled, stacked)
         first = environments[0]
+        plain = partial(programs.plain_batched_programs, first.exp, stacked)
+        bound = locate_nans(programs.with_floats(compiled, stacked), plain)
         store = ClientStore(first.exp.without_lanes(), bound)
         self._environment = first._replace(compiled=bound, store=store)
         self._exps = [environment.exp for environment in environments]
@@ -120,6 +123,7 @@ class BatchedEngine(Engine):
         return mesh.to_host(select_member(model, i))
 
 
+@unchecked
 def select_member(tree: Tree, i: int) -> Tree:
     """Selects one federation from the arrays of a batch."""
     return jax.tree.map(lambda a: a[i], tree)

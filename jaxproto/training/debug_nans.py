@@ -1,7 +1,7 @@
 """Runs with `jax_debug_nans`: which programs may return NaN, and the line of others."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -26,16 +26,20 @@ def locate_nans(compiled: Any, plain: Callable[[], Any]) -> Any:
         return compiled
 
     def stage(name, programs, functions):
-        wrap = _unchecked if name in UNCHECKED else partial(_located, name)
-        return jax.tree.map(wrap, programs, functions)
+        if name in UNCHECKED:
+            return jax.tree.map(unchecked, programs)
+        return jax.tree.map(partial(_located, name), programs, functions)
 
     return type(compiled)(*map(stage, compiled._fields, compiled, plain()))
 
 
-def _unchecked(program: Callable, plain: Callable) -> Callable:
+def unchecked(function: Callable) -> Callable:
+    """Returns a function whose results may have NaN, such as "no value"."""
+
+    @wraps(function)
     def call(*args):
         with jax.debug_nans(False):
-            return program(*args)
+            return function(*args)
 
     return call
 

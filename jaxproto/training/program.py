@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout, OneDevice
+from jaxproto.training.debug_nans import unchecked
 from jaxproto.training.kinds import FLOATS, UNMAPPED, Kind
 from jaxproto.types import Tree
 
@@ -88,6 +89,7 @@ class Program:
         return dataclasses.replace(self, f=f, shardings=shardings)
 
 
+@unchecked
 def stack_trees(trees: Sequence[Tree]) -> Tree:
     """Stacks the leaves of trees of equal structure along a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

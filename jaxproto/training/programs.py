@@ -263,6 +263,13 @@ def plain_programs(exp: Experiment) -> Programs:
     return with_floats(build_programs(exp), exp.floats)
 
 
+def plain_batched_programs(exp: Experiment, stacked: Floats) -> Programs:
+    """Returns the programs of federations with stacked floats without compilation."""
+    table = build_programs(exp.without_lanes())
+    batched = jax.tree.map(lambda program: program.over_federations(mesh.ONE), table)
+    return with_floats(batched, stacked)
+
+
 def init(exp: Experiment, seed: int, programs: Programs) -> State:
     """Returns the state before round 1, by programs with the floats of the run."""
     layout, unused_id = exp.layout, len(exp.counts.train)

@@ -6,11 +6,14 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from support import quick
 from support.runs import run, small
+from support.sweeping import console
 
 from jaxproto import METHODS
 from jaxproto.data.partition_stats import MajorityShare
+from jaxproto.flower import run_in_process
 from jaxproto.participation import SAMPLERS, Participation
 from jaxproto.reporting import compare
 from jaxproto.reporting.html import results
@@ -19,9 +22,11 @@ from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import sanity
 from jaxproto.summary.sanity import TrainingSigns
+from jaxproto.sweeps import SweepOptions, outputs, sweep
 from jaxproto.uploads import Report
 
 quick_runs = quick.quick_runs
+LONG = pytest.mark.long
 HALF = {"head": {"pooled": 0.5}}
 
 
@@ -138,6 +143,31 @@ def nobody():
         return Participation(none, none)
 
     return sampler
+
+
+@pytest.mark.parametrize("at_once", (pytest.param("one", marks=LONG), "all"))
+def test_cells_of_a_sweep_warn_each(tmp_path, monkeypatch, at_once):
+    monkeypatch.setitem(METHODS, "mine", broken)
+    monkeypatch.setitem(SAMPLERS, "nobody", nobody)
+    monkeypatch.setattr(outputs, "pictures", lambda *_: [])
+    head = "rule 'head' is right on no test example after round 1"
+    body = "training has changed no weight of net.body in round 1"
+    none = "no client has trained in round 1"
+    axes, how = {"participation.law": ["all", "nobody"]}, SweepOptions(at_once)
+    done = sweep(small("mine"), axes, tmp_path, console(), how)
+    found = [summary["warnings"] for summary in done.summaries.values()]
+    for lines, starts in zip(found, ((body, head), (none, head)), strict=True):
+        assert all(map(str.startswith, lines, starts)) and len(lines) == 2
+    for cell, lines in zip(done.plan.cells, found, strict=True):
+        (record,) = records.read(cell.path / "metrics.jsonl")
+        assert record["warnings"] == lines
+
+
+def test_the_summary_of_a_federation_on_nodes_warns(tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", broken)
+    summary = run_in_process(small("mine"), tmp_path, console=console())
+    (head,) = summary["warnings"]  # a node sends no report of its weights
+    assert head.startswith("rule 'head' is right on no test example after round 1")
 
 
 def test_a_round_without_participants_has_no_loss(tmp_path, monkeypatch):

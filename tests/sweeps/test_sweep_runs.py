@@ -1,15 +1,20 @@
 """Sweeps that train: numbers, folders, resuming, and how often something compiles."""
 
+import dataclasses
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import attacked
 from support.attacked import end
 from support.refusal import refused
+from support.runs import records
+from support.runs import small as spiral
 from support.sweeping import console
 
+from jaxproto import METHODS
 from jaxproto.summary import pictures
 from jaxproto.sweeps import SweepOptions, batched, outputs, sweep
 from jaxproto.training import runner
@@ -135,3 +140,32 @@ def test_a_diverged_cell_stops_alone(small, tmp_path):
         assert (lost["status"], well["status"]) == ("diverged", "finished")
         assert "client" in lost["reason"] and well["rounds"] == 2
         assert "diverged" in (tmp_path / form / "sweep.csv").read_text()
+
+
+def test_a_batched_sweep_that_looks_for_nan_ends_with_the_same_numbers(tmp_path):
+    """The server of ProtoNorm has NaN for "no value" between rounds."""
+    cells = []
+    for looks in (False, True):
+        with jax.debug_nans(looks):
+            folder, how = tmp_path / str(looks), SweepOptions("all")
+            c = spiral("protonorm", rounds=2)
+            cells.append(sweep(c, {"seed": [0, 1]}, folder, console(), how).plan.cells)
+    for plain, looked in zip(*cells, strict=True):
+        assert records(plain.path) == records(looked.path)
+
+
+def test_a_batched_sweep_names_the_line_that_makes_nan(tmp_path, monkeypatch):
+    def mine(spec):
+        method = METHODS["local"](spec)
+
+        def loss(*args):
+            value, aux = method.loss(*args)
+            return value + jnp.log(value - 1e6), aux
+
+        return dataclasses.replace(method, loss=loss)
+
+    monkeypatch.setitem(METHODS, "mine", mine)
+    line = mine.__code__.co_firstlineno + 5
+    named = "program 'train' makes NaN", f"line {line} of {__file__}"
+    with jax.debug_nans(True), refused(*named):
+        sweep(spiral("mine"), {"seed": [0]}, tmp_path, console(), SweepOptions("all"))

@@ -5,6 +5,7 @@ import json
 import jax
 import jax.numpy as jnp
 import pytest
+from support.commands import called
 from support.refusal import refused
 from support.runs import digits, run
 from support.sweeping import console
@@ -78,6 +79,26 @@ def test_an_edited_method_is_refused_in_its_folder_and_goes_on_with_same_code(
     assert "nothing to do" in run(mine(rounds=2), tmp_path / "a")[1]
 
 
+CONFIG = """
+from support.runs import digits
+get_config = lambda: digits("mine", data__clients=2, checkpoint_every=1)
+"""
+
+
+def test_an_edited_method_is_refused_on_nodes_and_goes_on_with_same_code(
+    define, tmp_path
+):
+    (file := tmp_path / "its_config.py").write_text(CONFIG)
+    where = f"--config={file}", f"--workdir={tmp_path / 'run'}", "--form=process"
+    define(1.0)
+    assert not called("flower", *where)
+    define(0.0)
+    assert "or --same_code" in called("flower", *where, "--config.rounds=2")
+    assert not called("flower", *where, "--config.rounds=2", "--same_code")
+    first, last = losses(tmp_path / "run")
+    assert first > 0 and last == 0
+
+
 def test_an_edited_method_has_a_default_folder_of_its_own(
     define, tmp_path, monkeypatch
 ):
@@ -133,7 +154,7 @@ def test_a_loaded_run_of_other_code_says_so_when_it_is_evaluated(
     assert not said
     saved.evaluate("head")
     (text,) = said
-    assert text.startswith(f"{tmp_path}/a is of other code: method 'mine' (")
+    assert text.startswith(f"{tmp_path}/a is a run of other code: method 'mine' (")
 
 
 def own_schedule(value):

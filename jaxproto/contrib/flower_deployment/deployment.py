@@ -45,7 +45,8 @@ SERVER = '''"""The ServerApp of one federation, written by jaxproto.flower."""
 from jaxproto.flower import parse_config, server_app
 
 CONFIG = parse_config({config!r})
-server = server_app(CONFIG, {workdir!r}, wait={wait!r}, patience={patience!r})
+TIMES = {times!r}
+server = server_app(CONFIG, {workdir!r}, same_code={same_code!r}, **TIMES)
 '''
 CLIENT = '''"""The ClientApp of one federation, written by jaxproto.flower."""
 
@@ -67,15 +68,19 @@ START_TIMEOUT = 60.0  # seconds until the SuperLink listens
 def write_app(
     config: ml_collections.ConfigDict,
     workdir: Path,
-    wait: float = 60.0,
-    patience: float = 600.0,
+    same_code: bool = False,
+    **times: float,
 ) -> Path:
-    """Writes the app for `flwr run`; returns its folder."""
+    """Writes the app for `flwr run`; returns its folder.
+
+    Args:
+      same_code, times: As in `jaxproto.flower.simulate`.
+    """
     folder = workdir / "app"
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write(folder / "pyproject.toml", PROJECT.encode())
     values = {"config": config.to_json(), "workdir": str(workdir)}
-    server = SERVER.format(**values, wait=wait, patience=patience)
+    server = SERVER.format(**values, same_code=same_code, times=times)
     atomic.write(folder / "federation.py", server.encode())
     atomic.write(folder / "node.py", CLIENT.format(**values).encode())
     return folder
@@ -89,11 +94,13 @@ class Deployment:
         config: ml_collections.ConfigDict,
         workdir: str | Path,
         data: Sequence[str] = (),
+        same_code: bool = False,
         **times: float,
     ):
         """Writes the app and certificates; starts no process."""
         self.path = Path(workdir).resolve()
-        check_config(self.path, config)  # before this run's files replace another's
+        # before this run's files replace another's
+        check_config(self.path, config, same_code)
         self.home = self.path / "flower"
         self.sources = parse_node_data(config, data)
         bin = Path(sys.executable).parent
@@ -102,7 +109,7 @@ class Deployment:
             raise UserError(
                 "Flower is not installed: python -m pip install 'jaxproto[flower]'."
             )
-        self.app = write_app(config, self.path, **times)
+        self.app = write_app(config, self.path, same_code, **times)
         owner_only_folder(self.home)
         atomic.remove(self.home / "certificates")  # all nodes get new ones
         self.certificates = certificates.make(self.home / "certificates")
@@ -267,17 +274,18 @@ def deploy(
     config: ml_collections.ConfigDict,
     workdir: str | Path,
     data: Sequence[str] = (),
+    same_code: bool = False,
     **times: float,
 ) -> Mapping:
     """Runs a federation as processes of this machine; returns the server summary.
 
     Args:
-      workdir, data, times: As in `jaxproto.flower.simulate`.
+      workdir, data, same_code, times: As in `jaxproto.flower.simulate`.
 
     Raises:
       UserError: the run ended before its last round.
     """
-    with Deployment(config, workdir, data, **times) as deployment:
+    with Deployment(config, workdir, data, same_code, **times) as deployment:
         deployment.start_superlink()
         for client in range(config.data.clients):
             deployment.start_node(client)
