@@ -19,16 +19,16 @@ from jax.sharding import PartitionSpec as P
 from benchmarks import synthetic
 from jaxproto import config as config_
 from jaxproto import models
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Examples, Net, Tree
 from jaxproto.data import registry
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import choose_from
 from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
-from jaxproto.jax_settings import make_key
 from jaxproto.models.ops import Ops, ops
 from jaxproto.training import compiler, programs
-from jaxproto.types import Examples, Net, Tree
 
 CLIENTS, BATCH, DIM = 20, 32, 512
 AXIS = "clients"  # axis of the mesh

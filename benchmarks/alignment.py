@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import measure
-from jaxproto import kernels
+from jaxproto.prototypes import kernels
 
 FLAGS = measure.flag_values(
     "repeats",

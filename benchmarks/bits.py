@@ -12,6 +12,8 @@ line for each run, and exits with 1 if any differs.
 """
 
 import argparse
+import contextlib
+import importlib
 import json
 import os
 import subprocess
@@ -45,6 +47,14 @@ def named(module, *names: str):
     return next(getattr(module, name) for name in names if hasattr(module, name))
 
 
+def module(*names: str):
+    """Returns the first of these modules that exists; commits differ in names."""
+    for name in names[:-1]:
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name)
+    return importlib.import_module(names[-1])
+
+
 def quiet():
     """Returns a console that prints nothing."""
     from rich.console import Console
@@ -74,8 +84,7 @@ def swept(cells_at_once: str) -> Callable[[Path], None]:
     """Returns a function that trains a sweep of two seeds and two weights."""
 
     def train(path):
-        from jaxproto import sweeps
-
+        sweeps = module("jaxproto.lab.sweeps", "jaxproto.sweeps")
         axes = {"seed": [0, 1], "method.lam": [1.0, 5.0]}
         how = named(sweeps, "SweepOptions", "How")(cells_at_once)
         sweeps.sweep(configured("fedproto"), axes, path, quiet(), how)
@@ -87,8 +96,7 @@ def rehearsed(method: str) -> Callable[[Path], None]:
     """Returns a function that runs server and nodes in one process."""
 
     def train(path):
-        from jaxproto import flower
-
+        flower = module("jaxproto.nodes.flower", "jaxproto.flower")
         rehearse = named(flower, "run_in_process", "rehearse")
         rehearse(configured(method), path, console=quiet())
 

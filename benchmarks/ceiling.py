@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from benchmarks import measure
 from jaxproto import models
-from jaxproto.jax_settings import make_key
+from jaxproto.core.jax_settings import make_key
 from jaxproto.models.ops import ops
 
 

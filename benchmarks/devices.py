@@ -19,7 +19,8 @@ from collections import Counter
 import jax
 
 from benchmarks import hlo, measure, synthetic
-from jaxproto import mesh, models
+from jaxproto import models
+from jaxproto.devices import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import compiler, data_placement, sharded_programs
 

@@ -23,12 +23,8 @@ from pathlib import Path
 
 from benchmarks import measure
 from jaxproto import config as config_
-from jaxproto.contrib.flower_deployment.deployment import (
-    Deployment,
-    signal_tree,
-    terminate_tree,
-)
-from jaxproto.flower.server_run import FAULTS
+from jaxproto.nodes.deployment.deployment import Deployment, signal_tree, terminate_tree
+from jaxproto.nodes.flower.server_run import FAULTS
 from jaxproto.storage import checkpoint, records
 
 FLAGS = measure.flag_values(

@@ -5,7 +5,7 @@
 One client trains on the digits with FedProto, with m examples of each class, and
 uploads the mean feature of each class. The attacker has the upload and a body: the
 client's own, as the server has if bodies are shared, or one that was trained on other
-examples from another start. The attacks are those of `jaxproto.contrib.leakage`,
+examples from another start. The attacks are those of `jaxproto.attacks.leakage`,
 without total variation:
 
 - Inversion, from grey or from the mean of public images of the class. The result is the
@@ -24,16 +24,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import measure
-from jaxproto import batches, config, federation, participation, wire
-from jaxproto.contrib.leakage import membership, prototype_inversion, scores
-from jaxproto.contrib.leakage.next_upload import Embedding
-from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
+from jaxproto import config, wire
+from jaxproto.attacks.leakage import membership, prototype_inversion, scores
+from jaxproto.attacks.leakage.next_upload import Embedding
+from jaxproto.attacks.leakage.prototype_inversion import PrototypeTarget
+from jaxproto.core import batches
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import own_features
+from jaxproto.core.types import Client, Net, Shard
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Cohort, RoundInputs
-from jaxproto.jax_settings import make_key
-from jaxproto.method import own_features
-from jaxproto.types import Client, Net, Shard
+from jaxproto.round import federation, participation
+from jaxproto.round.federation import Cohort, RoundInputs
 
 FLAGS = measure.flag_values(
     behind=(["1", "2", "5", "20"], "m, examples per class"),

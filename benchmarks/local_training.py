@@ -27,16 +27,19 @@ import optax
 
 from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
-from jaxproto import batches, federation, gather, losses, models, participation
-from jaxproto.client import LocalTraining
+from jaxproto import models
+from jaxproto.core import batches
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Batch, Examples, Net, Shard, Spec
 from jaxproto.experiment import cohorts
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.jax_settings import make_key
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.models.ops import ops
+from jaxproto.prototypes import losses
+from jaxproto.round import federation, gather, participation
+from jaxproto.round.client import LocalTraining
 from jaxproto.training.threads import run_parallel
-from jaxproto.types import Batch, Examples, Net, Shard, Spec
 from jaxproto.wire import EXACT
 
 NETWORKS = "resnet8,mobilenet_v2,shufflenet_v2_x1_0,efficientnet_b0,cnn4"

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 
 from benchmarks import measure, synthetic
 from benchmarks.peers import shared
+from jaxproto.core.types import Shard
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, records
 from jaxproto.training.rounds import RoundEnvironment
-from jaxproto.types import Shard
 
 FLAGS = measure.flag_values(
     *("group", "pixels", "classes", "dim", "form"),

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks import measure
-from jaxproto import execution
 from jaxproto.models.ops import channel_sums, ops
+from jaxproto.round import execution
 
 
 class Case(NamedTuple):

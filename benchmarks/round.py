@@ -19,7 +19,8 @@ import jax
 import numpy as np
 
 from benchmarks import measure, synthetic
-from jaxproto import batches, models
+from jaxproto import models
+from jaxproto.core import batches
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
 from jaxproto.training.rounds import RoundEnvironment

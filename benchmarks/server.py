@@ -17,9 +17,9 @@ import jax.numpy as jnp
 
 from benchmarks import measure
 from jaxproto import models
-from jaxproto.jax_settings import make_key
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Protos, Spec
 from jaxproto.methods import METHODS
-from jaxproto.types import Protos, Spec
 
 FLAGS = measure.flag_values(
     "dim",

@@ -31,7 +31,7 @@ from benchmarks import measure, synthetic
 from jaxproto import config as config_
 from jaxproto.experiment import build, traced
 from jaxproto.experiment.build import Experiment
-from jaxproto.sweeps.batched import BatchedEngine
+from jaxproto.lab.sweeps.batched import BatchedEngine
 from jaxproto.training import compiler
 from jaxproto.training.programs import Programs
 

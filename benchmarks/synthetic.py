@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks import measure
 from jaxproto import config as config_
+from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
     compiler,
     data_placement,

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.errors import UserError, choose_from
-from jaxproto.reporting.compare import paper_tables
+from jaxproto.papers import tables
 
 READING = "reading="
 
@@ -39,7 +39,7 @@ def get_config(arg: str = "protonorm1,cifar10-protonorm-dirichlet-alpha0.1"):
     """Returns the configuration of TABLE,CELL or TABLE,CELL:reading=NAME."""
     cell, reading = split(arg)
     table, _, name = cell.partition(",")
-    return paper_tables.configuration(table, name, reading)
+    return tables.configuration(table, name, reading)
 
 
 def split(arg: str) -> tuple[str, str]:
@@ -81,8 +81,8 @@ def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
 
 def _rows(arg):
     """Returns the names of the cells of TABLE[:reading=NAME] with their rows."""
-    table = choose_from("table", split(arg)[0], paper_tables.TABLES)
-    return paper_tables.cells_of_table(table).items()
+    table = choose_from("table", split(arg)[0], tables.TABLES)
+    return tables.cells_of_table(table).items()
 
 
 def _command(arg, name):
@@ -114,7 +114,7 @@ def main(argv: Sequence[str]) -> str:
     if wrong := [flag for flag in more if not flag.startswith(passed_on)]:
         parser.error(f"{wrong[0]!r} is no argument; --all takes --config.FIELD=VALUE")
     if not args.tables:
-        return "\n".join(sorted(paper_tables.TABLES))
+        return "\n".join(sorted(tables.TABLES))
     if args.all:
         return "\n".join(series(t, args.seeds, more) for t in args.tables)
     return "\n".join(map(listing, args.tables))

@@ -9,9 +9,9 @@ import mkdocs_gen_files
 
 from jaxproto import config, models
 from jaxproto.config.factory_fields import all_fields
+from jaxproto.core.types import Tree
 from jaxproto.experiment import build, simulated_devices, statelessness
 from jaxproto.methods import METHODS
-from jaxproto.types import Tree
 
 SOURCE = "https://github.com/jaxproto/jaxproto/blob/main/"
 SHAPES = (

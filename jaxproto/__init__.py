@@ -10,16 +10,16 @@ import importlib.metadata
 _HOMES = {  # public name -> module, and name in the module unless it is the module
     "METHODS": ("methods", "METHODS"),
     "Callback": ("callbacks", "Callback"),
-    "Method": ("method", "Method"),
+    "Method": ("core.method", "Method"),
     "Stop": ("callbacks", "Stop"),
     "UserError": ("errors", "UserError"),
     "check": ("experiment.check", "check"),
     "config": ("config",),
     "debug": ("training.debug", "debug"),
     "default_config": ("config", "default"),
-    "load": ("saved_runs", "load"),
+    "load": ("lab.saved_runs", "load"),
     "run": ("training.runner", "run"),
-    "sweep": ("sweeps", "sweep"),
+    "sweep": ("lab.sweeps", "sweep"),
 }
 
 __all__ = [*_HOMES]

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from jaxproto import config
 from jaxproto.config import presets
 from jaxproto.config.fields import FOLLOW
-from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError
-from jaxproto.reporting.compare import SeedGroup
-from jaxproto.reporting.compare.measures import Measure, values
-from jaxproto.reporting.compare.paper_cells import matches
-from jaxproto.reporting.compare.paper_numbers import GROUPS, PAPERS, SPELLINGS
-from jaxproto.reporting.compare.paper_rules import RULES, WITHOUT_HEAD
-from jaxproto.summary import pictures
+from jaxproto.lab.callbacks import pictures
+from jaxproto.lab.compare import SeedGroup
+from jaxproto.lab.compare.measures import Measure, values
+from jaxproto.papers.cells import matches
+from jaxproto.papers.numbers import GROUPS, PAPERS, SPELLINGS
+from jaxproto.papers.rules import RULES, WITHOUT_HEAD
+from jaxproto.papers.variants import READINGS
 
 SHOWN, LEVEL, CONTRADICTED, NOT_RUN = "shown", "level", "contradicted", "not run"
 STATISTICS = {  # column -> statistic over rounds, average

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from jaxproto.reporting.compare import SeedGroup, group_by_seed
+from jaxproto.lab.compare import SeedGroup, group_by_seed
 from jaxproto.storage.run_folder import RunFolder, run_folders
 from results import claim_pairs as pairs
 from results import formula_claims as formulas

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import config, kernels, models
+from jaxproto import config, models
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Spec
 from jaxproto.data.partitions import pfllib
 from jaxproto.experiment import method_builder
-from jaxproto.jax_settings import make_key
+from jaxproto.prototypes import kernels
 from jaxproto.summary import nominal_cost
-from jaxproto.types import Spec
 from results.claim_pairs import Claim
 
 PARTITIONS = (1, 0, 2)  # seeds of Dirichlet 0.1

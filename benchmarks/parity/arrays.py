@@ -7,11 +7,11 @@ import numpy as np
 
 from benchmarks.parity import record
 from benchmarks.parity.record import Record
+from jaxproto.core.types import Array, Protos, Shard, Tree
 from jaxproto.experiment.build import Experiment
 from jaxproto.models import to_torch
 from jaxproto.training import rounds
 from jaxproto.training.programs import State
-from jaxproto.types import Array, Protos, Shard, Tree
 
 
 class Look(NamedTuple):

@@ -30,22 +30,24 @@ from benchmarks.parity.arrays import (
     weights,
 )
 from benchmarks.parity.record import Order, Record, Start
-from jaxproto import batches, client, federation, kernels
 from jaxproto import config as config_
 from jaxproto.config import registries
+from jaxproto.core import batches
+from jaxproto.core.method import no_pre_upload
+from jaxproto.core.types import Array, Data, Examples, Net, Tree
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.federation import Cohort, Model
-from jaxproto.method import no_pre_upload
 from jaxproto.methods import fedtgp
 from jaxproto.metrics import ACCURACY
+from jaxproto.prototypes import kernels
+from jaxproto.round import client, federation
+from jaxproto.round.federation import Cohort, Model
 from jaxproto.summary import host_prototypes
 from jaxproto.training import program as program_
 from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import State
-from jaxproto.types import Array, Data, Examples, Net, Tree
 
 SWEEP = 64  # examples at a time
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import ml_collections
 
+from jaxproto.core.types import Spec
 from jaxproto.errors import UserError, choose_from
-from jaxproto.types import Spec
 
 FIXED = {  # the only values that the loops in PyTorch support
     "local.short": "wrap",

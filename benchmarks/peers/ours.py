@@ -13,11 +13,11 @@ import ml_collections
 from benchmarks import synthetic
 from benchmarks.peers import shared
 from jaxproto import models
+from jaxproto.core.types import Net
 from jaxproto.experiment import build
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.mlp import Perceptron
 from jaxproto.models.ops import Ops
-from jaxproto.types import Net
 
 HIDDEN = 512  # units of cnn4 below its head
 

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from benchmarks.peers import ours, shared
+from jaxproto.core.types import Tree
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
-from jaxproto.types import Tree
 
 SEED = 0  # seed of the run, the default of `synthetic.Run`
 CLASSES = 10

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.released import ours, release, workload
 from benchmarks.released.ours import Start
-from jaxproto.types import Tree
+from jaxproto.core.types import Tree
 
 CLASSES = ("fedmd",)
 

@@ -23,13 +23,14 @@ from benchmarks import measure, synthetic
 from benchmarks.parity.arrays import by_client, rows
 from benchmarks.released import workload
 from jaxproto import config as config_
-from jaxproto import kernels, participation
+from jaxproto.core.types import Tree
 from jaxproto.experiment import build
 from jaxproto.experiment.method_builder import public_inputs
 from jaxproto.methods import fedgen, fedkd, fedl2g, fedtgp, vhl
 from jaxproto.models import to_torch
+from jaxproto.prototypes import kernels
+from jaxproto.round import participation
 from jaxproto.training.programs import State
-from jaxproto.types import Tree
 
 
 class Start(NamedTuple):

@@ -15,8 +15,8 @@ from torch import nn
 from benchmarks import torch_nets
 from benchmarks.parity.networks import load, named, names_of
 from benchmarks.released import workload
+from jaxproto.core.types import Tree
 from jaxproto.models import to_torch
-from jaxproto.types import Tree
 
 COMMON = {  # settings that both libraries read
     "algorithm": "",

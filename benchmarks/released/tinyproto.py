@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.released import htfllib, release, workload
 from benchmarks.released.ours import Start
-from jaxproto.masks import MASKS, mask_indices
-from jaxproto.types import Spec
+from jaxproto.core.types import Spec
+from jaxproto.prototypes.masks import MASKS, mask_indices
 
 CLASSES = dict.fromkeys(
     ("tinyproto", "tinyproto_aps"),

@@ -17,8 +17,8 @@ from torch import nn
 
 from benchmarks.released import release, workload
 from benchmarks.released.ours import Start
+from jaxproto.core.types import Tree
 from jaxproto.methods import vhl
-from jaxproto.types import Tree
 
 CLASSES = ("vhl",)
 LEFT_OUT = (  # modules for files, records and tables

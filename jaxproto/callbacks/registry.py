@@ -6,8 +6,8 @@ from functools import partial
 
 from jaxproto.callbacks.base import EVENTS, Callback
 from jaxproto.callbacks.checks import check_callback, check_factory, make_checked
+from jaxproto.core.registry import Registry
 from jaxproto.errors import UserError, choose_from
-from jaxproto.registry import Registry
 
 ALWAYS = "jsonl"  # name of `metrics.jsonl`, which every run writes
 
@@ -17,10 +17,10 @@ WRITERS: Registry[str | Callable[[], Callback]] = Registry(
     "writer",
     {
         "csv": "jaxproto.callbacks.csv_file:CsvWriter",
-        "tensorboard": "jaxproto.callbacks.tensorboard:TensorBoard",
-        "wandb": "jaxproto.callbacks.wandb:Wandb",
-        "mlflow": "jaxproto.contrib.callbacks.mlflow:Mlflow",
-        "aim": "jaxproto.contrib.callbacks.aim:Aim",
+        "tensorboard": "jaxproto.lab.callbacks.tensorboard:TensorBoard",
+        "wandb": "jaxproto.lab.callbacks.wandb:Wandb",
+        "mlflow": "jaxproto.lab.callbacks.mlflow:Mlflow",
+        "aim": "jaxproto.lab.callbacks.aim:Aim",
     },
     reserved=[ALWAYS],
 )

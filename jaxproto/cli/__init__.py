@@ -1,6 +1,6 @@
 """The command line: `python -m jaxproto COMMAND`, and `main.py` for its command `run`.
 
-Each command is a function of a module of this package, called with `(prog, arguments)`.
+Each command is a function of a module, called with `(prog, arguments)`.
 The module is imported when the command is called, so that `--help` of one command does
 not wait for the libraries of another.
 """
@@ -41,8 +41,15 @@ COMMANDS = {  # name -> what it does
 }
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 FUNCTIONS = {  # command -> module and function, where not `main` of its own module
-    "list": ("list_names", "main"),
-    **{name: ("describe", name) for name in ("cost", "disclosure", "inspect")},
+    "list": ("cli.list_names", "main"),
+    **{name: (f"attacks.cli.{name}", "main") for name in ("audit", "leak")},
+    **{name: ("lab.cli.describe", name) for name in ("cost", "disclosure", "inspect")},
+    **{
+        name: (f"lab.cli.{name}", "main")
+        for name in ("cache", "compare", "plot", "report", "sweep")
+    },
+    "flower": ("nodes.cli.flower", "main"),
+    "prepare": ("papers.cli.prepare", "main"),
 }
 
 
@@ -89,8 +96,8 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     with _errors_in_one_line():
         name = choose_from("command", name, COMMANDS)
         Path.cwd()  # raises an error if the folder was deleted
-        module, function = FUNCTIONS.get(name, (name, "main"))
-        command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+        module, function = FUNCTIONS.get(name, (f"cli.{name}", "main"))
+        command = getattr(importlib.import_module(f"jaxproto.{module}"), function)
         words = [_expand_home(word) for word in arguments]
         sys.exit(command(prog, import_flag.import_files(words)))
 

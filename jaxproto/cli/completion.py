@@ -26,7 +26,7 @@ def main(prog: str, arguments: Sequence[str]):
     from jaxproto import cli
     from jaxproto.cli import list_names
     from jaxproto.config import builtin
-    from jaxproto.reporting.figures.registry import FIGURES
+    from jaxproto.lab.figures.registry import FIGURES
 
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("shell", choices=("bash", "zsh"))

@@ -4,13 +4,14 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxproto import models, participation
+from jaxproto import models
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.config import builtin, optimizers, presets
 from jaxproto.data.partitions.registry import PARTITIONS
 from jaxproto.data.registry import DATASETS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
+from jaxproto.round import participation
 
 READERS = {  # of `data.registry.PREFIXES`
     "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
@@ -46,7 +47,7 @@ def main(prog: str, arguments: Sequence[str]):
 
 def _plots() -> dict[str, str]:
     """Returns the pictures of `jaxproto plot`."""
-    from jaxproto.reporting.figures.registry import FIGURES  # takes half a second
+    from jaxproto.lab.figures.registry import FIGURES  # takes half a second
 
     return {name: picture.help for name, picture in FIGURES.items()}
 

@@ -50,7 +50,7 @@ def define_flags(always: bool = False) -> Callable:
     Args:
       always: run a sweep even without --sweep.
     """
-    from jaxproto.cli import sweep_flags
+    from jaxproto.lab.cli import sweep_flags
 
     path = flags.DEFINE_string(
         "workdir",
@@ -126,7 +126,7 @@ def _debug(config, is_sweep: bool) -> bool:
 def _run(config, path: str, grace: float, options: Mapping) -> bool:
     """Runs an experiment; returns whether it has finished."""
     from jaxproto.config import user_code
-    from jaxproto.mesh import available_devices
+    from jaxproto.devices.mesh import available_devices
     from jaxproto.storage.default_workdir import for_code, resolve_workdir
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, runner

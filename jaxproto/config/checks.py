@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 import ml_collections
 from flax.traverse_util import unflatten_dict
 
-from jaxproto import jax_settings, models
+from jaxproto import models
 from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields, method_fields
 from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten
 from jaxproto.config.registries import arguments
+from jaxproto.core import jax_settings
+from jaxproto.core.hyperparameters import MAX_INT
 from jaxproto.data import registry
 from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
-from jaxproto.hyperparameters import MAX_INT
 from jaxproto.methods import CENTRAL, METHODS
 from jaxproto.methods.options import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name

@@ -20,8 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxproto.core.types import is_key
 from jaxproto.origin import file_of, in_library, in_package, top_module
-from jaxproto.types import is_key
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 GLOBAL, IMPORT = ("LOAD_GLOBAL", "LOAD_NAME"), "IMPORT_NAME"  # instructions

@@ -18,8 +18,8 @@ from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
 from jaxproto.config.typed import make_configuration
+from jaxproto.core.hyperparameters import STATIC, Range
 from jaxproto.errors import UserError, choose_from, shorten
-from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
 from jaxproto.origin import is_external

@@ -14,13 +14,9 @@ from typing import Any
 
 import ml_collections
 
-from jaxproto import models, participation, wire
+from jaxproto import models, wire
 from jaxproto.config import optimizers, registries
-from jaxproto.data import registry
-from jaxproto.data.partitions.registry import PARTITIONS
-from jaxproto.data.resize import MAX_PIXELS
-from jaxproto.errors import UserError, choose_from
-from jaxproto.hyperparameters import (
+from jaxproto.core.hyperparameters import (
     BELOW_ONE,
     COUNT,
     POSITIVE,
@@ -30,10 +26,15 @@ from jaxproto.hyperparameters import (
     Range,
     or_zero,
 )
+from jaxproto.data import registry
+from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.resize import MAX_PIXELS
+from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
-from jaxproto.privacy import OFF, UNITS
-from jaxproto.robustness import ATTACKS, CENTRES
+from jaxproto.round import participation
+from jaxproto.wrappers.privacy import OFF, UNITS
+from jaxproto.wrappers.robustness import ATTACKS, CENTRES
 
 MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxproto import batches
-from jaxproto.client import LocalTraining, constant_schedule
 from jaxproto.config import registries
+from jaxproto.core import batches
+from jaxproto.core.hyperparameters import is_concrete, is_zero
+from jaxproto.core.registry import Registry
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import is_concrete, is_zero
 from jaxproto.methods import METHODS
-from jaxproto.registry import Registry
+from jaxproto.round.client import LocalTraining, constant_schedule
 
 SCHEDULES: Registry[Callable[..., Callable]] = Registry(
     "schedule",

@@ -11,10 +11,10 @@ import ml_collections
 
 from jaxproto.config import builtin
 from jaxproto.config.factory_fields import default
-from jaxproto.config.paper_variants import READINGS, in_table
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import OPTIONS
+from jaxproto.papers.variants import READINGS, in_table
 
 DEFAULT_DATASET = "digits"  # if --config names none
 WIDE = {  # for every method, so that all runs have the same clients
@@ -208,7 +208,7 @@ def experiment(
         Variants are applied from left to right after the data set.
       variants: name -> flat fields such as {"method.lam": 10.0}; a variant with the
         name of the data set is applied with it. A value may be a function of the
-        configuration so far. `paper` and `code` of `paper_variants.READINGS` come last.
+        configuration so far. `paper` and `code` of `variants.READINGS` come last.
         None takes the variants of the method's file in configs/.
       like: method whose values on the data set replace the defaults of the fields
         `method.` that both methods have, such as "fedproto" for a variant of it.
@@ -269,7 +269,7 @@ def apply_variant(
     """Applies the variant `paper` or `code` of the method; "" changes nothing.
 
     Args:
-      table: applies `paper_variants.in_table`, with one protocol for all methods.
+      table: applies `variants.in_table`, with one protocol for all methods.
 
     Raises:
       UserError: the method has no such reading.

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from jaxproto import participation
-from jaxproto.client import LocalTraining
 from jaxproto.config import registries
 from jaxproto.config.fields import flatten
+from jaxproto.core.jax_settings import make_key
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError
-from jaxproto.jax_settings import make_key
 from jaxproto.methods import METHODS
-from jaxproto.privacy import (
+from jaxproto.round import participation
+from jaxproto.round.client import LocalTraining
+from jaxproto.wrappers.privacy import (
     CLIENT,
     EXAMPLE,
     OFF,

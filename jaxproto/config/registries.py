@@ -6,11 +6,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxproto import batches, client
+from jaxproto.core import batches
+from jaxproto.core.registry import Registry
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import GROUPED_ARGUMENTS
 from jaxproto.methods.options import OPTIONS as OPTIONS
-from jaxproto.registry import Registry
+from jaxproto.round import client
 
 ORDERS = Registry("order", {"shuffled": batches.shuffled, "fixed": batches.fixed})
 SHORT_CLIENT_POLICIES = Registry(

@@ -8,11 +8,11 @@ import ml_collections
 import numpy as np
 
 from jaxproto.config.fields import resolved_data_fields
+from jaxproto.core.method import Method
+from jaxproto.core.types import ArrayLike
 from jaxproto.errors import UserError
-from jaxproto.method import Method
-from jaxproto.privacy import OFF
-from jaxproto.robustness import CENTRES, Attack, attacked, robust
-from jaxproto.types import ArrayLike
+from jaxproto.wrappers.privacy import OFF
+from jaxproto.wrappers.robustness import CENTRES, Attack, attacked, robust
 
 HOSTILE = 21  # random stream of `data.seed` that draws hostile clients
 

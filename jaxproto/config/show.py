@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxproto.config import files, flags, presets
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import flatten
-from jaxproto.config.paper_variants import READINGS
+from jaxproto.papers.variants import READINGS
 
 
 def format_fields(config, arguments: Sequence[str]) -> str:

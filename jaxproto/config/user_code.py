@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from jaxproto import models, participation
+from jaxproto import models
 from jaxproto.config import code_digest, optimizers
 from jaxproto.config import registries as by_name
 from jaxproto.config.fields import flatten
@@ -22,7 +22,8 @@ from jaxproto.data.registry import DATASETS, FILES
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.origin import file_of, in_package, is_external
-from jaxproto.robustness import CENTRES
+from jaxproto.round import participation
+from jaxproto.wrappers.robustness import CENTRES
 
 DERIVED = "argument of methods"  # follows from a configuration without a name in it
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"

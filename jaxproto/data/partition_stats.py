@@ -11,10 +11,10 @@ import rich.table
 from rich.markup import escape
 from scipy.spatial import distance
 
+from jaxproto.core.hyperparameters import MAX_INT
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
 
 MANY_CLASSES = 10  # classes of a client beyond which the table shows only some

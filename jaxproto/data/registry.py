@@ -7,11 +7,13 @@ from functools import partial
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import decoded_cache, spiral
+from jaxproto.core.registry import Registry
+from jaxproto.data import spiral
 from jaxproto.data.dataset import Dataset, make_dataset
-from jaxproto.data.readers import csv_texts, image_folder, npz, tfds
+from jaxproto.data.readers import npz
 from jaxproto.data.resize import resize_and_join
-from jaxproto.registry import Registry
+from jaxproto.lab.data import csv_texts, decoded_cache, image_folder
+from jaxproto.papers.data import tfds_reader
 
 
 def digits(seed: int = 0) -> Dataset:
@@ -37,7 +39,7 @@ def spiral_literal(seed: int = 0) -> Dataset:
     return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
-NODES = "nodes"  # the nodes of a federation have the examples: `data/nodes.py`
+NODES = "nodes"  # the nodes of a federation have the examples: `nodes/private_data.py`
 DATASETS: Registry[Callable[[int], Dataset]] = Registry(  # name -> seed -> Dataset
     "data set",
     {"digits": digits, "spiral": spiral_fednh, "spiral_literal": spiral_literal},
@@ -76,7 +78,7 @@ def load(
     prefix, colon, rest = name.partition(":")
     if colon:
         if errors.choose_from("data set prefix", prefix, PREFIXES) == "tfds":
-            return tfds.load(rest, data_dir, pixels)
+            return tfds_reader.load(rest, data_dir, pixels)
         inside = os.path.join(*map(os.path.expanduser, (data_dir or "", rest)))
         return FILES[prefix](inside if os.path.exists(inside) else rest, pixels)
     if name == NODES:

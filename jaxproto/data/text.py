@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.core.types import PADDING, SPECIAL, UNKNOWN
 from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.io import atomic
-from jaxproto.types import PADDING, SPECIAL, UNKNOWN
 
 REPLACED = {  # in this order, in lower-case text; then blanks separate the words
     "'": " ' ",

@@ -11,13 +11,16 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, models, participation
-from jaxproto.client import LocalTraining
+from jaxproto import models
 from jaxproto.config import fields, privacy, robustness
 from jaxproto.config.optimizers import build_local_training
+from jaxproto.core import batches
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, Examples, Net, Shard, Spec
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.data.registry import Dataset
+from jaxproto.devices.mesh import ONE, OneDevice, rows_per_device
 from jaxproto.errors import UserError, failing_line
 from jaxproto.experiment import memory, simulated_devices
 from jaxproto.experiment.cohorts import (
@@ -41,15 +44,14 @@ from jaxproto.experiment.method_check import check_own_method
 from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
 from jaxproto.experiment.schedule import check_schedule
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
-from jaxproto.federation import Federation, Parts
-from jaxproto.mesh import ONE, OneDevice, rows_per_device
-from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.models.ops import ops
 from jaxproto.origin import is_external
-from jaxproto.simulated_time import Timing
-from jaxproto.types import Array, Examples, Net, Shard, Spec
+from jaxproto.round import participation
+from jaxproto.round.client import LocalTraining
+from jaxproto.round.federation import Federation, Parts
+from jaxproto.round.simulated_time import Timing
 from jaxproto.wire import Wire
 
 
@@ -246,7 +248,7 @@ def build_parts(
             f"method {config.method.name!r} decides something in Python by the value "
             "of a float, but floats are arguments of its compiled programs; decide it "
             "with jax.numpy, or annotate the argument as Annotated[float, STATIC] "
-            f"(jaxproto.hyperparameters){failing_line(e)}."
+            f"(jaxproto.core.hyperparameters){failing_line(e)}."
         ) from e
 
 

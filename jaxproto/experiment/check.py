@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches
 from jaxproto import config as configuration
+from jaxproto.core import batches
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Client, Net, Spec, Tree
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Cohort
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.metrics.shape_check import check_metric
-from jaxproto.types import Client, Net, Spec, Tree
+from jaxproto.round.federation import Cohort
 from jaxproto.wire import for_client
 
 

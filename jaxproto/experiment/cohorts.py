@@ -8,22 +8,23 @@ import jax
 import ml_collections
 import numpy as np
 
-from jaxproto import execution, models
-from jaxproto.client import LocalTraining
+from jaxproto import models
 from jaxproto.config.checks import num_evaluated
 from jaxproto.config.fields import resolved_data_fields
+from jaxproto.core.method import Method
+from jaxproto.core.types import Net, Shard
 from jaxproto.data.host_memory import host_memory_bytes
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError
-from jaxproto.evaluation import BY_CLIENT, BY_EQUAL_CLIENTS, BY_EXAMPLE, Scoring
-from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
-from jaxproto.federation import Cohort
-from jaxproto.kept_state import STATELESS
-from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
-from jaxproto.types import Net, Shard
+from jaxproto.round import execution
+from jaxproto.round.client import LocalTraining
+from jaxproto.round.evaluation import BY_CLIENT, BY_EQUAL_CLIENTS, BY_EXAMPLE, Scoring
+from jaxproto.round.execution import ExecutionMode
+from jaxproto.round.federation import Cohort
+from jaxproto.round.kept_state import STATELESS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +136,7 @@ def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
     return tuple(cohort.ids[k] for k in cohort.counted)
 
 
-NODES = "nodes"  # store of clients that are processes: `jaxproto.flower`
+NODES = "nodes"  # store of clients that are processes: `jaxproto.nodes.flower`
 OFF_DEVICE = ("host", "disk", NODES)  # the device has only the participants
 
 

@@ -5,9 +5,9 @@ import os
 from functools import partial
 
 from jaxproto.config import presets
+from jaxproto.core.types import kind_of
 from jaxproto.data import registry, text
-from jaxproto.data.partitions import from_file, public_examples
-from jaxproto.data.partitions.flower_datasets import flower_scheme
+from jaxproto.data.partitions import public_examples
 from jaxproto.data.partitions.label_skew import Scheme
 from jaxproto.data.partitions.registry import (
     PARTITIONS,
@@ -20,7 +20,8 @@ from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from, place_of
 from jaxproto.experiment import memory
 from jaxproto.io import atomic
-from jaxproto.types import kind_of
+from jaxproto.lab.data import partition_file
+from jaxproto.lab.data.flower_datasets import flower_scheme
 
 
 def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
@@ -56,7 +57,7 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
 def build_partition(config, dataset: Dataset) -> Partition:
     """Partitions the examples that are not public."""
     kind, _, path = config.partition.partition(":")
-    divide = partial(from_file.load, path, dataset)
+    divide = partial(partition_file.load, path, dataset)
     if kind != "file":
         divide = partial(public_examples.divide, dataset, build_scheme(config))
     parts = divide(

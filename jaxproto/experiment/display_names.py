@@ -10,10 +10,10 @@ import ml_collections
 from jaxproto import models
 from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.registries import OPTIONS
+from jaxproto.core.types import Spec
 from jaxproto.errors import UserError
 from jaxproto.experiment.method_builder import build_method
 from jaxproto.methods import METHODS
-from jaxproto.types import Spec
 
 CENTRALISED = "Centralised"  # one network, trained on the examples of all clients
 SMALL = Spec(10, 10)  # smallest shapes that fit every option of masks

@@ -11,16 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import batches, wire
-from jaxproto.client import LocalTraining
+from jaxproto import wire
+from jaxproto.core import batches
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Batch, Net, NetOutput, Spec, is_key
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, place_of
 from jaxproto.experiment import statelessness
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
 from jaxproto.metrics.shape_check import FAST
 from jaxproto.origin import is_external
-from jaxproto.types import Batch, Net, NetOutput, Spec, is_key
+from jaxproto.round.client import LocalTraining
 
 MASK_B = np.array([1, 1, 0, 0], np.float32)
 

@@ -13,14 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxproto.client import LocalTraining
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Spec, Tree
 from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
 from jaxproto.experiment import statelessness
-from jaxproto.federation import Cohort
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
-from jaxproto.types import Spec, Tree
+from jaxproto.round.client import LocalTraining
+from jaxproto.round.federation import Cohort
 
 
 def tree_bytes(tree: Tree) -> int:

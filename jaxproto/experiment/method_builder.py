@@ -12,14 +12,14 @@ import numpy as np
 
 from jaxproto import models
 from jaxproto.config import default, privacy, registries
+from jaxproto.core.method import Method
+from jaxproto.core.types import Net, Spec
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import choose_from
 from jaxproto.experiment.method_check import make_method
-from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS
 from jaxproto.models.ops import Ops
-from jaxproto.types import Net, Spec
 
 DERIVED_ARGUMENTS = {
     **registries.DERIVED_ARGUMENTS,

@@ -15,8 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxproto import batches, wire
-from jaxproto.client import LocalTraining, trained_part
+from jaxproto import wire
+from jaxproto.core import batches
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Data, LossAux, Net, Spec, Tree, describe, kind_of
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import (
     ExplainedError,
@@ -29,10 +32,8 @@ from jaxproto.errors import (
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.slot_trace import SlotTracer, check_repeatable, slot_error
 from jaxproto.experiment.traced import Floats
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Data, LossAux, Net, Spec, Tree, describe, kind_of
+from jaxproto.round.client import LocalTraining, trained_part
 
 EXAMPLES, CLIENTS = 3, 2  # in the shapes of the check
 KINDS = {bool: "True or False", str: "a text"}  # of fields that are no functions

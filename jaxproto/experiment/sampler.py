@@ -6,19 +6,20 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from jaxproto import participation, tracing
+from jaxproto.core import tracing
+from jaxproto.core.hyperparameters import is_concrete
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Net
 from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
     place_of,
 )
-from jaxproto.hyperparameters import is_concrete
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
 from jaxproto.origin import is_external
-from jaxproto.participation import Participation
-from jaxproto.types import Net
+from jaxproto.round import participation
+from jaxproto.round.participation import Participation
 
 TRACES = 8  # of a user's sampler, as two draws of few clients may be equal
 

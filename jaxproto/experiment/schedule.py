@@ -5,8 +5,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxproto import tracing
 from jaxproto.config.optimizers import SCHEDULES
+from jaxproto.core import tracing
 from jaxproto.errors import UserError, describe_failure, place_of
 from jaxproto.origin import is_external
 

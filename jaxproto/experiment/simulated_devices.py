@@ -12,26 +12,26 @@ import jax
 import ml_collections
 import numpy as np
 
-from jaxproto.asynchronous import asynchronous
-from jaxproto.client import (
-    LocalTask,
-    begin_local_training,
-    finish_local_training,
-    local_step,
-)
 from jaxproto.config.fields import resolved_data_fields
+from jaxproto.core.hyperparameters import is_zero
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Net, Tree
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.sampler import max_participants
 from jaxproto.experiment.traced import Floats, traced_floats
-from jaxproto.federation import Cohort, Parts
-from jaxproto.hyperparameters import is_zero
 from jaxproto.io import atomic
-from jaxproto.jax_settings import make_key
-from jaxproto.privacy import OFF
-from jaxproto.simulated_time import Timing, steps_within
-from jaxproto.types import Net, Tree
+from jaxproto.round.client import (
+    LocalTask,
+    begin_local_training,
+    finish_local_training,
+    local_step,
+)
+from jaxproto.round.federation import Cohort, Parts
+from jaxproto.round.simulated_time import Timing, steps_within
+from jaxproto.wrappers.asynchronous import asynchronous
+from jaxproto.wrappers.privacy import OFF
 
 STREAM = 22  # of random numbers from `data.seed`
 GIGA, MEGABIT = 1e9, 1e6 / 8  # number of operations, and of bytes

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import tracing
+from jaxproto.core import tracing
+from jaxproto.core.method import Aggregation, Method
+from jaxproto.core.types import Net, Tree, kind_of
 from jaxproto.errors import (
     ExplainedError,
     UserError,
@@ -15,13 +17,11 @@ from jaxproto.errors import (
     place_of,
     shorten,
 )
-from jaxproto.method import Aggregation, Method
 from jaxproto.origin import is_external
-from jaxproto.types import Net, Tree, kind_of
 
 STATIC = (
     "; a float of the factory that decides it is annotated as Annotated[float, STATIC] "
-    "(jaxproto.hyperparameters)"
+    "(jaxproto.core.hyperparameters)"
 )
 # function -> functions whose results are its arguments
 _CLIENT = ("broadcast", "init_client")

@@ -11,8 +11,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import batches, wire
-from jaxproto.client import (
+from jaxproto import wire
+from jaxproto.core import batches
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Client, Data, Examples, Net, Shard, Tree
+from jaxproto.data.dataset import Dataset
+from jaxproto.round.client import (
     LocalTask,
     LocalTraining,
     begin_local_training,
@@ -21,10 +26,6 @@ from jaxproto.client import (
     local_step,
     receive,
 )
-from jaxproto.data.dataset import Dataset
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
-from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
 STATE_FIELDS = ("params", "norm", "opt", "memory")  # of a client, from earlier rounds
 CLIENT_FIELDS = (*STATE_FIELDS, "count", "id", "steps")

@@ -15,9 +15,9 @@ import numpy as np
 from jaxproto.config import fields
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import flatten
+from jaxproto.core.types import ArrayLike
 from jaxproto.experiment.sampler import max_rows
-from jaxproto.privacy import OFF
-from jaxproto.types import ArrayLike
+from jaxproto.wrappers.privacy import OFF
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 

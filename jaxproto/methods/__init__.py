@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from importlib import import_module, metadata
 
-from jaxproto.method import Method
-from jaxproto.registry import Registry
+from jaxproto.core.method import Method
+from jaxproto.core.registry import Registry
 
 REFERENCE = "local"  # what every comparison is read against
 CENTRAL = "fedavg"  # trains one network on all data, if one client has them

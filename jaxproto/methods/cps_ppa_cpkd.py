@@ -35,9 +35,9 @@ from typing import Annotated
 
 import jax.numpy as jnp
 
-from jaxproto import masks
-from jaxproto.hyperparameters import NonNegative, or_zero
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import NonNegative, or_zero
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, Client, Spec
 from jaxproto.methods.fedproto import Pull, no_class_weights
 from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.methods.tinyproto import (
@@ -50,7 +50,7 @@ from jaxproto.methods.tinyproto import (
     on_fedproto,
     tinyproto,
 )
-from jaxproto.types import Array, Client, Spec
+from jaxproto.prototypes import masks
 
 
 def cpkd(client: Client) -> Array:

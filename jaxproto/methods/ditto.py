@@ -22,13 +22,13 @@ import dataclasses
 
 import optax
 
-from jaxproto import losses
-from jaxproto.hyperparameters import NonNegative
-from jaxproto.method import Method, own_network
+from jaxproto.core.hyperparameters import NonNegative
+from jaxproto.core.method import Method, own_network
+from jaxproto.core.types import LossAux, Spec
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averaged_part
 from jaxproto.methods.local import local
-from jaxproto.types import LossAux, Spec
+from jaxproto.prototypes import losses
 
 
 def ditto(spec: Spec, *, mu: NonNegative = 1.0) -> Method:

@@ -34,9 +34,14 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jaxproto import losses, participation
-from jaxproto.hyperparameters import NonNegative, PositiveShare, Share, check_argument
-from jaxproto.method import Aggregation, Method
+from jaxproto.core.hyperparameters import (
+    NonNegative,
+    PositiveShare,
+    Share,
+    check_argument,
+)
+from jaxproto.core.method import Aggregation, Method
+from jaxproto.core.types import Array, LossAux, Spec, Tree
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
@@ -44,7 +49,8 @@ from jaxproto.methods.fedavg import (
     local_statistics,
     weighted_summand,
 )
-from jaxproto.types import Array, LossAux, Spec, Tree
+from jaxproto.prototypes import losses
+from jaxproto.round import participation
 
 
 class FastState(NamedTuple):

@@ -28,12 +28,12 @@ from typing import Annotated, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.method import Aggregation, Method, own_network
+from jaxproto.core.method import Aggregation, Method, own_network
+from jaxproto.core.types import Array, Spec, Statistics, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.local import local
-from jaxproto.privacy import NONE, UPDATES, Privacy
-from jaxproto.privacy.release import private_update
-from jaxproto.types import Array, Spec, Statistics, Tree
+from jaxproto.wrappers.privacy import NONE, UPDATES, Privacy
+from jaxproto.wrappers.privacy.release import private_update
 
 
 class FedAvgUpload(NamedTuple):

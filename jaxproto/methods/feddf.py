@@ -29,9 +29,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto import losses
-from jaxproto.batches import normalise_inputs
-from jaxproto.method import Method
+from jaxproto.core.batches import normalise_inputs
+from jaxproto.core.method import Method
+from jaxproto.core.types import ArrayLike, Spec
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
@@ -40,7 +40,7 @@ from jaxproto.methods.fedavg import (
     weighted_mean,
 )
 from jaxproto.methods.fedtgp import ServerTraining, descend
-from jaxproto.types import ArrayLike, Spec
+from jaxproto.prototypes import losses
 
 
 def feddf(

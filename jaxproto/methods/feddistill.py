@@ -25,12 +25,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import NonNegative
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import NonNegative
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, LossAux, Protos, Spec
 from jaxproto.methods import nominal
-from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Array, LossAux, Protos, Spec
+from jaxproto.prototypes import kernels, losses
+from jaxproto.prototypes.transforms import apply, hide_count
 
 
 class FedDistillState(NamedTuple):

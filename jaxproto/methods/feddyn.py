@@ -31,12 +31,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxproto.hyperparameters import Positive
-from jaxproto.method import Aggregation, Method
+from jaxproto.core.hyperparameters import Positive
+from jaxproto.core.method import Aggregation, Method
+from jaxproto.core.types import Array, Spec, Tree
 from jaxproto.methods.fedavg import Statistical, local_statistics
 from jaxproto.methods.fedprox import fedprox
 from jaxproto.methods.scaffold import init_with_zeros, linear_term
-from jaxproto.types import Array, Spec, Tree
 
 
 class FedDynState(NamedTuple):

@@ -34,16 +34,16 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto import losses
-from jaxproto.hyperparameters import Count, NonNegative
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Count, NonNegative
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, LossAux, Spec, Tree
 from jaxproto.methods.fedavg import normalise_weights, weighted_mean
 from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.fedtgp import ServerTraining, descend, server_loss
 from jaxproto.methods.lg_fedavg import by_both_heads
 from jaxproto.methods.local import local
-from jaxproto.transforms import Diagnostics
-from jaxproto.types import Array, LossAux, Spec, Tree
+from jaxproto.prototypes import losses
+from jaxproto.prototypes.transforms import Diagnostics
 
 
 class FedGenBroadcast(NamedTuple):

@@ -23,8 +23,8 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxproto import losses
-from jaxproto.method import Method
+from jaxproto.core.method import Method
+from jaxproto.core.types import Spec, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import class_means
 from jaxproto.methods.fedtgp import (
@@ -35,8 +35,8 @@ from jaxproto.methods.fedtgp import (
     train,
 )
 from jaxproto.methods.lg_fedavg import lg_fedavg
-from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Spec, Tree
+from jaxproto.prototypes import losses
+from jaxproto.prototypes.transforms import apply, hide_count
 
 LOSS = "loss"  # entry of the server's state beside those of the header
 

@@ -30,12 +30,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto import losses
-from jaxproto.hyperparameters import NonNegative
-from jaxproto.method import Method, own_features, own_network
+from jaxproto.core.hyperparameters import NonNegative
+from jaxproto.core.method import Method, own_features, own_network
+from jaxproto.core.types import Array, ArrayLike, LossAux, Protos, Spec
 from jaxproto.methods.local import local
 from jaxproto.methods.moon import cosine
-from jaxproto.types import Array, ArrayLike, LossAux, Protos, Spec
+from jaxproto.prototypes import losses
 
 
 @flax.struct.dataclass(eq=False)  # compared by identity: it is part of a method

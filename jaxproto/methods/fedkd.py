@@ -44,14 +44,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Positive, PositiveShare
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Positive, PositiveShare
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, LossAux, Net, Spec, Top, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.methods.fml import detached, fml, init_both
-from jaxproto.types import Array, LossAux, Net, Spec, Top, Tree
+from jaxproto.prototypes import kernels, losses
 
 SMALLEST = 1e-12  # divisor
 

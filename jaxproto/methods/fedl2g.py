@@ -40,13 +40,13 @@ from typing import Annotated, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import losses
-from jaxproto.batches import gather_examples
-from jaxproto.hyperparameters import Count, NonNegative, Range
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
+from jaxproto.core.batches import gather_examples
+from jaxproto.core.hyperparameters import Count, NonNegative, Range
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, LossAux, NetOutput, Spec, Top
 from jaxproto.methods.local import local
-from jaxproto.types import Array, LossAux, NetOutput, Spec, Top
+from jaxproto.prototypes import losses
 
 
 class FedL2GState(NamedTuple):

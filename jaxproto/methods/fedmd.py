@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.batches import EVAL_BATCH_SIZE, normalise_inputs
-from jaxproto.hyperparameters import Share
-from jaxproto.method import Method
+from jaxproto.core.batches import EVAL_BATCH_SIZE, normalise_inputs
+from jaxproto.core.hyperparameters import Share
+from jaxproto.core.method import Method
+from jaxproto.core.types import ArrayLike, LossAux, Spec
 from jaxproto.methods.local import local
-from jaxproto.types import ArrayLike, LossAux, Spec
+from jaxproto.prototypes import kernels, losses
 
 
 def fedmd(

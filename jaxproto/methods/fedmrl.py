@@ -25,14 +25,14 @@ Deviations (paper / HtFLlib, https://github.com/TsingZ0/HtFLlib / here):
 import jax
 from jax import numpy as jnp
 
-from jaxproto import losses
-from jaxproto.hyperparameters import Count
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Count
+from jaxproto.core.method import Method
+from jaxproto.core.types import LossAux, Net, Spec
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averaged_part
 from jaxproto.methods.fml import init_both
 from jaxproto.methods.refprotofl import linear
-from jaxproto.types import LossAux, Net, Spec
+from jaxproto.prototypes import losses
 
 
 def fedmrl(spec: Spec, *, aux: Net, aux_dim: Count = 128) -> Method:

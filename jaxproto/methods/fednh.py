@@ -33,13 +33,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Positive, Share
-from jaxproto.method import Method, own_features, own_network
+from jaxproto.core.hyperparameters import Positive, Share
+from jaxproto.core.method import Method, own_features, own_network
+from jaxproto.core.types import Array, LossAux, Protos, Spec, Tree
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, weighted_mean
 from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.fedproto import class_means
-from jaxproto.types import Array, LossAux, Protos, Spec, Tree
+from jaxproto.prototypes import kernels, losses
 
 
 class FedNHState(NamedTuple):

@@ -36,9 +36,10 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from jaxproto.core.hyperparameters import Momentum, NonNegative, is_zero
+from jaxproto.core.method import Aggregation, Method
+from jaxproto.core.types import Array, Spec, Tree
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import Momentum, NonNegative, is_zero
-from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
     finish_weighted_mean,
@@ -46,7 +47,6 @@ from jaxproto.methods.fedavg import (
     weighted_summand,
 )
 from jaxproto.methods.fedprox import fedprox
-from jaxproto.types import Array, Spec, Tree
 
 
 class LocalDescent(NamedTuple):

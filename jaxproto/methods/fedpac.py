@@ -42,16 +42,16 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
-from jaxproto.hyperparameters import NonNegative, Share
-from jaxproto.method import Method, own_features
+from jaxproto.core.batches import sum_over_batches
+from jaxproto.core.hyperparameters import NonNegative, Share
+from jaxproto.core.method import Method, own_features
+from jaxproto.core.types import Array, LossAux, PerClient, Protos, Spec, Tree
 from jaxproto.methods.fedavg import received_as, weighted_mean
 from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.fedproto import class_means
 from jaxproto.methods.fedrep import fedrep
-from jaxproto.transforms import apply, hide_count, show_count
-from jaxproto.types import Array, LossAux, PerClient, Protos, Spec, Tree
+from jaxproto.prototypes import kernels, losses
+from jaxproto.prototypes.transforms import apply, hide_count, show_count
 
 STEPS = 200  # of the minimisation
 CUT = 1e-3  # weights below it become 0

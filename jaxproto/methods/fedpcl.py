@@ -36,15 +36,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Positive
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Positive
+from jaxproto.core.method import Method
+from jaxproto.core.types import LossAux, Protos, Spec
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fednh import unit_features
 from jaxproto.methods.fedproc import contrast
 from jaxproto.methods.fedproto import class_means, fedproto, prototype_scores
-from jaxproto.transforms import CARRY_OVER, apply, hide_count
-from jaxproto.types import LossAux, Protos, Spec
+from jaxproto.prototypes import kernels, losses
+from jaxproto.prototypes.transforms import CARRY_OVER, apply, hide_count
 
 
 class FedPCLState(NamedTuple):

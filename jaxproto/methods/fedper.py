@@ -17,11 +17,11 @@ Deviations (paper / here; its authors released no code):
 import dataclasses
 from typing import NamedTuple
 
-from jaxproto.method import Method
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, Spec, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averaged_part
 from jaxproto.methods.local import local
-from jaxproto.types import Array, Spec, Tree
 
 
 class FedPerUpload(NamedTuple):

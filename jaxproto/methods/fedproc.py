@@ -25,9 +25,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Positive
-from jaxproto.method import Aggregation, Method
+from jaxproto.core.hyperparameters import Positive
+from jaxproto.core.method import Aggregation, Method
+from jaxproto.core.types import Array, LossAux, Protos, Spec, Tree
 from jaxproto.methods.fedavg import (
     FedAvgUpload,
     Statistical,
@@ -39,8 +39,8 @@ from jaxproto.methods.fedavg import (
 )
 from jaxproto.methods.fednh import normalise_rows
 from jaxproto.methods.fedproto import class_means
-from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Array, LossAux, Protos, Spec, Tree
+from jaxproto.prototypes import kernels, losses
+from jaxproto.prototypes.transforms import apply, hide_count
 
 NEVER = -1e9  # a score that no prototype has
 

@@ -33,14 +33,13 @@ from typing import NamedTuple
 
 import jax
 
-from jaxproto import kernels, losses
-from jaxproto.batches import sum_over_batches
-from jaxproto.hyperparameters import NonNegative, Positive
-from jaxproto.method import Method, own_features, own_network
+from jaxproto.core.batches import sum_over_batches
+from jaxproto.core.hyperparameters import NonNegative, Positive
+from jaxproto.core.method import Method, own_features, own_network
+from jaxproto.core.types import LossAux, Protos, Spec, Tree
 from jaxproto.methods import nominal
-from jaxproto.privacy import NONE, Privacy
-from jaxproto.privacy.release import MEANS, Contribution, private_prototypes
-from jaxproto.transforms import (
+from jaxproto.prototypes import kernels, losses
+from jaxproto.prototypes.transforms import (
     IDENTITY,
     Transform,
     apply,
@@ -49,7 +48,8 @@ from jaxproto.transforms import (
     scale,
     show_count,
 )
-from jaxproto.types import LossAux, Protos, Spec, Tree
+from jaxproto.wrappers.privacy import NONE, Privacy
+from jaxproto.wrappers.privacy.release import MEANS, Contribution, private_prototypes
 
 
 class PrototypeSource(NamedTuple):

@@ -19,10 +19,10 @@ import dataclasses
 
 import optax
 
-from jaxproto.hyperparameters import NonNegative
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import NonNegative
+from jaxproto.core.method import Method
+from jaxproto.core.types import Spec
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.types import Spec
 
 
 def fedprox(

@@ -25,10 +25,10 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxproto.hyperparameters import Share
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Share
+from jaxproto.core.method import Method
+from jaxproto.core.types import Spec
 from jaxproto.methods.fedper import fedper
-from jaxproto.types import Spec
 
 
 def fedrep(spec: Spec, *, head_share: Share = 0.5) -> Method:

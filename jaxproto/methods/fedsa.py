@@ -29,12 +29,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import NonNegative, Share
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import NonNegative, Share
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, LossAux, Protos, Spec
 from jaxproto.methods.fedhp import distances
 from jaxproto.methods.fedproto import fedproto
-from jaxproto.types import Array, LossAux, Protos, Spec
+from jaxproto.prototypes import kernels, losses
 
 
 def first_anchors(spec: Spec, key: Array) -> Array:

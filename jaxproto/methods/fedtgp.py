@@ -34,12 +34,12 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Count, NonNegative, Positive, UpToMillion
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Count, NonNegative, Positive, UpToMillion
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, ArrayLike, Protos, Spec, Tree
 from jaxproto.methods.fedproto import Pull, fedproto
-from jaxproto.transforms import IDENTITY, Diagnostics, Transform, apply
-from jaxproto.types import Array, ArrayLike, Protos, Spec, Tree
+from jaxproto.prototypes import kernels, losses
+from jaxproto.prototypes.transforms import IDENTITY, Diagnostics, Transform, apply
 
 
 class FedTGPState(NamedTuple):

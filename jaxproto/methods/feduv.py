@@ -25,11 +25,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import NonNegative
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import NonNegative
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, LossAux, Spec
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.types import Array, LossAux, Spec
+from jaxproto.prototypes import kernels, losses
 
 
 @kernels.float32_matmuls

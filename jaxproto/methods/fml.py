@@ -31,12 +31,12 @@ from collections.abc import Callable
 import jax
 import optax
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Positive, Share
-from jaxproto.method import Method, own_network
+from jaxproto.core.hyperparameters import Positive, Share
+from jaxproto.core.method import Method, own_network
+from jaxproto.core.types import Array, LossAux, Net, Spec, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_average_update
-from jaxproto.types import Array, LossAux, Net, Spec, Tree
+from jaxproto.prototypes import kernels, losses
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
 

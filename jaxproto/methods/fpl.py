@@ -38,13 +38,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Positive
-from jaxproto.method import Method, own_features
+from jaxproto.core.hyperparameters import Positive
+from jaxproto.core.method import Method, own_features
+from jaxproto.core.types import Array, LossAux, Protos, Spec, Tree
 from jaxproto.methods import several_prototypes
 from jaxproto.methods.fedavg import Statistical, local_statistics, weighted_mean
 from jaxproto.methods.fedproc import contrast, fedproc, unit_means
-from jaxproto.types import Array, LossAux, Protos, Spec, Tree
+from jaxproto.prototypes import kernels, losses
 
 
 class FPLState(NamedTuple):

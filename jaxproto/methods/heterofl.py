@@ -36,11 +36,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxproto.hyperparameters import Range
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Range
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, PerClient, Spec, Top, Tree
 from jaxproto.methods.fedavg import fedavg, received_as
 from jaxproto.models.ops import channel_pool
-from jaxproto.types import Array, PerClient, Spec, Top, Tree
 
 
 class HeteroFLState(NamedTuple):

@@ -21,12 +21,12 @@ Deviations (paper / released code / here; code: HtFLlib):
 import dataclasses
 from typing import NamedTuple
 
-from jaxproto.method import Method
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, Client, Net, Spec, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averaged_part
 from jaxproto.methods.fedper import with_parts
 from jaxproto.methods.local import local
-from jaxproto.types import Array, Client, Net, Spec, Tree
 
 
 class LGFedAvgUpload(NamedTuple):

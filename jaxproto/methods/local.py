@@ -3,9 +3,9 @@
 The lower bound of every comparison.
 """
 
-from jaxproto import losses
-from jaxproto.method import Method
-from jaxproto.types import LossAux, Spec
+from jaxproto.core.method import Method
+from jaxproto.core.types import LossAux, Spec
+from jaxproto.prototypes import losses
 
 
 def local(spec: Spec) -> Method:

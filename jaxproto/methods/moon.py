@@ -24,11 +24,11 @@ import functools
 import jax
 import optax
 
-from jaxproto import losses
-from jaxproto.hyperparameters import NonNegative, Positive
-from jaxproto.method import Method, own_network
+from jaxproto.core.hyperparameters import NonNegative, Positive
+from jaxproto.core.method import Method, own_network
+from jaxproto.core.types import LossAux, Spec
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
-from jaxproto.types import LossAux, Spec
+from jaxproto.prototypes import losses
 
 # Cosine of each pair of rows; 0 for a zero row
 cosine = functools.partial(optax.losses.cosine_similarity, epsilon=1e-6)

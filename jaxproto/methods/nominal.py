@@ -6,8 +6,8 @@ of the sizes of a client's networks by name, among them `body` and `head` of `ne
 There are M clients, K classes and d features.
 """
 
-from jaxproto.method import Nominal
-from jaxproto.types import Spec
+from jaxproto.core.method import Nominal
+from jaxproto.core.types import Spec
 
 FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed costs
 

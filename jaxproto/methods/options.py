@@ -3,8 +3,8 @@
 from collections.abc import MutableMapping
 from typing import Any
 
-from jaxproto import kernels, losses, masks, transforms
-from jaxproto.hyperparameters import is_zero
+from jaxproto.core.hyperparameters import is_zero
+from jaxproto.core.registry import Registry
 from jaxproto.methods import (
     cps_ppa_cpkd,
     fast,
@@ -19,7 +19,7 @@ from jaxproto.methods import (
     refprotofl,
     tinyproto,
 )
-from jaxproto.registry import Registry
+from jaxproto.prototypes import kernels, losses, masks, transforms
 
 _BUILTIN: dict[str, dict[str, Any]] = {
     "reg": {

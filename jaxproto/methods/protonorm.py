@@ -24,13 +24,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels
-from jaxproto.hyperparameters import Positive
-from jaxproto.method import Method
+from jaxproto.core.hyperparameters import Positive
+from jaxproto.core.method import Method
+from jaxproto.core.types import Array, Protos, Spec
 from jaxproto.methods.fedproto import Pull, fedproto
-from jaxproto.privacy import NONE, Privacy
-from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
-from jaxproto.types import Array, Protos, Spec
+from jaxproto.prototypes import kernels
+from jaxproto.prototypes.transforms import IDENTITY, THOMSON, Transform, chain
+from jaxproto.wrappers.privacy import NONE, Privacy
 
 
 def no_initial_prototypes(protos: Protos, key: Array) -> Protos:

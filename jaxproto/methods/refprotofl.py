@@ -45,18 +45,18 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from jaxproto import kernels, losses
-from jaxproto.hyperparameters import (
+from jaxproto.core.hyperparameters import (
     NonNegative,
     PositiveShare,
     UpToMillion,
     check_argument,
 )
-from jaxproto.method import Method, no_pre_upload, own_features, own_network
+from jaxproto.core.method import Method, no_pre_upload, own_features, own_network
+from jaxproto.core.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import class_means
-from jaxproto.participation import top_k_mask
-from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
+from jaxproto.prototypes import kernels, losses
+from jaxproto.round.participation import top_k_mask
 
 
 class RefProtoFLState(NamedTuple):

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto.hyperparameters import Positive
-from jaxproto.method import Aggregation, Method, own_network
+from jaxproto.core.hyperparameters import Positive
+from jaxproto.core.method import Aggregation, Method, own_network
+from jaxproto.core.types import Array, Net, Spec, Tree
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, received_as
 from jaxproto.methods.fednova import PLAIN_SGD, LocalDescent, normalising_factor
-from jaxproto.types import Array, Net, Spec, Tree
 
 
 class ScaffoldState(NamedTuple):

@@ -6,8 +6,8 @@ Row j C + c is prototype j of class c (FPL, FedPCL).
 import jax
 import jax.numpy as jnp
 
-from jaxproto import kernels
-from jaxproto.types import Array, Protos
+from jaxproto.core.types import Array, Protos
+from jaxproto.prototypes import kernels
 
 
 def in_rows(protos: Protos) -> Protos:

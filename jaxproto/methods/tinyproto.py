@@ -39,17 +39,22 @@ from typing import Annotated, NamedTuple
 
 import jax.numpy as jnp
 
-from jaxproto import kernels
+from jaxproto.core.hyperparameters import NonNegative, Seed, is_zero, or_zero
+from jaxproto.core.method import Method, own_features
+from jaxproto.core.types import Array, Protos, Spec
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import NonNegative, Seed, is_zero, or_zero
-from jaxproto.masks import Masks, bitmap, mask_indices, mask_message, random_masks
-from jaxproto.method import Method, own_features
 from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.fedtgp import ServerTraining
-from jaxproto.privacy import NONE, OFF, Privacy
-from jaxproto.privacy.release import Contribution
-from jaxproto.transforms import (
+from jaxproto.prototypes import kernels
+from jaxproto.prototypes.masks import (
+    Masks,
+    bitmap,
+    mask_indices,
+    mask_message,
+    random_masks,
+)
+from jaxproto.prototypes.transforms import (
     IDENTITY,
     Transform,
     apply,
@@ -58,7 +63,8 @@ from jaxproto.transforms import (
     expand,
     scale_by_count,
 )
-from jaxproto.types import Array, Protos, Spec
+from jaxproto.wrappers.privacy import NONE, OFF, Privacy
+from jaxproto.wrappers.privacy.release import Contribution
 
 
 class Scaling(NamedTuple):

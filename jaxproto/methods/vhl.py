@@ -44,9 +44,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto import kernels, losses
-from jaxproto.errors import UserError
-from jaxproto.hyperparameters import (
+from jaxproto.core.hyperparameters import (
     MAX_INT,
     NonNegative,
     Seed,
@@ -54,13 +52,15 @@ from jaxproto.hyperparameters import (
     check_argument,
     or_zero,
 )
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method, own_network
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method, own_network
+from jaxproto.core.types import Array, ArrayLike, LossAux, Spec
+from jaxproto.errors import UserError
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
 from jaxproto.methods.fednh import normalise_rows
 from jaxproto.methods.refprotofl import linear
-from jaxproto.types import Array, ArrayLike, LossAux, Spec
+from jaxproto.prototypes import kernels, losses
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 TEMPERATURE = 0.07  # of SupCon (released code)

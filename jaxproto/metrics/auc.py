@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxproto.core.types import Array
 from jaxproto.metrics.classification import nanmean_over_classes
-from jaxproto.types import Array
 
 PER_OCTAVE, LOW, HIGH = 16, -18, 6
 SIDE = (HIGH - LOW) * PER_OCTAVE  # bins on each side of 0

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxproto.core.types import Array
 from jaxproto.metrics.classification import correct
-from jaxproto.types import Array
 
 WORST = -float(np.log(np.finfo(np.float32).eps))  # 15.94, loss of probability 0
 BINS = 15  # of confidence

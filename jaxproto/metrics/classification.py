@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto.types import Array
+from jaxproto.core.types import Array
 
 
 def correct(scores_BC: Array, y_B: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxproto.types import Tree
+from jaxproto.core.types import Tree
 
 
 def mean_of_sums(sums: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

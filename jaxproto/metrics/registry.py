@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Callable
 
+from jaxproto.core.registry import Registry
 from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.metrics import auc, calibration, classification
 from jaxproto.metrics.metric import Metric, mean_of_sums
-from jaxproto.registry import Registry
 
 ACCURACY = "accuracy"  # measured in every run; `rules` of its records have it
 _BUILTIN = {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import tracing
+from jaxproto.core import tracing
 from jaxproto.errors import (
     UserError,
     describe_failure,

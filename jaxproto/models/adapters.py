@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx, traverse_util
 
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Array, Net, NetOutput, Tree, describe, kind_of
 from jaxproto.errors import UserError
-from jaxproto.jax_settings import make_key
 from jaxproto.models.from_modules import head
 from jaxproto.models.layers import Linear, draw_initial
 from jaxproto.models.ops import at_least_single, channel_pool
-from jaxproto.types import Array, Net, NetOutput, Tree, describe, kind_of
 
 Factory = Callable[..., Net]  # input_shape, num_classes, feat_dim, ops=None -> Net
 

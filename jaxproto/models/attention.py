@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
+from jaxproto.core.types import Array
 from jaxproto.models.dropout import dropout
 from jaxproto.models.layers import CallContext, InitialDraws, Linear, zeros
 from jaxproto.models.ops import at_least_single
-from jaxproto.types import Array
 
 
 def xavier_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:

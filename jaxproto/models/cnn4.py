@@ -5,6 +5,7 @@ from functools import partial
 import jax
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.errors import UserError
 from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
@@ -17,7 +18,6 @@ from jaxproto.models.layers import (
     kaiming_uniform,
 )
 from jaxproto.models.ops import Ops
-from jaxproto.types import Array, Net
 
 SMALLEST = 16  # pixels a side from which two unpadded 5x5 convolutions and poolings fit
 

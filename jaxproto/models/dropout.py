@@ -15,8 +15,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from jaxproto.core.types import Array
 from jaxproto.models.layers import CallContext
-from jaxproto.types import Array
 
 RATE = 0.2  # in torchvision, in the released code, and of HtFLlib's LSTM and GRU
 

@@ -13,6 +13,7 @@ import functools
 import jax
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.models.dropout import Place, drop_rows, dropout_features, logits_only
 from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
@@ -26,7 +27,6 @@ from jaxproto.models.layers import (
     zeros,
 )
 from jaxproto.models.ops import Ops, global_mean
-from jaxproto.types import Array, Net
 
 WIDTH = 1280
 DEPTH_RATE = 0.2  # of stochastic depth; block i of n drops with rate 0.2 i / n

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.core.types import Array, Net, NetOutput, Tree
 from jaxproto.errors import UserError
 from jaxproto.models.dropout import Place, no_dropout
 from jaxproto.models.layers import (
@@ -18,7 +19,6 @@ from jaxproto.models.layers import (
     draw_initial,
 )
 from jaxproto.models.ops import Ops, at_least_single, channel_pool, ops_for
-from jaxproto.types import Array, Net, NetOutput, Tree
 
 Body = Callable[[InitialDraws], nnx.Module]  # module(x, call) -> [B, width]
 Activation = Callable[[Array], Array]

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Array, Net, Tree
 from jaxproto.errors import UserError
-from jaxproto.jax_settings import make_key
 from jaxproto.models.registry import NETS, build
 from jaxproto.origin import is_external
-from jaxproto.types import Array, Net, Tree
 
 Weights = Mapping[str, np.ndarray]  # PyTorch's names and shapes
 Head = Callable[[Net, dict], dict]  # net, entries -> entries with the wanted head

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.models.dropout import logits_only
 from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import BatchNorm, CallContext, Chain, Conv, InitialDraws
 from jaxproto.models.ops import Ops, global_mean
-from jaxproto.types import Array, Net
 
 EPS = 0.001  # of batch normalisation
 # The paper's Table 1: channels of the 1x1 branch, of both convolutions of the second

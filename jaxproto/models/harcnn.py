@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.errors import UserError
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.layers import (
@@ -23,7 +24,6 @@ from jaxproto.models.layers import (
 )
 from jaxproto.models.ops import Ops
 from jaxproto.models.ops.pool import first_max
-from jaxproto.types import Array, Net
 
 WIDTHS = (32, 64, 128)
 

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops import Ops, at_least_single, norm, with_batch, with_stats
-from jaxproto.types import Array
 
 
 class CallContext(NamedTuple):

@@ -7,6 +7,7 @@ from functools import partial
 import jax
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.errors import UserError
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.layers import (
@@ -18,7 +19,6 @@ from jaxproto.models.layers import (
     relu,
 )
 from jaxproto.models.ops import Ops
-from jaxproto.types import Array, Net
 
 
 class Perceptron(nnx.Module):

@@ -13,6 +13,7 @@ import functools
 
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.models.dropout import Place, before_pool, logits_only
 from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
@@ -25,7 +26,6 @@ from jaxproto.models.layers import (
     relu6,
 )
 from jaxproto.models.ops import Ops, global_mean
-from jaxproto.types import Array, Net
 
 WIDTH = 1280
 # The paper's Table 2: expansion, channels, blocks, stride of the first block

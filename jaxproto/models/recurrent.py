@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
+from jaxproto.core.types import Array, Net
 from jaxproto.models.dropout import RATE, Place, dropout, logits_only, no_dropout
 from jaxproto.models.layers import (
     CallContext,
@@ -35,7 +36,6 @@ from jaxproto.models.layers import (
 )
 from jaxproto.models.ops import Ops
 from jaxproto.models.text import CLEAN, Embedding, TextSettings, embed, network
-from jaxproto.types import Array, Net
 
 State = tuple[Array, ...]  # [B, H] each, the output first
 

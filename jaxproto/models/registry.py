@@ -8,13 +8,16 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.registry import Registry
+from jaxproto.core.tracing import shapes_of
+from jaxproto.core.types import Net, NetOutput, describe, kind_of
 from jaxproto.errors import (
     UserError,
     choose_from,
     describe_failure,
     place_of,
 )
-from jaxproto.jax_settings import make_key
 from jaxproto.models import (
     cnn4,
     efficientnet,
@@ -33,9 +36,6 @@ from jaxproto.models import (
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.ops import Ops, ops_in
 from jaxproto.origin import is_external
-from jaxproto.registry import Registry
-from jaxproto.tracing import shapes_of
-from jaxproto.types import Net, NetOutput, describe, kind_of
 
 _BUILTIN: dict[str, Callable[..., Net]] = {
     "amazon_mlp": mlp.amazon_mlp,

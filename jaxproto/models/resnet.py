@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     BatchNorm,
@@ -27,7 +28,6 @@ from jaxproto.models.layers import (
     InitialDraws,
 )
 from jaxproto.models.ops import Ops, global_mean
-from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)
 Norm = Callable[[int], nnx.Module]  # channels -> normalisation layer

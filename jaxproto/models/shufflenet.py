@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.models.from_modules import image_shape, make_net
 from jaxproto.models.layers import (
     BatchNorm,
@@ -23,7 +24,6 @@ from jaxproto.models.layers import (
     relu,
 )
 from jaxproto.models.ops import Ops, global_mean
-from jaxproto.types import Array, Net
 
 WIDTH = 1024
 STAGES = ((116, 4), (232, 8), (464, 4))  # the paper's Table 5: channels, units

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.core.types import PADDING, Array, Net
 from jaxproto.errors import UserError
 from jaxproto.models.dropout import Place, dropout, no_dropout
 from jaxproto.models.from_modules import make_net
@@ -31,7 +32,6 @@ from jaxproto.models.layers import (
     kaiming_uniform,
 )
 from jaxproto.models.ops import Ops
-from jaxproto.types import PADDING, Array, Net
 
 FILTERS = 100  # of each size
 SIZES = (3, 4, 5)  # tokens that a filter sees

@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.errors import UserError
 from jaxproto.models.attention import Attention, LayerNorm, by_row
 from jaxproto.models.dropout import dropout
 from jaxproto.models.layers import CallContext, Chain, InitialDraws, Linear
 from jaxproto.models.ops import Ops
 from jaxproto.models.text import CLEAN, Embedding, TextSettings, embed, network
-from jaxproto.types import Array, Net
 
 RATE = 0.5  # of dropout
 EPS = 1e-5  # of normalisation

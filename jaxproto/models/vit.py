@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxproto.core.types import Array, Net
 from jaxproto.errors import UserError
 from jaxproto.models.attention import Attention, LayerNorm, by_row, xavier_uniform
 from jaxproto.models.from_modules import image_shape, make_net
@@ -26,7 +27,6 @@ from jaxproto.models.layers import (
     zeros,
 )
 from jaxproto.models.ops import Ops
-from jaxproto.types import Array, Net
 
 WIDTH, HEADS, LAYERS, HIDDEN = 768, 12, 12, 3072  # the paper's Table 1: Base
 EPS = 1e-6  # of normalisation

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxproto.core.types import Tree, is_key
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.storage import manifest, orbax_arrays, process_shards, records
-from jaxproto.types import Tree, is_key
 
 KEEP = 3  # newest checkpoints that stay
 _PARTIAL = ".partial"  # suffix of a folder that is being written or deleted

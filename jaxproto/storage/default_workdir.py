@@ -11,8 +11,8 @@ import ml_collections
 
 from jaxproto.config import apply_variant, flatten
 from jaxproto.config.fields import extended, fields_where
-from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError, escape_unprintable, first_unprintable
+from jaxproto.papers.variants import READINGS
 from jaxproto.storage import provenance
 from jaxproto.storage.run_folder import read_config
 

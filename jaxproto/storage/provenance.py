@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import ml_collections
 
-from jaxproto import jax_settings
 from jaxproto.config import user_code
+from jaxproto.core import jax_settings
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage.run_folder import PROVENANCE, RunFolder

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxproto.config.factory_fields import all_fields
+from jaxproto.core.hyperparameters import MAX_INT
 from jaxproto.errors import first_unprintable
-from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io.json_files import EVERY, SHOWN, Number, Schema, find_error
 
 NUMBER = Number()  # or null

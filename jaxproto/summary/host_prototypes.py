@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import gather
+from jaxproto.core.method import Method
+from jaxproto.core.types import Client, Protos, Tree
 from jaxproto.experiment.build import Experiment
-from jaxproto.masks import SentMasks, bitmap
-from jaxproto.method import Method
-from jaxproto.types import Client, Protos, Tree
+from jaxproto.prototypes.masks import SentMasks, bitmap
+from jaxproto.round import gather
 
 HEADS = (  # paths of the classifier: the head of an adapter, or of the network
     "['adapter']['head']['kernel']",

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxproto.core.types import Tree
 from jaxproto.metrics import ACCURACY, Metric, by_client, is_least, pooled
 from jaxproto.storage.records import summarize_series, validation_accuracies
-from jaxproto.types import Tree
 
 Sums = Mapping[str, Mapping[str, Tree]]  # {rule: {metric: [K, ...]}}
 # average of a metric in summaries -> that of accuracies

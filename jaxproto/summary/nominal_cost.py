@@ -6,11 +6,11 @@ from functools import partial
 import jax
 import numpy as np
 
-from jaxproto.evaluation import same_rows
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
+from jaxproto.core.types import Net
 from jaxproto.experiment.build import Experiment
-from jaxproto.jax_settings import make_key
-from jaxproto.method import Method
-from jaxproto.types import Net
+from jaxproto.round.evaluation import same_rows
 
 
 def classes_held(exp: Experiment) -> np.ndarray:

@@ -18,8 +18,8 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.methods import METHODS
 from jaxproto.models import registry
 from jaxproto.origin import is_external
+from jaxproto.round.uploads import Report
 from jaxproto.summary.reference_accuracy import STEADY
-from jaxproto.uploads import Report
 
 SCORES = "the largest score must be that of the predicted class, and finite"
 LOW = 0.5  # share of the reference below which a rule is low

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import mesh
+from jaxproto.core.types import Client, Shard
+from jaxproto.devices import mesh
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
-from jaxproto.gather import ParticipantRows
-from jaxproto.participation import Participation
+from jaxproto.round.gather import ParticipantRows
+from jaxproto.round.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
 from jaxproto.training.programs import Programs, State
-from jaxproto.types import Client, Shard
 
 Clients = tuple[Client, ...]  # per cohort, of the state of the run
 Calls = list[list[ParticipantRows]]  # participants, by cohort and call

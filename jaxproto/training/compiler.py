@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import jax
 
-from jaxproto import execution
+from jaxproto.core.types import Examples, Tree
+from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.experiment import cohorts
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import ONE, OneDevice
+from jaxproto.round import execution
 from jaxproto.training import kinds as k
 from jaxproto.training import program_cache, programs, sharded_programs, xla_cache
 from jaxproto.training.program import Program, stack_trees
 from jaxproto.training.program_cache import ProgramWrapper
 from jaxproto.training.programs import Programs
 from jaxproto.training.shapes import CohortShapes, Shapes
-from jaxproto.types import Examples, Tree
 
 
 def compile_all(

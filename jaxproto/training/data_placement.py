@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import mesh
+from jaxproto.core.types import Examples, Shard
+from jaxproto.devices import mesh
+from jaxproto.devices.mesh import REPLICATED, SHARDED, DeviceLayout
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
-from jaxproto.types import Examples, Shard
 
 
 class PlacedTables(NamedTuple):

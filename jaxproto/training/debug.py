@@ -10,10 +10,10 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto import config as config_
-from jaxproto import execution
 from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.experiment import build
 from jaxproto.experiment.data import build_data
+from jaxproto.round import execution
 from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import Programs

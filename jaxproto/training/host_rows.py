@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jaxproto.core.types import Client
 from jaxproto.io import atomic
-from jaxproto.types import Client
 
 Places = list[np.ndarray]  # indices of clients in each cohort
 # context of a function shape, dtype -> array of zeros

@@ -16,11 +16,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxproto import mesh
+from jaxproto.core.types import Client, Shard
+from jaxproto.devices import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.statelessness import client_state_shapes
-from jaxproto.gather import ParticipantRows
-from jaxproto.participation import Participation
+from jaxproto.round.gather import ParticipantRows
+from jaxproto.round.participation import Participation
 from jaxproto.storage import checkpoint, row_deltas
 from jaxproto.storage.row_deltas import RowDelta
 from jaxproto.training.client_store import (
@@ -33,7 +34,6 @@ from jaxproto.training.client_store import (
 )
 from jaxproto.training.host_rows import ClientRows, Places, Space, pad_rows, put_rows
 from jaxproto.training.programs import Programs, State, keys
-from jaxproto.types import Client, Shard
 
 
 class HostedStore(ClientStore):

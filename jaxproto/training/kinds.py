@@ -8,9 +8,9 @@ table of programs (`programs.Programs`) is enough to map, shard and compile them
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxproto.gather import ParticipantRows
-from jaxproto.mesh import REPLICATED, SHARDED
-from jaxproto.types import Tree
+from jaxproto.core.types import Tree
+from jaxproto.devices.mesh import REPLICATED, SHARDED
+from jaxproto.round.gather import ParticipantRows
 
 MAPPED, UNMAPPED = 0, None  # axes of arrays per federation, and of shared ones
 

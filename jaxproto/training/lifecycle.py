@@ -10,10 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, EarlyStopping
+from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.errors import UserError
 from jaxproto.experiment import simulated_devices
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import checkpoint, provenance, records, workdir
 from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.storage.status import Status

@@ -17,11 +17,12 @@ from jaxproto.config import flatten
 from jaxproto.experiment import display_names
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
-from jaxproto.federation import Model
+from jaxproto.lab.callbacks import pictures
+from jaxproto.round.federation import Model
 from jaxproto.storage import checkpoint, record_file, records
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.summary import pictures, run_summary, sanity
+from jaxproto.summary import run_summary, sanity
 from jaxproto.summary.progress_lines import say
 from jaxproto.training import processes, signals
 from jaxproto.training.lifecycle import Run

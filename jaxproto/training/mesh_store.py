@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxproto import mesh
+from jaxproto.devices import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, process_shards
 from jaxproto.training import processes

@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxproto.config import privacy
 from jaxproto.experiment.build import Experiment
-from jaxproto.privacy import OFF
 from jaxproto.training import programs
+from jaxproto.wrappers.privacy import OFF
 
 RoundContexts = Callable[[jax.Array], programs.RoundContext]  # of a round's number
 

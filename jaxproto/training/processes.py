@@ -17,11 +17,11 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from jaxproto.core.types import Tree, is_key
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.storage.workdir import WorkdirLock, lock_workdir
-from jaxproto.types import Tree, is_key
 
 MAX_ERROR_BYTES = 2000  # of the message of an error that other processes receive
 

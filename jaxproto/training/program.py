@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxproto.core.types import Tree
+from jaxproto.devices.mesh import REPLICATED, SHARDED, DeviceLayout, OneDevice
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout, OneDevice
 from jaxproto.training.debug_nans import unchecked
 from jaxproto.training.kinds import FLOATS, UNMAPPED, Kind
-from jaxproto.types import Tree
 
 EACH = True  # cohort has a program
 

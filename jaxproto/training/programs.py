@@ -12,18 +12,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation, gather, kept_state, kernels, mesh, transforms
-from jaxproto.evaluation import EvaluationInputs
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.types import Array, Client, Protos, Tree
+from jaxproto.devices import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.experiment.traced import Floats
-from jaxproto.jax_settings import make_key
-from jaxproto.participation import Participation
+from jaxproto.prototypes import kernels, transforms
+from jaxproto.round import federation, gather, kept_state
+from jaxproto.round.evaluation import EvaluationInputs
+from jaxproto.round.participation import Participation
 from jaxproto.training import data_placement
 from jaxproto.training import kinds as k
 from jaxproto.training.debug_nans import locate_nans
 from jaxproto.training.program import EACH, Program, Row
-from jaxproto.types import Array, Client, Protos, Tree
 
 
 class State(NamedTuple):

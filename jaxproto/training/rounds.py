@@ -8,19 +8,19 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import mesh
+from jaxproto.core.method import Method
+from jaxproto.core.types import ArrayLike, Examples, Tree
+from jaxproto.devices import mesh
 from jaxproto.errors import first_few
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Broadcast, Model
-from jaxproto.method import Method
-from jaxproto.participation import Participation
-from jaxproto.simulated_time import ELAPSED
+from jaxproto.round.federation import Broadcast, Model
+from jaxproto.round.participation import Participation
+from jaxproto.round.simulated_time import ELAPSED
+from jaxproto.round.uploads import PreReport, Report, Uploads
 from jaxproto.training import programs
 from jaxproto.training.client_store import Calls, ClientStore
 from jaxproto.training.programs import Programs, RoundArguments, RoundContext, State
 from jaxproto.training.threads import run_parallel
-from jaxproto.types import ArrayLike, Examples, Tree
-from jaxproto.uploads import PreReport, Report, Uploads
 from jaxproto.wire import HEADER, codec
 
 

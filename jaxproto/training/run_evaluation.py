@@ -6,17 +6,17 @@ from functools import partial
 import jax
 import numpy as np
 
-from jaxproto import mesh
+from jaxproto.core.types import ArrayLike, Tree
 from jaxproto.data import domains
+from jaxproto.devices import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluated_rows
-from jaxproto.federation import Model
 from jaxproto.metrics import besides_accuracy
+from jaxproto.round.federation import Model
 from jaxproto.summary import metric_record, run_summary
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import RoundEnvironment, RoundSummary
 from jaxproto.training.threads import run_parallel
-from jaxproto.types import ArrayLike, Tree
 
 TEST, VALIDATION = 0, 1  # parts of `evaluated_rows`
 # most clients for which a record lists bytes, and correct predictions

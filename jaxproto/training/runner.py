@@ -13,11 +13,12 @@ from rich.console import Console
 
 from jaxproto.callbacks import Callback, make_callbacks
 from jaxproto.config import check, from_name
+from jaxproto.core.types import Examples
 from jaxproto.data.readers import npz
+from jaxproto.devices.mesh import ONE, available_devices, parse_devices
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
-from jaxproto.mesh import ONE, available_devices, parse_devices
 from jaxproto.storage import provenance
 from jaxproto.storage.default_workdir import default_workdir, for_code
 from jaxproto.storage.workdir import tokens
@@ -40,7 +41,6 @@ from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
 from jaxproto.training.rounds import RoundEnvironment, initial_state
 from jaxproto.training.stores import open_store
-from jaxproto.types import Examples
 
 
 class PreparedRun(NamedTuple):
@@ -78,8 +78,8 @@ def run(
         process that changes no function of the package.
       grace: Seconds that a round may take after SIGTERM, to be saved; needs
         `signals.install_signal_handlers`.
-      devices: See `jaxproto.mesh.parse_devices`; numbers of the run depend on it only
-        in the rounding of sums over clients.
+      devices: See `jaxproto.devices.mesh.parse_devices`; numbers of the run depend on
+        it only in the rounding of sums over clients.
       callbacks: Objects with methods of `Callback`, or names of `callbacks.WRITERS`,
         also one alone or "csv,tensorboard"; a finished run does not call them.
       data: Arrays (x, y) or (x, y, x_test, y_test) in place of `data.name`, as npz

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import jax
 
+from jaxproto.core.types import Tree
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.gather import ParticipantRows
+from jaxproto.round.gather import ParticipantRows
 from jaxproto.training import kinds as k
 from jaxproto.training import programs
 from jaxproto.training.kinds import Kind
-from jaxproto.types import Tree
 
 
 class Shapes:

@@ -1,7 +1,7 @@
 """Programs of a run on several devices.
 
 Every program runs on all devices under `shard_map`. The rows of clients are distributed
-(`jaxproto/mesh.py`); server and broadcast are replicated, examples placed by
+(`jaxproto/devices/mesh.py`); server and broadcast are replicated, examples placed by
 `data_placement.py`. Training, evaluation and the first exchange run the programs of one
 device over its rows, without communication; only an evaluation of a sample moves
 clients. The server's step gathers the uploads, and every device computes it completely,
@@ -19,15 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto import gather, mesh
+from jaxproto.core.types import Client
+from jaxproto.devices import mesh
+from jaxproto.devices.mesh import AXIS, DeviceLayout
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Cohort
-from jaxproto.gather import ParticipantRows
-from jaxproto.mesh import AXIS, DeviceLayout
+from jaxproto.round import gather
+from jaxproto.round.federation import Cohort
+from jaxproto.round.gather import ParticipantRows
+from jaxproto.round.uploads import Report, Uploads
 from jaxproto.training import programs
 from jaxproto.training.programs import Programs
-from jaxproto.types import Client
-from jaxproto.uploads import Report, Uploads
 
 
 def build_programs(exp: Experiment) -> Programs:

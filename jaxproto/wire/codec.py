@@ -24,8 +24,8 @@ import jax
 import numpy as np
 
 from jaxproto import wire
+from jaxproto.core.types import Protos, Top, Tree
 from jaxproto.errors import UserError
-from jaxproto.types import Protos, Top, Tree
 from jaxproto.wire import Scaled
 
 MAGIC, VERSION = b"JP", 1

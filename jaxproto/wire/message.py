@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.types import Array, PerClient, Protos, Top, Tree
+from jaxproto.core.types import Array, PerClient, Protos, Top, Tree
 
 FORMATS = ("float32", "float16", "bfloat16", "int8")
 HEADER = 12  # bytes of a message before its payload: see codec.py

@@ -14,9 +14,9 @@ from rich.console import Console
 
 import jaxproto
 from jaxproto import config
+from jaxproto.attacks import privacy_audit
 from jaxproto.config.privacy import private_methods
-from jaxproto.contrib import privacy_audit
-from jaxproto.privacy import CLIENT, EXAMPLE
+from jaxproto.wrappers.privacy import CLIENT, EXAMPLE
 
 HERE = Path(__file__).parent
 NOISES = (1.0, 2.0, 4.0)

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from jaxproto.experiment import display_names
-from jaxproto.plots import layout
-from jaxproto.plots.style import line_style, new_figure
+from jaxproto.lab.plots import layout
+from jaxproto.lab.plots.style import line_style, new_figure
 from results.privacy.run import DIVERGED, HERE, METHODS, SETS, UNITS, WHY, read
 
 PICTURE = HERE.parents[1] / "docs" / "how_to" / "differential_privacy.png"

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jaxproto.jax_settings import make_key
-from jaxproto.privacy import accounting, mechanism
+from jaxproto.core.jax_settings import make_key
+from jaxproto.wrappers.privacy import accounting, mechanism
 
 HERE = Path(__file__).parent
 EDGE = 5.2202  # just above the largest single draw

@@ -8,7 +8,7 @@ SET is digits or fashion_mnist, DATA_DIR its folder of TFDS. `runs` writes SET.c
 
 All runs of a method are calls of one program: attack, aggregation, share and strength
 are its arguments. It has the functions of a run (`federation.one_round`, the wrappers
-of `jaxproto.robustness`), with all attacks and all aggregations behind switches.
+of `jaxproto.wrappers.robustness`), with all attacks and aggregations behind switches.
 """
 
 import csv
@@ -25,19 +25,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import config, evaluation, federation
+from jaxproto import config
 from jaxproto.config.robustness import hostile_clients
-from jaxproto.evaluation import EvaluationInputs
+from jaxproto.core.method import Aggregation, Method
+from jaxproto.core.types import Array
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.traced import replace_floats
-from jaxproto.method import Aggregation, Method
-from jaxproto.plots import layout
-from jaxproto.plots.style import MARKERS, line_style, new_figure
-from jaxproto.robustness import ATTACKS, CENTRES, Attack, attacked, attacks
-from jaxproto.robustness.robust_aggregation import centred
+from jaxproto.lab.plots import layout
+from jaxproto.lab.plots.style import MARKERS, line_style, new_figure
+from jaxproto.round import evaluation, federation
+from jaxproto.round.evaluation import EvaluationInputs
 from jaxproto.training import programs
-from jaxproto.types import Array
+from jaxproto.wrappers.robustness import ATTACKS, CENTRES, Attack, attacked, attacks
+from jaxproto.wrappers.robustness.robust_aggregation import centred
 
 HERE = Path(__file__).parent
 METHODS = {  # method -> prediction rule of what was aggregated

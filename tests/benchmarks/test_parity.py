@@ -10,8 +10,8 @@ from support.every import check_every, every
 from benchmarks import measure
 from benchmarks.parity import __main__ as parity
 from benchmarks.parity import compare, record, rules, views
+from jaxproto.core.types import Spec
 from jaxproto.errors import UserError
-from jaxproto.types import Spec
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 

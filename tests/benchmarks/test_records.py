@@ -8,7 +8,7 @@ from support import workdirs
 from support.refusal import refused
 from support.runs import ROOT
 
-from jaxproto.reporting import compare
+from jaxproto.lab import compare
 from jaxproto.storage import records as files_
 from jaxproto.storage.run_folder import run_folders
 from results import records, series

@@ -15,7 +15,7 @@ from support.runs import ROOT
 
 from jaxproto import config
 from jaxproto.config.fields import FOLLOW, fields_where
-from jaxproto.reporting import compare
+from jaxproto.lab import compare
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import run_folders
 from jaxproto.storage.status import status_of

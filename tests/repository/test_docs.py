@@ -91,7 +91,7 @@ def test_every_decision_that_is_cited_is_there_once():
 
 @pytest.mark.parametrize(
     ("module", "examples"),
-    [("method", 7), pytest.param("sweeps.sweep", 6, marks=pytest.mark.long)],
+    [("core.method", 7), pytest.param("lab.sweeps.sweep", 6, marks=pytest.mark.long)],
 )
 def test_the_example_of_a_docstring_runs(elsewhere, module, examples):
     """Runs those of `Method` and `sweep`; `quiet` is a console that shows nothing."""

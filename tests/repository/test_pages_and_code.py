@@ -12,9 +12,10 @@ import pytest
 from support import quick, runs
 from support.pages import DOCS, ROOT
 
-from jaxproto import Method, federation
+from jaxproto import Method
 from jaxproto.methods import METHODS
 from jaxproto.models import NETS
+from jaxproto.round import federation
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
 MECHANISM = (DOCS / "mechanism.md").read_text()

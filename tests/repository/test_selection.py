@@ -12,23 +12,29 @@ def test_slices_and_groups_that_changed_take_the_time_that_there_is():
     assert selection.slices(reversed([*took]), took, 5) == parts
     took = {"a": 30.0, "b": 10.0}
     assert selection.fitting(["a", "b", "new"], took, 20.0) == ["new", "b"]
-    file = "tests/training/test_store.py"  # concerns itself and its module
+    file = "tests/run/training/test_store.py"  # concerns itself and its module
     assert selection.concerns(file, [file])
     assert selection.concerns(file, ["jaxproto/training/store.py"])
-    assert not selection.concerns(file, ["jaxproto/saved_runs/store.py", "README.md"])
+    assert not selection.concerns(
+        file, ["jaxproto/lab/saved_runs/store.py", "README.md"]
+    )
     lines = [
-        "1.0\ttests/test_gather.py::test_a",
-        "0.5\ttests/test_gather.py::test_b[x]",
-        "2.0\ttests/methods/test_contract.py::test_b[in_chunks-fedavg]",
+        "1.0\ttests/kernel/round/test_gather.py::test_a",
+        "0.5\ttests/kernel/round/test_gather.py::test_b[x]",
+        "2.0\ttests/kernel/methods/test_contract.py::test_b[in_chunks-fedavg]",
     ]
-    grouped = {"methods/test_contract.py-fedavg": 2.0, "test_gather.py": 1.5}
+    grouped = {
+        "kernel/methods/test_contract.py-fedavg": 2.0,
+        "kernel/round/test_gather.py": 1.5,
+    }
     assert seconds.table(lines) == grouped
-    lines += ["99.0\ttests/test_gather.py::test_b[y]"]  # a file that is divided
+    # A file that is divided:
+    lines += ["99.0\ttests/kernel/round/test_gather.py::test_b[y]"]
     grouped = seconds.table(lines)
-    assert grouped["test_gather.py::test_b"] == 99.5
-    test = "tests/test_gather.py::test_b[x]"
-    assert selection.group_of(test, grouped) == "test_gather.py::test_b"
-    assert selection.group_of(test, {}) == "test_gather.py"
+    assert grouped["kernel/round/test_gather.py::test_b"] == 99.5
+    test = "tests/kernel/round/test_gather.py::test_b[x]"
+    assert selection.group_of(test, grouped) == "kernel/round/test_gather.py::test_b"
+    assert selection.group_of(test, {}) == "kernel/round/test_gather.py"
 
 
 def test_every_mutant_breaks_a_line_that_is_there_once():

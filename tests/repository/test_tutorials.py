@@ -14,11 +14,11 @@ from support import pages
 from support.pages import DOCS, TUTORIALS, blocks
 
 import jaxproto
+from jaxproto.core.types import Spec
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.models import to_torch
 from jaxproto.storage import records
 from jaxproto.storage.status import Status
-from jaxproto.types import Spec
 
 SCRIPTS = [*TUTORIALS, DOCS / "how_to/metrics.md", DOCS / "how_to/notebook.md"]
 MARKED = re.compile(

@@ -12,6 +12,7 @@ from rich.console import Console
 from jaxproto import config
 from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
+from jaxproto.lab.callbacks import pictures
 from jaxproto.storage import (
     checkpoint,
     manifest,
@@ -20,7 +21,6 @@ from jaxproto.storage import (
     records,
     row_deltas,
 )
-from jaxproto.summary import pictures
 from jaxproto.training import compiler, runner
 from support.fields import changed
 

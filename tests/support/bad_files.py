@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from jaxproto.types import SPECIAL
+from jaxproto.core.types import SPECIAL
 from support.hostile_folders import flip
 
 GOOD = {"x_train": np.zeros((30, 4), np.float32), "y_train": np.arange(30) % 3}

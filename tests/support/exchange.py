@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import wire
-from jaxproto.types import Batch, Client
+from jaxproto.core.types import Batch, Client
 from support import fast_jit, toys
 
 RNG = np.random.default_rng(7)

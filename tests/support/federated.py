@@ -7,10 +7,10 @@ from rich.console import Console
 
 import jaxproto
 from jaxproto import config
-from jaxproto.flower import in_process
-from jaxproto.flower.server_run import FAULTS, run_server
+from jaxproto.lab.callbacks import pictures
+from jaxproto.nodes.flower import in_process
+from jaxproto.nodes.flower.server_run import FAULTS, run_server
 from jaxproto.storage import records
-from jaxproto.summary import pictures
 from support.fields import changed
 from support.runs import records as metrics
 

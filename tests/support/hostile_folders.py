@@ -22,8 +22,9 @@ from hypothesis.stateful import (
 )
 
 import jaxproto
-from jaxproto import cli, sweeps
+from jaxproto import cli
 from jaxproto.errors import UserError
+from jaxproto.lab import sweeps
 from jaxproto.storage.default_workdir import default_workdir
 from support import attacked
 

@@ -30,7 +30,7 @@ from rich.console import Console
 
 import jaxproto
 from jaxproto.data.readers import npz
-from jaxproto.sweeps import SweepOptions
+from jaxproto.lab.sweeps import SweepOptions
 from support import attacked
 from support.hostile_folders import PLACE, cut, flip
 

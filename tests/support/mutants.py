@@ -32,37 +32,41 @@ class Mutant(NamedTuple):
 
 
 BY_FILE = {  # name of a mutant, text that stands in the file once, what it becomes
-    "batches.py": [
+    "core/batches.py": [
         (
             "repeated examples count",
             "1)\n    mask_B = (at_B",
             "1)\n    mask_B = (0 * at_B",
         ),
     ],
-    "client.py": [
+    "round/client.py": [
         ("fixed parts train", "where(on, a, 0.0)", "where(on, a, a)"),
         ("resume of the optimiser state", "norm=norm, opt=opt)", "norm=norm)"),
         ("rate before the optimiser", "scale(task.local.factor, ", "scale(1.0, "),
         ("random streams without ids", "key, client.id)", "key, 0)"),
     ],
     "data/partitions/registry.py": [("validation rows train", "[~is_held]", "")],
-    "federation.py": [
+    "round/federation.py": [
         ("who sits out receives", "trains_R, after", "trains_R | True, after"),
         ("late uploads arrive", "reports & in_time, packed", "reports, packed"),
         ("format of the broadcast", "formats.down)", "'float32')"),
     ],
-    "flower/accept.py": [("counts of strangers", "count) > most_C", "count) < 0")],
-    "kernels.py": [
+    "nodes/flower/accept.py": [
+        ("counts of strangers", "count) > most_C", "count) < 0")
+    ],
+    "prototypes/kernels.py": [
         ("alignment along the gradient", "e(-force_CD", "e(force_CD"),
         ("momentum of the alignment", "(decay=0.9)", "(decay=0.8)"),
         ("decay of the alignment's rate", "** jnp.ceil", "** jnp.floor"),
         ("a mean over all clients", "= (up.count > 0)", "= (up.count >= 0)"),
     ],
-    "losses.py": [
+    "prototypes/losses.py": [
         ("CPKD weight of the pull", "* emphasis_C[y_B]", "* 1.0"),
         ("a class of one side pulls", " & (target.count > 0)", ""),
     ],
-    "masks.py": [("exchanges that raise overlap", "if fall < 0", "if fall > 0")],
+    "prototypes/masks.py": [
+        ("exchanges that raise overlap", "if fall < 0", "if fall > 0")
+    ],
     "methods/fedproto.py": [("upscale on the client", "scale(upscale)", "scale(1.0)")],
     "methods/fedtgp.py": [
         ("FedTGP margin", "n jnp.minimum(", "n jnp.maximum("),
@@ -73,7 +77,7 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
         ("public anchors lose", "public.count[:, None] >", "own.count[:, None] <="),
     ],
     "methods/tinyproto.py": [("sum or mean of APS", "(mu * holders_C)[:, None]", "mu")],
-    "participation.py": [
+    "round/participation.py": [
         (
             "dropouts stop training too",
             "participants._replace(reports=participants.reports & arrives_K)",
@@ -86,8 +90,10 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
     "training/lifecycle.py": [
         ("a record outlives its checkpoint", ", int(start))", ", int(start) + 1)"),
     ],
-    "transforms.py": [("forgotten classes", ", kept.mean)", ", 0 * kept.mean)")],
-    "uploads.py": [("lost uploads arrive", "(reports, a, ", "(True, a, ")],
+    "prototypes/transforms.py": [
+        ("forgotten classes", ", kept.mean)", ", 0 * kept.mean)")
+    ],
+    "round/uploads.py": [("lost uploads arrive", "(reports, a, ", "(True, a, ")],
     "wire/message.py": [
         ("one row for all clients", "(rows)[row], part", "(rows)[0], part"),
         ("wire rounding down", "clip(jnp.round(", "clip(jnp.floor("),

@@ -20,9 +20,10 @@ import numpy as np
 from rich.console import Console
 
 import jaxproto
-from jaxproto import config, sweeps
+from jaxproto import config
+from jaxproto.lab import sweeps
+from jaxproto.lab.callbacks import pictures
 from jaxproto.storage import checkpoint, records
-from jaxproto.summary import pictures
 from jaxproto.training import compiler
 from tests.support.fields import changed
 

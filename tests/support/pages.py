@@ -8,11 +8,11 @@ from unittest import mock
 
 import pytest
 
-from jaxproto import participation
 from jaxproto.callbacks import WRITERS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.models import NETS
+from jaxproto.round import participation
 from support import quick
 from support.runs import ROOT
 

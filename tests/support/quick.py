@@ -5,7 +5,7 @@ import contextlib
 import jax
 import pytest
 
-from jaxproto import plots
+from jaxproto.lab import plots
 
 
 @contextlib.contextmanager

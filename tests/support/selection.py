@@ -72,9 +72,10 @@ def concerns(test_file: str, changed: Iterable[str]) -> bool:
     """Returns whether a test file, or the module that it is named after, changed."""
     path = Path(test_file)
     room = path.parent.relative_to("tests")
-    module = path.stem.removeprefix("test_")
-    mirrored = {test_file, str(Path("jaxproto") / room / f"{module}.py")}
-    mirrored.add(str(room / f"{module}.py"))  # of benchmarks/
+    module = path.stem.removeprefix("test_") + ".py"
+    folder = Path(*room.parts[1:])  # `kernel` and `run` are no folders of the package
+    mirrored = {test_file, str(room / module)}  # the second of benchmarks/
+    mirrored |= {str(Path("jaxproto") / f / module) for f in (room, folder)}
     return not mirrored.isdisjoint(changed)
 
 

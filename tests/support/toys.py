@@ -10,15 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto import evaluation, execution, federation, gather, participation, wire
-from jaxproto.client import LocalTraining
+from jaxproto import wire
 from jaxproto.config import registries
-from jaxproto.evaluation import EvaluationInputs
+from jaxproto.core.types import Examples, Net, NetOutput, Shard, Spec
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.federation import RoundInputs
 from jaxproto.metrics import ACCURACY, metrics_by_name
-from jaxproto.types import Examples, Net, NetOutput, Shard, Spec
-from jaxproto.uploads import PreReport, Report, Uploads
+from jaxproto.round import evaluation, execution, federation, gather, participation
+from jaxproto.round.client import LocalTraining
+from jaxproto.round.evaluation import EvaluationInputs
+from jaxproto.round.federation import RoundInputs
+from jaxproto.round.uploads import PreReport, Report, Uploads
 from support import fast_jit
 
 SPEC = Spec(num_classes=5, feat_dim=8)

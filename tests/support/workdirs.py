@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from jaxproto import config
-from jaxproto.reporting import compare
+from jaxproto.lab import compare
 from support.fields import changed
 
 AS_PRINTED = {"data__partition": "pfllib", "model__feat_dim": 500}  # in most papers

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.core.registry import Registry
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.domains import domain_ids
 from jaxproto.data.partitions.label_skew import (
@@ -28,7 +29,6 @@ from jaxproto.data.partitions.other_skews import (
     quantity_skew,
 )
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
-from jaxproto.registry import Registry
 
 _BUILTIN: dict[str, Callable[..., Scheme]] = {
     "iid": iid,

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import dataset, decoded_cache, domains, host_memory
+from jaxproto.core.types import SPECIAL
+from jaxproto.data import dataset, domains, host_memory
 from jaxproto.data.resize import resize_and_join
 from jaxproto.io import atomic
-from jaxproto.types import SPECIAL
+from jaxproto.lab.data import decoded_cache
 
 TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")

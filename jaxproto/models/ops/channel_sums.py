@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.types import Array
+from jaxproto.core.types import Array
 
 SHORT = 8  # elements per first sum; 16 are as good, 32 are no longer unrolled
 TOGETHER = 10  # arrays summed in one pass

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops import channel_sums, window_taps, winograd
 from jaxproto.models.ops.row_product import product, round_gradient, round_value
-from jaxproto.types import Array
 
 
 def conv_lax(

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops import channel_sums
-from jaxproto.types import Array
 
 EPS = 1e-5
 MOMENTUM = 0.1  # of the new value: PyTorch's convention

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops import channel_sums, conv, pool
 from jaxproto.models.ops.row_product import product
 from jaxproto.models.ops.trim_padding import no_trim, trim_by_switch
-from jaxproto.types import Array
 
 FILE = Path(__file__).with_name("forms.json")
 FORMS: Mapping[str, Mapping[str, Callable]] = {  # field of `Ops` -> name -> function

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops import channel_sums, window_taps
-from jaxproto.types import Array
 
 
 def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:

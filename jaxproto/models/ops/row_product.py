@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops.channel_sums import total
-from jaxproto.types import Array
 
 BFLOAT16 = 8, 7  # bits of the exponent and of the fraction
 FEWEST, LARGE = 16, 2**17  # most rows, fewest elements of a matrix for `grad_of_few`

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.types import Array
+from jaxproto.core.types import Array
 
 SHORTEST = 32  # columns
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.types import Array
+from jaxproto.core.types import Array
 
 
 class WindowAxis(NamedTuple):

@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxproto.core.types import Array
 from jaxproto.models.ops import channel_sums
 from jaxproto.models.ops.row_product import matmul, matmul_turned, rounded
-from jaxproto.types import Array
 
 POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
 ROWS = {3: 2, 5: 4}  # kernel's rows -> output rows of a filter, the fastest measured

@@ -1,0 +1,1 @@
+"""What uploads reveal: attacks, an audit of privacy, the fields of messages."""

@@ -1,0 +1,1 @@
+"""Commands of attacks on finished runs."""

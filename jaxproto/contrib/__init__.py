@@ -1,1 +1,0 @@
-"""Additions that the core does not need: attacks, deployments, launchers, loggers."""

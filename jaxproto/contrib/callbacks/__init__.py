@@ -1,1 +1,0 @@
-"""Callbacks that log to MLflow and Aim."""

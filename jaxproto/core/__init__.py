@@ -1,0 +1,1 @@
+"""What a method is made of: its interface, arrays, types, hyper-parameters."""

@@ -1,0 +1,1 @@
+"""Devices: where the rows of clients and the examples are."""

@@ -1,0 +1,1 @@
+"""Sweeps, tables, figures, pages, saved runs and further data formats."""

@@ -1,0 +1,1 @@
+"""Writers that log to other programs, and the pictures of a finished run."""

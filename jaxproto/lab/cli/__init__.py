@@ -1,0 +1,1 @@
+"""Commands about finished runs, sweeps and data."""

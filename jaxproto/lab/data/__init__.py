@@ -1,0 +1,1 @@
+"""Further readers of data sets, and partitions of other programs."""

@@ -1,0 +1,1 @@
+"""Federations whose clients are separate processes with data of their own."""

@@ -1,0 +1,1 @@
+"""The experiments of the papers: data sets, variants, published numbers, tables."""

@@ -1,0 +1,1 @@
+"""The command that prepares a data set of TFDS."""

@@ -1,0 +1,216 @@
+"""Data sets that TFDS has prepared as ArrayRecord, read without TensorFlow.
+
+A prepared set lies in DATA_DIR/NAME[/CONFIG]/VERSION. One thread decodes images of one
+size: two were 1.6 times slower on Fashion-MNIST, because small images spend most time
+under the interpreter's lock. Several threads decode images of many sizes, which are
+photographs.
+"""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import absl.logging
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import dataset
+from jaxproto.data.resize import check_images, check_not_text, resize
+from jaxproto.lab.data import decoded_cache, image_files
+
+SPLITS = ("train", "validation", "test")  # pooled in this order
+CHUNK = 1_000  # records read at a time, so that memory stays bounded
+TITLE = "title"  # feature that precedes the text, as in AG News
+
+
+def load(
+    name: str, data_dir: str | os.PathLike | None = None, pixels: int = 0
+) -> dataset.Dataset:
+    """Reads the prepared data set NAME, NAME/CONFIG or NAME:VERSION.
+
+    The last of the splits train, validation, test is the official test part; the
+    others together are the training part. Images are decoded once (`decoded_cache`).
+
+    Args:
+      name: name in TFDS; without a version, the newest one is read.
+      data_dir: folder of the prepared sets; TFDS's own default (TFDS_DATA_DIR or
+        ~/tensorflow_datasets) if None.
+      pixels: as in `registry.load`.
+    """
+    path = find_version(name, data_dir)
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    digest, name = decoded_cache.fingerprint(files), f"tfds:{name}"
+    read = partial(_read, name, path, pixels)
+    return decoded_cache.load_or_decode(
+        name, read, kind="tfds", files=digest, pixels=pixels
+    )
+
+
+def _read(name, path, pixels, store):
+    """Reads all examples, and stores images by `store`."""
+    with _user_errors(name, path):
+        import tensorflow_datasets as tfds  # imported here, as it takes a second
+
+        info = (builder := tfds.builder_from_directory(path)).info
+    input_key, label_key = _keys(name, info)
+    feature, label = info.features[input_key], info.features[label_key]
+    splits, y = _splits(name, info), []
+
+    def blocks(read, convert):
+        """Yields lists of inputs, and extends `y` by a list of labels per split."""
+        for split in splits:
+            y.append([])
+            with _user_errors(name, f"{path}, split {split!r},"):
+                for records in read(builder.as_data_source(split)):
+                    pairs = [(convert(record), record[label_key]) for record in records]
+                    y[-1] += [label for _, label in pairs]
+                    yield [x for x, _ in pairs]
+
+    if isinstance(feature, tfds.features.Text):
+        check_not_text(name, pixels)
+        keys = [key for key in (TITLE, input_key) if key in info.features]
+
+        def join(record):
+            return " ".join(map(_decode, map(record.get, keys)))
+
+        texts = itertools.chain.from_iterable(blocks(_chunks, join))
+        x_N = np.array([*texts], np.dtypes.StringDType())
+    else:
+        shape, dtype = _shape_and_type(name, input_key, feature, pixels)
+        read = _chunks_in_threads if None in feature.shape else _chunks
+
+        def fit(record):
+            x = record[input_key]
+            return resize(x, pixels) if pixels else np.reshape(x, shape)
+
+        number = sum(info.splits[split].num_examples for split in splits)
+        x_N = store((number, *shape), dtype, map(np.stack, blocks(read, fit)))
+    y_N = np.array([*itertools.chain.from_iterable(y)], np.int64)
+    train_size = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
+    return dataset.make_dataset(
+        name,
+        (x_N[:train_size], y_N[:train_size]),
+        (x_N[train_size:], y_N[train_size:]) if len(y) > 1 else None,
+        label.num_classes,
+        classes=label.names,
+        join=lambda parts: x_N,
+    )
+
+
+def prepared_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """Returns the folder of prepared sets: `data_dir`, or TFDS's own default."""
+    default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    return pathlib.Path(data_dir or default).expanduser().absolute()
+
+
+def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
+    """Returns the directory of the version that `name` has, or of the newest one.
+
+    The configuration may be left out if there is only one.
+    """
+    root = prepared_folder(data_dir)
+    name, _, version = name.partition(":")
+    folders = [*root.glob("*/*"), *root.glob("*/*/*")]  # NAME[/CONFIG]/VERSION
+    versions = sorted(
+        (p for p in folders if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and p.is_dir()),
+        key=lambda path: [int(number) for number in path.name.split(".")],
+    )
+    names = {path.parent.relative_to(root).as_posix() for path in versions}
+    if not names:
+        raise errors.UserError(
+            f"tfds:{name}: no prepared data set in {root}"
+            f"{'' if root.is_dir() else ', which is not a directory'}. Point data_dir "
+            "(or TFDS_DATA_DIR) at the directory that holds NAME/VERSION, or make it: "
+            f"python -m jaxproto prepare {name}"
+        )
+    configs = [n for n in names if n.startswith(f"{name}/")]
+    name = configs[0] if name not in names and len(configs) == 1 else name
+    errors.choose_from(f"data set prepared in {root}", name, names)
+    present = [path.name for path in versions if path.parent == root / name]
+    if version:
+        errors.choose_from(f"version of {name} in {root}", version, present)
+    return root / name / (version or present[-1])
+
+
+@contextlib.contextmanager
+def _user_errors(name, where):
+    """Turns errors of TFDS, riegeli and PIL into UserError, and silences TFDS."""
+    level = absl.logging.get_verbosity()
+    absl.logging.set_verbosity(absl.logging.ERROR)  # "OpenCV is not installed ..."
+    try:
+        yield
+    except errors.UserError:
+        raise
+    except ImportError as error:
+        raise errors.UserError(
+            f"{name}: reading it needs the package {error.name!r}. Install it."
+        ) from error
+    except Exception as error:
+        raise errors.UserError(
+            f"{name}: {where} cannot be read ({type(error).__name__}: {error}). "
+            "It is damaged or incomplete: prepare or copy it again."
+        ) from error
+    finally:
+        absl.logging.set_verbosity(level)
+
+
+def _keys(name, info):
+    """Returns the names of the input and of the label."""
+    keys = info.supervised_keys or ("image", "label")
+    ok = all(isinstance(key, str) and key in info.features for key in keys)
+    if not ok or len(keys) != 2 or not hasattr(info.features[keys[1]], "num_classes"):
+        raise errors.UserError(
+            f"{name}: no pair of an input and a class label among its features "
+            f"{', '.join(sorted(info.features))}. "
+            "Use a classification data set, or save it as npz."
+        )
+    return keys
+
+
+def _shape_and_type(name, key, feature, pixels):
+    """Returns the shape and type of an input in the cache."""
+    shape = feature.shape
+    dtype = np.dtype(np.float32 if feature.np_dtype.kind == "f" else feature.np_dtype)
+    if pixels:
+        check_images(name, np.empty((0, *(size or 1 for size in shape)), dtype))
+        shape = (pixels, pixels, shape[2])
+    if None in shape or dtype.kind not in "uif":
+        raise errors.UserError(
+            f"{name}: {key!r} has shape {feature.shape} and type {feature.np_dtype}, "
+            "but a network needs one fixed shape of numbers. Set data.pixels to the "
+            "height and width that images are to be resized to, for example 64."
+        )
+    return (*shape, 1) if len(shape) == 2 else shape, dtype
+
+
+def _splits(name, info):
+    """Returns the splits to read, in the order of rows."""
+    splits = [split for split in SPLITS if split in info.splits]
+    if "train" not in splits:
+        raise errors.UserError(
+            f"{name}: no split 'train'; there are: {', '.join(sorted(info.splits))}. "
+            "Prepare the training split too."
+        )
+    return splits
+
+
+def _decode(text: str | bytes) -> str:
+    return text if isinstance(text, str) else bytes(text).decode("utf-8")
+
+
+def _chunks(records):
+    """Yields lists of at most `CHUNK` records."""
+    for start in range(0, len(records), CHUNK):
+        yield records.__getitems__([*range(len(records))[start : start + CHUNK]])
+
+
+def _chunks_in_threads(records):
+    """Yields iterators over a few records, which threads decode."""
+    rows, chunk = range(len(records)), image_files.CHUNK * image_files.THREADS
+    with ThreadPoolExecutor(image_files.THREADS) as threads:
+        for start in range(0, len(records), chunk):
+            yield threads.map(records.__getitem__, rows[start : start + chunk])

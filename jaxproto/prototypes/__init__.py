@@ -1,0 +1,1 @@
+"""Operations on class prototypes: numerics, losses, masks, transforms, geometry."""

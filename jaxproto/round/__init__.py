@@ -1,0 +1,1 @@
+"""One round: participants, local training, uploads, aggregation, evaluation."""

@@ -1,0 +1,1 @@
+"""Wrappers of a method: privacy, robustness, asynchronous rounds."""

@@ -1,0 +1,211 @@
+"""JAX's own settings: what changes numbers is refused, what may differ is recorded."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from support import runs
+from support.commands import called
+from support.federated import QUIET
+from support.refusal import refused
+
+import jaxproto
+from jaxproto.core import jax_settings
+from jaxproto.nodes.flower.in_process import run_in_process
+from jaxproto.storage import workdir
+from jaxproto.training import xla_cache
+
+PACKAGE = Path(jaxproto.__file__).parent
+REFUSED = {  # setting -> another value than the required one
+    "jax_enable_x64": True,
+    "jax_threefry_partitionable": False,
+    "jax_high_dynamic_range_gumbel": True,
+    "jax_random_seed_offset": 1,
+    "jax_disable_jit": True,
+}
+
+
+@contextlib.contextmanager
+def setting(name, value):
+    """A block with another value of a setting, as by its variable."""
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_setting_that_changes_numbers_is_refused_everywhere(
+    name, trained_runs, tmp_path
+):
+    path, c = trained_runs("fedproto"), runs.small()
+    client = jaxproto.load(path).clients[0]
+    x = client.data.test.x[:1]
+    ways = [
+        lambda: jaxproto.run(c, tmp_path / "run"),
+        lambda: jaxproto.sweep(c, {"seed": (0, 1)}, tmp_path / "sweep"),
+        lambda: jaxproto.check(c),
+        lambda: jaxproto.load(path),
+        lambda: client.predict(x),
+        lambda: run_in_process(c, tmp_path / "nodes", console=QUIET),
+    ]
+    words = f"{name} is {REFUSED[name]} (by {name.upper()}, jax.config.update or a "
+    for way in ways:
+        with setting(name, REFUSED[name]), refused(words, "; set it to") as error:
+            way()
+        assert "\n" not in str(error.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_context_is_a_setting():
+    with jax.enable_x64(True), refused("jax_enable_x64 is True", "32 bits"):
+        jaxproto.check(runs.small())
+
+
+@pytest.mark.long
+def test_without_jit_one_round_is_debugged(capsys):
+    with setting("jax_disable_jit", True):
+        said = called("run", "--config=local:spiral", "--config.rounds=1")
+        assert "--debug (jaxproto.debug)" in said
+        assert not called("run", "--config=local:spiral", "--debug")
+    assert "local training and upload:" in capsys.readouterr().out
+
+
+def test_another_default_generator_gives_the_same_keys(tmp_path):
+    c, records = runs.digits("protonorm", rounds=2), []
+    for name in ("threefry2x32", "rbg"):
+        with setting("jax_default_prng_impl", name):
+            runs.run(c, tmp_path / name)
+        records.append(runs.records(tmp_path / name))
+    assert records[0] == records[1]
+
+
+def test_the_package_makes_keys_in_one_place():
+    one = PACKAGE / "jax_settings.py"
+    making = re.compile(r"random\.(key|PRNGKey)\b(?!_)")
+    files = {f for f in PACKAGE.rglob("*.py") if making.search(f.read_text())}
+    assert files == {one}
+
+
+def test_another_precision_of_products_is_refused_when_a_run_is_resumed(tmp_path):
+    c = runs.small()
+    runs.run(c, tmp_path)
+    with (
+        jax.default_matmul_precision("highest"),
+        refused("jax_default_matmul_precision was default and is highest", "began"),
+    ):
+        runs.run(c, tmp_path)
+    workdir.check_config(tmp_path, c)
+
+
+def test_a_loaded_run_with_another_precision_of_products_says_so(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(xla_cache.logging, "warning", lambda _, text: said.append(text))
+    runs.run(runs.small(), tmp_path)
+    jaxproto.load(tmp_path).evaluate("head")
+    assert not said
+    with jax.default_matmul_precision("highest"):
+        jaxproto.load(tmp_path).evaluate("head")
+    changed = "jax_default_matmul_precision was default and is highest"
+    assert said == [f"{tmp_path} is a run with other settings of JAX: {changed}."]
+
+
+FORK = """
+import multiprocessing, os, subprocess, sys
+import numpy as np
+import jaxproto
+from support import runs
+
+def work(queue):
+    try:
+        jaxproto.check(runs.small())
+        queue.put("checked")
+    except jaxproto.UserError as e:
+        queue.put(str(e))
+
+def child(kind):
+    context = multiprocessing.get_context(kind)
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue,), daemon=True)
+    process.start()
+    print(kind, queue.get(timeout=120), flush=True)
+    process.join()
+
+if __name__ == "__main__":
+    if sys.argv[1] == "before":
+        child("fork")
+    else:
+        jaxproto.check(runs.small())
+        child("fork")
+        child("spawn")
+        subprocess.run([sys.executable, "-c", "print('exec')"], preexec_fn=os.getpid)
+"""
+
+
+@pytest.mark.parametrize("when", ("before", "after"))
+def test_a_fork_of_a_process_that_has_used_jax_is_refused(tmp_path, when):
+    script = tmp_path / "script.py"
+    script.write_text(FORK)
+    roots = os.pathsep.join(map(str, (PACKAGE.parent, PACKAGE.parent / "tests")))
+    env = {**os.environ, "PYTHONPATH": roots}
+    command = [sys.executable, "-W", "ignore", script, when]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert not done.returncode and not done.stderr, done.stderr
+    lines = done.stdout.splitlines()
+    if when == "before":
+        assert lines == ["fork checked"]
+    else:
+        assert lines[0].startswith("fork this process is a fork of one that has used")
+        assert "get_context('spawn')" in lines[0]
+        assert lines[1:] == ["spawn checked", "exec"]
+
+
+# ------------------------------------------------------------------- NaN
+
+
+@pytest.mark.parametrize("method", ("fedproto", "protonorm", "local"))
+def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
+    c = runs.digits(method, rounds=2)
+    runs.run(c, tmp_path / "plain")
+    with setting("jax_debug_nans", True):
+        runs.run(c, tmp_path / "debug")
+        client = jaxproto.load(tmp_path / "debug").clients[0]
+        client.accuracies()
+    assert runs.records(tmp_path / "plain") == runs.records(tmp_path / "debug")
+
+
+def test_a_loss_that_makes_nan_is_named_with_its_line(tmp_path, monkeypatch):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import dataclasses\n"
+        "import jax.numpy as jnp\n"
+        "from jaxproto.methods.local import local\n"
+        "def mine(spec):\n"
+        "    method = local(spec)\n"
+        "    def loss(net, params, norm, batch, *others):\n"
+        "        value, aux = method.loss(net, params, norm, batch, *others)\n"
+        "        return value + jnp.log(value - 1e6), aux\n"
+        "    return dataclasses.replace(method, loss=loss)\n"
+    )
+    inside = {"__name__": "mine"}
+    exec(compile(file.read_text(), str(file), "exec"), inside)
+    monkeypatch.setitem(jaxproto.METHODS, "mine", inside["mine"])
+    c = runs.small("mine")
+    with (
+        setting("jax_debug_nans", True),
+        refused("program 'train' makes NaN", "encountered in log", f"line 8 of {file}"),
+    ):
+        runs.run(c, tmp_path / "run")
+
+
+def test_keys_are_those_of_threefry():
+    assert str(jax.random.key_impl(jax_settings.make_key(3))) == "threefry2x32"
+    assert np.array_equal(jax.random.key_data(jax_settings.make_key(3)), [0, 3])

@@ -1,0 +1,75 @@
+"""Registries: the library's names are fixed, the user's own are not."""
+
+import pytest
+from support.every import every
+from support.refusal import refused
+
+from jaxproto import METHODS, models
+from jaxproto.callbacks import WRITERS
+from jaxproto.config import optimizers, registries
+from jaxproto.config.registries import OPTIONS
+from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.registry import DATASETS, FILES
+from jaxproto.metrics import METRICS, metric
+from jaxproto.round import participation
+from jaxproto.wrappers.robustness import CENTRES
+
+CASES = [
+    (METHODS, "fedproto", "method 'fedproto'"),
+    (METRICS, "accuracy", "metric 'accuracy'"),
+    (models.NETS, "mlp", "network 'mlp'"),
+    (models.NETS, "Ht0", "network 'Ht0'"),  # a group, which would be used instead
+    (models.GROUPS, "Ht0", "group of networks 'Ht0'"),
+    (models.GROUPS, "mlp", "group of networks 'mlp'"),
+    (participation.SAMPLERS, "all", "sampler 'all'"),
+    (PARTITIONS, "iid", "partition 'iid'"),
+    (DATASETS, "digits", "data set 'digits'"),
+    (DATASETS, "nodes", "data set 'nodes'"),
+    (FILES, "npz", "data set prefix 'npz'"),
+    (FILES, "tfds", "data set prefix 'tfds'"),
+    (WRITERS, "csv", "writer 'csv'"),
+    (WRITERS, "jsonl", "writer 'jsonl'"),
+    (CENTRES, "krum", "centre 'krum'"),
+    (optimizers.SCHEDULES, "constant", "schedule 'constant'"),
+    (registries.ORDERS, "fixed", "order 'fixed'"),
+    (registries.INIT_KEYS, "same", "initial key 'same'"),
+    (registries.SHORT_CLIENT_POLICIES, "wrap", "policy of short clients 'wrap'"),
+    (registries.OPTIMIZER_STATES, "keep", "policy of optimiser states 'keep'"),
+    (OPTIONS, "reg", "argument of methods 'reg'"),
+    (OPTIONS["reg"], "mse_mean", "value of method.reg 'mse_mean'"),
+]
+
+
+@every(CASES)
+def test_a_built_in_name_keeps_its_value_and_a_name_of_ones_own_changes(
+    registry, name, words
+):
+    before = dict(registry)
+    with refused(words, "cannot be replaced", f"'my_{name}'") as e:
+        registry[name] = len
+    assert "\n" not in str(e.value)
+    assert registry.is_builtin(name) and dict(registry) == before
+    registry.update(before)  # equal values, as those who restore them have
+    registry["my_own"] = len
+    registry["my_own"] = max  # as in an edited cell of a notebook
+    assert registry.pop("my_own") is max and not registry.is_builtin("my_own")
+    assert dict(registry) == before
+
+
+@pytest.mark.parametrize(
+    ("registry", "value"),
+    [
+        (METHODS, METHODS["local"](None)),
+        (participation.SAMPLERS, "uniform"),
+        (PARTITIONS, 3),
+    ],
+)
+def test_what_is_no_function_is_refused_where_all_others_are(registry, value):
+    with refused(f"{registry.kind} 'mine' is", "must be a function"):
+        registry["mine"] = value
+
+
+def test_the_decorator_of_metrics_replaces_no_built_in():
+    for name in ("accuracy", "macro_f1"):
+        with refused(f"metric '{name}' is the library's own"):
+            metric(name)(len)
