@@ -1,15 +1,15 @@
 """The command line: `python -m jaxproto COMMAND`, and `main.py` for its command `run`.
 
-Each command is a function of a module, called with `(prog, arguments)`.
-The module is imported when the command is called, so that `--help` of one command does
-not wait for the libraries of another.
+Each command is a function of a module, called with `(prog, arguments)`. The module is
+imported when the command is called, so that `--help` of one command does not wait for
+the libraries of another. Optional layers add commands: `jaxproto/plugins.py`.
 """
 
 import contextlib
 import errno
-import importlib
 import io
 import os
+import pkgutil
 import select
 import signal
 import sys
@@ -17,46 +17,37 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jaxproto
+from jaxproto import plugins
 from jaxproto.cli import import_flag
 from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.training import signals
 
-COMMANDS = {  # name -> what it does
-    "run": "run or resume one experiment: what main.py does",
-    "flower": "run or resume one experiment with Flower",
-    "sweep": "run or resume one experiment for every value of some fields",
-    "inspect": "show the partition and examples of a configuration's data",
-    "cost": "scalars and bytes of a round, without training",
-    "disclosure": "every field that crosses the network, and what it reveals",
-    "leak": "attacks on the uploads of finished runs: tables, pictures",
-    "audit": "lower bounds on epsilon of runs under privacy, beside the claimed one",
-    "compare": "one table of finished runs",
-    "plot": "a picture of finished runs, as in the papers",
-    "report": "one HTML page about a run, several runs or a sweep",
-    "prepare": "download and prepare a data set for data.name",
-    "cache": "list or clear the cache of decoded data sets",
-    "list": "the names that a configuration can choose from",
-    "new": "write a method of your own to start from, with a test",
-    "completion": "print a script that completes commands in bash or zsh",
+COMMANDS = {  # name -> function, what it does
+    "run": (
+        "jaxproto.cli.run:main",
+        "run or resume one experiment: what main.py does",
+    ),
+    **plugins.table("COMMANDS"),
+    "list": (
+        "jaxproto.cli.list_names:main",
+        "the names that a configuration can choose from",
+    ),
+    "new": (
+        "jaxproto.cli.new:main",
+        "write a method of your own to start from, with a test",
+    ),
+    "completion": (
+        "jaxproto.cli.completion:main",
+        "print a script that completes commands in bash or zsh",
+    ),
 }
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-FUNCTIONS = {  # command -> module and function, where not `main` of its own module
-    "list": ("cli.list_names", "main"),
-    **{name: (f"attacks.cli.{name}", "main") for name in ("audit", "leak")},
-    **{name: ("lab.cli.describe", name) for name in ("cost", "disclosure", "inspect")},
-    **{
-        name: (f"lab.cli.{name}", "main")
-        for name in ("cache", "compare", "plot", "report", "sweep")
-    },
-    "flower": ("nodes.cli.flower", "main"),
-    "prepare": ("papers.cli.prepare", "main"),
-}
 
 
 def usage() -> str:
     """Returns the usage text, with a line per command."""
     width = max(map(len, COMMANDS)) + 2
-    lines = [f"  {name:<{width}}{about}" for name, about in COMMANDS.items()]
+    lines = [f"  {name:<{width}}{about}" for name, (_, about) in COMMANDS.items()]
     head = "usage: jaxproto COMMAND ... (or: python -m jaxproto COMMAND ...)"
     tail = (
         "`jaxproto COMMAND --help` lists the flags of a command. --import=FILE.py, for "
@@ -96,8 +87,7 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     with _errors_in_one_line():
         name = choose_from("command", name, COMMANDS)
         Path.cwd()  # raises an error if the folder was deleted
-        module, function = FUNCTIONS.get(name, (f"cli.{name}", "main"))
-        command = getattr(importlib.import_module(f"jaxproto.{module}"), function)
+        command = pkgutil.resolve_name(COMMANDS[name][0])
         words = [_expand_home(word) for word in arguments]
         sys.exit(command(prog, import_flag.import_files(words)))
 

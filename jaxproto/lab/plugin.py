@@ -1,0 +1,33 @@
+"""What this layer adds to a run and to the command line (`jaxproto/plugins.py`)."""
+
+COMMANDS = {  # name -> function, what it does
+    "sweep": (
+        "jaxproto.lab.cli.sweep:main",
+        "run or resume one experiment for every value of some fields",
+    ),
+    "inspect": (
+        "jaxproto.lab.cli.describe:inspect",
+        "show the partition and examples of a configuration's data",
+    ),
+    "cost": (
+        "jaxproto.lab.cli.describe:cost",
+        "scalars and bytes of a round, without training",
+    ),
+    "disclosure": (
+        "jaxproto.lab.cli.describe:disclosure",
+        "every field that crosses the network, and what it reveals",
+    ),
+    "compare": ("jaxproto.lab.cli.compare:main", "one table of finished runs"),
+    "plot": (
+        "jaxproto.lab.cli.plot:main",
+        "a picture of finished runs, as in the papers",
+    ),
+    "report": (
+        "jaxproto.lab.cli.report:main",
+        "one HTML page about a run, several runs or a sweep",
+    ),
+    "cache": (
+        "jaxproto.lab.cli.cache:main",
+        "list or clear the cache of decoded data sets",
+    ),
+}

@@ -1,0 +1,8 @@
+"""What this layer adds to a run and to the command line (`jaxproto/plugins.py`)."""
+
+COMMANDS = {  # name -> function, what it does
+    "prepare": (
+        "jaxproto.papers.cli.prepare:main",
+        "download and prepare a data set for data.name",
+    ),
+}
