@@ -26,7 +26,6 @@ def main(prog: str, arguments: Sequence[str]):
     from jaxproto import cli
     from jaxproto.cli import list_names
     from jaxproto.config import builtin
-    from jaxproto.lab.figures.registry import FIGURES
 
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("shell", choices=("bash", "zsh"))
@@ -35,7 +34,7 @@ def main(prog: str, arguments: Sequence[str]):
         "commands": cli.COMMANDS,
         "configs": builtin.names(),
         "kinds": list_names.KINDS,
-        "plots": FIGURES,
+        "plots": list_names.KINDS["plots"]() if "plots" in list_names.KINDS else (),
     }
     words = {key: " ".join(value) for key, value in names.items()}
     sys.stdout.write(SCRIPT.format(zsh=ZSH if shell == "zsh" else "", **words))

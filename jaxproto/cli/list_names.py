@@ -4,7 +4,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxproto import models
+from jaxproto import models, plugins
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.config import builtin, optimizers, presets
 from jaxproto.data.partitions.registry import PARTITIONS
@@ -28,7 +28,7 @@ KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optax_optimizers().items())),
     "metrics": lambda: METRICS,
-    "plots": lambda: _plots(),
+    **{name: plugins.lazy(place) for name, place in plugins.table("KINDS").items()},
     "sweeps": lambda: {
         k: builtin.docstring_line(k) for k in builtin.names() if "/" in k
     },
@@ -43,13 +43,6 @@ def main(prog: str, arguments: Sequence[str]):
     width = max(map(len, names)) + 2
     for name, entry in names.items():
         sys.stdout.write(f"{name:<{width}}{_about(entry)}".rstrip() + "\n")
-
-
-def _plots() -> dict[str, str]:
-    """Returns the pictures of `jaxproto plot`."""
-    from jaxproto.lab.figures.registry import FIGURES  # takes half a second
-
-    return {name: picture.help for name, picture in FIGURES.items()}
 
 
 def _groups() -> dict[str, str]:

@@ -31,3 +31,7 @@ COMMANDS = {  # name -> function, what it does
         "list or clear the cache of decoded data sets",
     ),
 }
+
+KINDS = {  # of `jaxproto list` -> function that returns names with a text or function
+    "plots": "jaxproto.lab.figures.registry:help_texts",
+}

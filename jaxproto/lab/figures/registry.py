@@ -93,6 +93,11 @@ FIGURES = {
 }
 
 
+def help_texts() -> dict[str, str]:
+    """Returns the pictures of `jaxproto plot`, with a line about each."""
+    return {name: picture.help for name, picture in FIGURES.items()}
+
+
 def add_arguments(parser, picture: Figure):
     """Gives a parser the options of a picture, and its work directories."""
     if picture.runs != "none":
