@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
 
+from jaxproto import plugins
 from jaxproto.cli import config_command
 from jaxproto.errors import UserError
 from jaxproto.training import signals
@@ -44,14 +46,14 @@ def main(prog: str, arguments: Sequence[str]):
     config_command.run_command(define_flags(), prog, arguments, __doc__)
 
 
-def define_flags(always: bool = False) -> Callable:
-    """Defines the flags of a run and of a sweep; returns the function that runs it.
+def define_flags(always: str = "") -> Callable:
+    """Defines the flags of a run and of its modes; returns the function that runs it.
 
     Args:
-      always: run a sweep even without --sweep.
+      always: name in `plugins.table("MODES")` of a mode that runs without its flag.
     """
-    from jaxproto.lab.cli import sweep_flags
-
+    places = plugins.table("MODES")
+    modes = {name: pkgutil.resolve_name(place) for name, place in places.items()}
     path = flags.DEFINE_string(
         "workdir",
         "",
@@ -67,10 +69,12 @@ def define_flags(always: bool = False) -> Callable:
     debug = flags.DEFINE_bool("debug", False, DEBUG)
     quiet = flags.DEFINE_bool("quiet", False, QUIET)
     same_code = flags.DEFINE_bool("same_code", False, SAME_CODE)
-    sweep_flags.define_flags()
+    for mode in modes.values():
+        mode.define_flags()
 
     def execute(config) -> bool:
-        is_sweep = always or sweep_flags.is_requested()
+        chosen = [m for name, m in modes.items() if name == always or m.is_requested()]
+        is_sweep = bool(chosen)
         if debug.value:
             return _debug(config, is_sweep)
         signals.set_exit_hint(RESUME_HINT)
@@ -80,7 +84,7 @@ def define_flags(always: bool = False) -> Callable:
             "callbacks": writers.value,
             "same_code": same_code.value,
         }
-        run = sweep_flags.run if is_sweep else _run
+        run = chosen[0].run if chosen else _run
         out = io.StringIO() if quiet.value else sys.stdout
         try:
             with contextlib.redirect_stdout(out):

@@ -35,3 +35,7 @@ COMMANDS = {  # name -> function, what it does
 KINDS = {  # of `jaxproto list` -> function that returns names with a text or function
     "plots": "jaxproto.lab.figures.registry:help_texts",
 }
+
+MODES = {  # of the command `run`: modules with define_flags, is_requested and run
+    "sweep": "jaxproto.lab.cli.sweep_flags",
+}

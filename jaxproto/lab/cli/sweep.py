@@ -13,4 +13,6 @@ from jaxproto.cli import config_command, run
 
 def main(prog: str, arguments: Sequence[str]):
     """Runs or resumes a sweep; exit code 1 unless every cell finishes."""
-    config_command.run_command(run.define_flags(always=True), prog, arguments, __doc__)
+    config_command.run_command(
+        run.define_flags(always="sweep"), prog, arguments, __doc__
+    )
