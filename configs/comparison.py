@@ -19,6 +19,7 @@ from jaxproto import config
 from jaxproto.config import presets
 from jaxproto.errors import choose_from
 from jaxproto.methods import METHODS
+from jaxproto.papers import variants
 
 SETTING = {
     "data.clients": 20,
@@ -53,5 +54,7 @@ def get_config(arg: str = "protonorm"):
     c = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
     c.name = f"comparison-{arg.replace(',', '-')}"
     config.apply_fields(c, {**SETTING, **fields})
-    config.apply_variant(c, reading, table=True)
+    if reading:
+        config.require_reading(c.method.name, reading)
+        config.apply_fields(c, variants.in_table(c.method.name, reading))
     return c

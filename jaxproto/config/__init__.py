@@ -23,5 +23,7 @@ from jaxproto.config.presets import (
     apply_fields,
     apply_variant,
     experiment,
+    readings_of,
+    require_reading,
     resolve_callables,
 )

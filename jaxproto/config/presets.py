@@ -9,12 +9,12 @@ from typing import Any
 
 import ml_collections
 
+from jaxproto import plugins
 from jaxproto.config import builtin
 from jaxproto.config.factory_fields import default
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import OPTIONS
-from jaxproto.papers.variants import READINGS, in_table
 
 DEFAULT_DATASET = "digits"  # if --config names none
 WIDE = {  # for every method, so that all runs have the same clients
@@ -208,7 +208,7 @@ def experiment(
         Variants are applied from left to right after the data set.
       variants: name -> flat fields such as {"method.lam": 10.0}; a variant with the
         name of the data set is applied with it. A value may be a function of the
-        configuration so far. `paper` and `code` of `variants.READINGS` come last.
+        configuration so far. The method's readings, `paper` and `code`, come last.
         None takes the variants of the method's file in configs/.
       like: method whose values on the data set replace the defaults of the fields
         `method.` that both methods have, such as "fedproto" for a variant of it.
@@ -217,7 +217,7 @@ def experiment(
       UserError: there is no such method or preset, there are several data sets or
         readings, or a field of `like` has another type.
     """
-    readings = READINGS.get(choose_from("method", method, METHODS), {})
+    readings = readings_of(choose_from("method", method, METHODS))
     variants = builtin.variants(method) if variants is None else variants
     variants = {**variants, **readings}
     names = [n for n in arg.split(",") if n]
@@ -263,25 +263,31 @@ def _check_only_one(kind: str, arg: str, names: Sequence[str]):
         )
 
 
-def apply_variant(
-    config: ml_collections.ConfigDict, reading: str, *, table: bool = False
-):
-    """Applies the variant `paper` or `code` of the method; "" changes nothing.
+def readings_of(method: str) -> Mapping[str, Mapping]:
+    """Returns the fields of each reading of a method; none without `jaxproto/papers`."""
+    return plugins.table("READINGS").get(method, {})
 
-    Args:
-      table: applies `variants.in_table`, with one protocol for all methods.
+
+def require_reading(method: str, reading: str) -> Mapping:
+    """Returns the fields of a reading.
 
     Raises:
       UserError: the method has no such reading.
     """
-    name = config.method.name
-    if not reading:
-        return
-    if name not in READINGS:
-        raise UserError(f"{name} has one reading only: leave {reading!r} out.")
-    variants = READINGS[name]
-    choose_from(f"reading of {name}", reading, variants)
-    apply_fields(config, in_table(name, reading) if table else variants[reading])
+    readings = readings_of(method)
+    if not readings:
+        raise UserError(f"{method} has one reading only: leave {reading!r} out.")
+    return readings[choose_from(f"reading of {method}", reading, readings)]
+
+
+def apply_variant(config: ml_collections.ConfigDict, reading: str):
+    """Applies the variant `paper` or `code` of the method; "" changes nothing.
+
+    Raises:
+      UserError: the method has no such reading.
+    """
+    if reading:
+        apply_fields(config, require_reading(config.method.name, reading))
 
 
 def apply_fields(config: ml_collections.ConfigDict, fields: Mapping):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from jaxproto.config import files, flags, presets
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import flatten
-from jaxproto.papers.variants import READINGS
 
 
 def format_fields(config, arguments: Sequence[str]) -> str:
@@ -40,7 +39,7 @@ def preset_origin(file: str, method: str, path: str, value: object) -> str:
     path_of_file, _, arg = file.partition(":")
     names = [n for n in arg.split(",") if n]
     for name in reversed(names):
-        if path in READINGS.get(method, {}).get(name, {}):
+        if path in presets.readings_of(method).get(name, {}):
             return f"reading {name}"
     if not {*names} & {*presets.DATASETS}:
         names = [presets.DEFAULT_DATASET, *names]

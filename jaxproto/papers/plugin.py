@@ -1,5 +1,9 @@
 """What this layer adds to a run and to the command line (`jaxproto/plugins.py`)."""
 
+from jaxproto.papers import variants
+
+READINGS = variants.READINGS  # method -> name of a reading -> fields
+
 COMMANDS = {  # name -> function, what it does
     "prepare": (
         "jaxproto.papers.cli.prepare:main",

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import apply_variant, flatten
+from jaxproto.config import apply_variant, flatten, readings_of
 from jaxproto.config.fields import extended, fields_where
 from jaxproto.errors import UserError, escape_unprintable, first_unprintable
-from jaxproto.papers.variants import READINGS
 from jaxproto.storage import provenance
 from jaxproto.storage.run_folder import read_config
 
@@ -42,7 +41,7 @@ def default_workdir(
 def _changes(config, plain) -> list[str]:
     """Returns a variant's name and the changed fields, as few as possible."""
     changed = {"": _changed_fields(config, flatten(plain))}
-    for variant in READINGS.get(config.method.name, {}):
+    for variant in readings_of(config.method.name):
         other = ml_collections.ConfigDict(plain.to_dict())
         apply_variant(other, variant)
         changed[variant] = _changed_fields(config, flatten(other))
