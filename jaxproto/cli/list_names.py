@@ -7,23 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxproto import models, plugins
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.config import builtin, optimizers, presets
+from jaxproto.data import registry
 from jaxproto.data.partitions.registry import PARTITIONS
 from jaxproto.data.registry import DATASETS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.round import participation
 
-READERS = {  # of `data.registry.PREFIXES`
-    "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
-    "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
-    "domains:PATH": "folders of class folders of images, one for each domain",
-    "folder:PATH": "class folders of images, with or without train/, val/, test/",
-    "csv:PATH": "rows of text and label: a file, or train.csv and test.csv",
-}
 KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "methods": lambda: METHODS,
     "networks": lambda: {**_groups(), **models.NETS},
-    "datasets": lambda: {**DATASETS, **READERS, **_presets()},
+    "datasets": lambda: {**DATASETS, **registry.ABOUT, **_presets()},
     "partitions": lambda: PARTITIONS,
     "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optax_optimizers().items())),

@@ -264,7 +264,7 @@ def _check_only_one(kind: str, arg: str, names: Sequence[str]):
 
 
 def readings_of(method: str) -> Mapping[str, Mapping]:
-    """Returns the fields of each reading of a method; none without `jaxproto/papers`."""
+    """Returns the fields of each reading; the layer `papers` has them."""
     return plugins.table("READINGS").get(method, {})
 
 

@@ -2,18 +2,16 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
-from jaxproto import errors
+from jaxproto import errors, plugins
 from jaxproto.core.registry import Registry
 from jaxproto.data import spiral
 from jaxproto.data.dataset import Dataset, make_dataset
 from jaxproto.data.readers import npz
 from jaxproto.data.resize import resize_and_join
-from jaxproto.lab.data import csv_texts, decoded_cache, image_folder
-from jaxproto.papers.data import tfds_reader
+from jaxproto.lab.data import decoded_cache
 
 
 def digits(seed: int = 0) -> Dataset:
@@ -45,17 +43,23 @@ DATASETS: Registry[Callable[[int], Dataset]] = Registry(  # name -> seed -> Data
     {"digits": digits, "spiral": spiral_fednh, "spiral_literal": spiral_literal},
     reserved=[NODES],
 )
+NAMED = {  # prefix -> name, data_dir, pixels -> Dataset
+    k: plugins.lazy(place) for k, (place, _) in plugins.table("NAMED_READERS").items()
+}
 FILES: Registry[Callable[[str, int], Dataset]] = Registry(
     "data set prefix",
     {  # prefix -> path, pixels -> Dataset
-        "csv": csv_texts.load,
-        "domains": partial(image_folder.load, several_domains=True),
-        "folder": image_folder.load,
+        **{k: plugins.lazy(place) for k, (place, _) in plugins.table("READERS").items()},
         "npz": npz.load,
     },
-    reserved=["tfds"],
+    reserved=NAMED,
 )
-PREFIXES = (*FILES, "tfds")
+PREFIXES = (*FILES, *NAMED)
+ABOUT = {  # "PREFIX:..." -> what is there
+    **{f"{k}:NAME": text for k, (_, text) in plugins.table("NAMED_READERS").items()},
+    **{f"{k}:PATH": text for k, (_, text) in plugins.table("READERS").items()},
+    "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
+}
 
 
 def load(
@@ -77,8 +81,8 @@ def load(
     """
     prefix, colon, rest = name.partition(":")
     if colon:
-        if errors.choose_from("data set prefix", prefix, PREFIXES) == "tfds":
-            return tfds_reader.load(rest, data_dir, pixels)
+        if errors.choose_from("data set prefix", prefix, PREFIXES) in NAMED:
+            return NAMED[prefix](rest, data_dir, pixels)
         inside = os.path.join(*map(os.path.expanduser, (data_dir or "", rest)))
         return FILES[prefix](inside if os.path.exists(inside) else rest, pixels)
     if name == NODES:
@@ -87,7 +91,7 @@ def load(
             "which names its own; run it with `python -m jaxproto flower`, or choose "
             "another data.name."
         )
-    names = [*DATASETS, NODES, *(f"{prefix}:PATH" for prefix in FILES), "tfds:NAME"]
+    names = [*DATASETS, NODES, *ABOUT]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
         x = resize_and_join(name, [dataset.x], pixels, decoded_cache.store_in_memory)

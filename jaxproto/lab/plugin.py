@@ -39,3 +39,18 @@ KINDS = {  # of `jaxproto list` -> function that returns names with a text or fu
 MODES = {  # of the command `run`: modules with define_flags, is_requested and run
     "sweep": "jaxproto.lab.cli.sweep_flags",
 }
+
+READERS = {  # prefix of data.name -> function of path and pixels, what the path has
+    "csv": (
+        "jaxproto.lab.data.csv_texts:load",
+        "rows of text and label: a file, or train.csv and test.csv",
+    ),
+    "domains": (
+        "jaxproto.lab.data.image_folder:load_domains",
+        "folders of class folders of images, one for each domain",
+    ),
+    "folder": (
+        "jaxproto.lab.data.image_folder:load",
+        "class folders of images, with or without train/, val/, test/",
+    ),
+}

@@ -10,3 +10,10 @@ COMMANDS = {  # name -> function, what it does
         "download and prepare a data set for data.name",
     ),
 }
+
+NAMED_READERS = {  # prefix of data.name -> function of name, data_dir and pixels, about
+    "tfds": (
+        "jaxproto.papers.data.tfds_reader:load",
+        "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
+    ),
+}

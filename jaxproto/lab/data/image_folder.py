@@ -76,6 +76,11 @@ def load(
     return domains.attach_domains(dataset, np.array(names))
 
 
+def load_domains(path: str | os.PathLike, size: int = 0) -> Dataset:
+    """Reads the data set in a folder of domains, each a folder of class folders."""
+    return load(path, size, several_domains=True)
+
+
 def _list(name, root, parts_of):
     """Lists classes and images without opening any."""
     if not root.is_dir():

@@ -89,7 +89,7 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(command):
         assert out and all(re.match(r"\S+ +\S", row) for row in out.splitlines()), out
 
     check_every(list_names.KINDS, check)
-    prefixes = {name.partition(":")[0] for name in list_names.READERS}
+    prefixes = {name.partition(":")[0] for name in registry.ABOUT}
     assert prefixes == {*registry.PREFIXES}
 
 
