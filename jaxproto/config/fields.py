@@ -27,7 +27,7 @@ from jaxproto.core.hyperparameters import (
     or_zero,
 )
 from jaxproto.data import registry
-from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.partitions.registry import PARTITIONS, USAGE
 from jaxproto.data.resize import MAX_PIXELS
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
@@ -102,7 +102,7 @@ DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
 EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # tracing makes the keys of all epochs
 READERS = [registry.NODES, *(f"{prefix}:..." for prefix in registry.PREFIXES)]
 DATA = Names(registry.DATASETS, READERS, only=False)
-SCHEMES = Names(PARTITIONS, ["file:PATH", "flwr:CLASS,..."], only=False)
+SCHEMES = Names(PARTITIONS, USAGE, only=False)
 NETWORKS = Names(models.GROUPS, models.NETS, only=False)
 AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)
 STORES = Names(["auto", "none", "device", "host", "disk"])

@@ -11,6 +11,9 @@ from jaxproto.data.partitions import public_examples
 from jaxproto.data.partitions.label_skew import Scheme
 from jaxproto.data.partitions.registry import (
     PARTITIONS,
+    READ,
+    SCHEMES,
+    USAGE,
     FederationData,
     Partition,
     centralise,
@@ -20,8 +23,6 @@ from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from, place_of
 from jaxproto.experiment import memory
 from jaxproto.io import atomic
-from jaxproto.lab.data import partition_file
-from jaxproto.lab.data.flower_datasets import flower_scheme
 
 
 def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
@@ -57,8 +58,9 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
 def build_partition(config, dataset: Dataset) -> Partition:
     """Partitions the examples that are not public."""
     kind, _, path = config.partition.partition(":")
-    divide = partial(partition_file.load, path, dataset)
-    if kind != "file":
+    if kind in READ:
+        divide = partial(READ[kind], path, dataset)
+    else:
         divide = partial(public_examples.divide, dataset, build_scheme(config))
     parts = divide(
         clients=config.clients,
@@ -73,9 +75,9 @@ def build_partition(config, dataset: Dataset) -> Partition:
 def build_scheme(config):
     """Builds the partition scheme from the fields `data`."""
     kind, _, call = config.partition.partition(":")
-    if kind == "flwr":
-        return flower_scheme(call)
-    names = [*PARTITIONS, "file:PATH", "flwr:CLASS,key=value"]
+    if kind in SCHEMES:
+        return SCHEMES[kind](call)
+    names = [*PARTITIONS, *USAGE]
     factory = PARTITIONS[choose_from("partition", config.partition, names)]
     parameters = inspect.signature(factory).parameters.values()
     for p in parameters:

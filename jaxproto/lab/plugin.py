@@ -54,3 +54,13 @@ READERS = {  # prefix of data.name -> function of path and pixels, what the path
         "class folders of images, with or without train/, val/, test/",
     ),
 }
+
+PARTITIONS = {  # kind of data.partition -> reader of a Partition, how it is written
+    "file": ("jaxproto.lab.data.partition_file:load", "file:PATH"),
+}
+SCHEMES = {  # kind of data.partition -> function of a text, how it is written
+    "flwr": (
+        "jaxproto.lab.data.flower_datasets:flower_scheme",
+        "flwr:CLASS,key=value",
+    ),
+}

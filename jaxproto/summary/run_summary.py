@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.data import partition_stats
+from jaxproto.data.partitions.registry import partition_lines
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
-from jaxproto.lab.data.partition_file import partition_lines
 from jaxproto.round.simulated_time import ELAPSED
 from jaxproto.storage.records import peak_memory_bytes, rule_summary, versions
 from jaxproto.storage.run_folder import has_begun

@@ -1,7 +1,7 @@
 """Partition schemes by name, and the division into training, test and validation.
 
 A new scheme is a function that returns a `Scheme`, and an entry of PARTITIONS.
-`from_file.py` reads partitions of other programs.
+Optional layers read partitions of other programs.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto import errors
+from jaxproto import errors, plugins
 from jaxproto.core.registry import Registry
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.domains import domain_ids
@@ -43,6 +43,10 @@ _BUILTIN: dict[str, Callable[..., Scheme]] = {
     "pfllib_pathological": pfllib_pathological,
 }
 PARTITIONS: Registry[Callable[..., Scheme]] = Registry("partition", _BUILTIN)
+_READ, _SCHEMES = plugins.table("PARTITIONS"), plugins.table("SCHEMES")
+READ = {k: plugins.lazy(place) for k, (place, _) in _READ.items()}  # -> Partition
+SCHEMES = {k: plugins.lazy(place) for k, (place, _) in _SCHEMES.items()}  # -> Scheme
+USAGE = [usage for _, usage in (*_READ.values(), *_SCHEMES.values())]  # "file:PATH"
 HELD_OUT = 2  # stream of the data seed
 
 
@@ -136,6 +140,23 @@ def official_test(dataset: Dataset) -> np.ndarray:
             "splits every client's examples."
         )
     return rows
+
+
+def partition_lines(dataset: Dataset, divided: Partition) -> str:
+    """Formats a partition as a file for `data.partition=file:PATH`.
+
+    Rows stay in the order of unshuffled batches. The test part is left out if every
+    client tests on the official one, as readers add that for `data.pool=False`.
+    """
+    parts = {"train": divided.train, "validation": divided.validation}
+    official = official_rows(dataset)
+    if not all(np.array_equal(rows, official) for rows in divided.test):
+        parts["test"] = divided.test
+    lines = ["client,index,part"]
+    for part, rows_K in parts.items():
+        for k, rows in enumerate(rows_K):
+            lines += [f"{k},{row},{part}" for row in rows.tolist()]
+    return "\n".join([*lines, ""])
 
 
 def _check_none_is_empty(train, test, train_share):

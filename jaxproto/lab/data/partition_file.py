@@ -41,23 +41,6 @@ class Listed:
     train: np.ndarray | None  # [R] bool; None without the column `part`
 
 
-def partition_lines(dataset: Dataset, divided: Partition) -> str:
-    """Formats a partition as a file that `load` reads.
-
-    Rows stay in the order of unshuffled batches. The test part is left out if every
-    client tests on the official one, as `load` adds that for `pooled=False`.
-    """
-    parts = {"train": divided.train, "validation": divided.validation}
-    official = registry.official_rows(dataset)
-    if not all(np.array_equal(rows, official) for rows in divided.test):
-        parts["test"] = divided.test
-    lines = ["client,index,part"]
-    for part, rows_K in parts.items():
-        for k, rows in enumerate(rows_K):
-            lines += [f"{k},{row},{part}" for row in rows.tolist()]
-    return "\n".join([*lines, ""])
-
-
 def load(
     path: str | os.PathLike,
     dataset: Dataset,
