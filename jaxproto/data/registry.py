@@ -11,7 +11,7 @@ from jaxproto.data import spiral
 from jaxproto.data.dataset import Dataset, make_dataset
 from jaxproto.data.readers import npz
 from jaxproto.data.resize import resize_and_join
-from jaxproto.lab.data import decoded_cache
+from jaxproto.data.stored_rows import store_in_memory
 
 
 def digits(seed: int = 0) -> Dataset:
@@ -94,6 +94,6 @@ def load(
     names = [*DATASETS, NODES, *ABOUT]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
-        x = resize_and_join(name, [dataset.x], pixels, decoded_cache.store_in_memory)
+        x = resize_and_join(name, [dataset.x], pixels, store_in_memory)
         return dataset._replace(x=x)
     return dataset

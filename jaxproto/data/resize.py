@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from jaxproto import errors
-from jaxproto.lab.data.decoded_cache import StoreRows
+from jaxproto.data.stored_rows import StoreRows
 
 MAX_PIXELS = 4_096  # `config.check` refuses larger sizes as mistakes
 CHUNK = 1_000  # images at a time

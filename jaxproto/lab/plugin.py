@@ -64,3 +64,7 @@ SCHEMES = {  # kind of data.partition -> function of a text, how it is written
         "flwr:CLASS,key=value",
     ),
 }
+
+CACHES = {  # reader -> function that reads a data set, or maps it as it was read before
+    "npz": "jaxproto.lab.data.decoded_cache:load_file",
+}

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxproto import errors
+from jaxproto import errors, plugins
 from jaxproto.core.types import SPECIAL
 from jaxproto.data import dataset, domains, host_memory
 from jaxproto.data.resize import resize_and_join
+from jaxproto.data.stored_rows import store_in_memory
 from jaxproto.io import atomic
-from jaxproto.lab.data import decoded_cache
 
 TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
@@ -59,12 +59,10 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
         f"{name}: its arrays", size := _size(file), "save smaller ones"
     )
     read = partial(_load, name, file, pixels)
-    if size < LARGE:
-        return read(decoded_cache.store_in_memory)
-    digest = decoded_cache.fingerprint([file])
-    return decoded_cache.load_or_decode(
-        name, read, kind="npz", files=digest, pixels=pixels
-    )
+    cache = plugins.table("CACHES").get("npz")
+    if size < LARGE or cache is None:
+        return read(store_in_memory)
+    return plugins.lazy(cache)(name, read, file, kind="npz", pixels=pixels)
 
 
 def _size(file):

@@ -10,7 +10,6 @@ concurrent writers, the first one wins. `JAXPROTO_CACHE=off` switches the cache 
 import contextlib
 import hashlib
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -23,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import platformdirs
 
-from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.stored_rows import StoreRows, check_room, store_in_memory
 from jaxproto.io import atomic
 
 FORMAT = 1  # of entries and of decoding; entries of another format are ignored
@@ -33,34 +32,11 @@ ABANDONED_AFTER = 24 * 3600  # seconds after which an unfinished entry has no wr
 ABOUT, UNFINISHED = "about.json", "unfinished-"
 
 
-# shape, type and blocks of rows, in order -> array of all rows
-StoreRows = Callable[[tuple[int, ...], np.dtype, Iterable[np.ndarray]], np.ndarray]
-
-
-def store_in_memory(
-    shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
-) -> np.ndarray:
-    """Joins blocks of rows to an array in memory."""
-    _check_room(shape, dtype)
-    x, end = np.empty(shape, dtype), 0
-    for rows in blocks:
-        x[end : end + len(rows)] = rows
-        end += len(rows)
-    return x
-
-
-def _check_room(shape, dtype):
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    advice = "choose a smaller data.pixels, or fewer examples"
-    what = f"{shape[0]} examples of shape {shape[1:]}"
-    host_memory.check_memory(what, size, advice)
-
-
 def store_in_file(
     path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
 ) -> np.ndarray:
     """Writes blocks of rows to an npy file, without buffering, and maps the file."""
-    _check_room(shape, dtype)
+    check_room(shape, dtype)
     descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
     header = {"descr": descr, "fortran_order": False, "shape": shape}
     with atomic.write_errors(path, 0), path.open("wb") as file:
@@ -119,6 +95,13 @@ def load_or_decode(
         note = f"{name} could not be kept decoded in {root}: {error.reason}"
         dataset = read(store_in_memory)
         return dataset._replace(notes=(*dataset.notes, note))
+
+
+def load_file(
+    name: str, read: Callable[[StoreRows], Dataset], file: Path, **key: str | int
+) -> Dataset:
+    """Returns `load_or_decode` of a data set that is in one file."""
+    return load_or_decode(name, read, files=fingerprint([file]), **key)
 
 
 def _open(entry):
