@@ -68,3 +68,7 @@ SCHEMES = {  # kind of data.partition -> function of a text, how it is written
 CACHES = {  # reader -> function that reads a data set, or maps it as it was read before
     "npz": "jaxproto.lab.data.decoded_cache:load_file",
 }
+
+AT_END = {  # of a run that ended well: functions of `TrainedFederation`, path, console
+    "pictures": "jaxproto.lab.callbacks.pictures:draw_all",
+}

@@ -9,15 +9,17 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from jaxproto import plugins
 from jaxproto.callbacks import RunInfo
 from jaxproto.config import flatten
+from jaxproto.core.types import Client, Tree
 from jaxproto.experiment import display_names
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
-from jaxproto.lab.callbacks import pictures
 from jaxproto.round.federation import Model
 from jaxproto.storage import checkpoint, record_file, records
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
@@ -45,6 +47,14 @@ from jaxproto.training.run_evaluation import (
 from jaxproto.training.signals import StoppedBySignal
 
 Evaluation = tuple[Experiment, CohortSums]  # of the evaluated clients
+
+
+class TrainedFederation(NamedTuple):
+    """A federation after a round."""
+
+    exp: Experiment
+    server: Tree
+    clients: tuple[Client, ...]  # per cohort, [K, ...]
 
 
 class Engine:
@@ -166,7 +176,7 @@ class LoopRun:
         run.callbacks.notify("on_checkpoint", r, folder / str(r))
 
     def end(self, model: Model) -> dict:
-        """Writes pictures and `summary.json`; returns the summary."""
+        """Writes `summary.json` and what `AT_END` adds; returns the summary."""
         self.display.close()
         run, exp, history = self.run, self.run.work.exp, self.history
         status = self.status or run.callbacks.status(run.config)
@@ -178,9 +188,10 @@ class LoopRun:
                 run.config, exp, history.records, run.compile_stats, status
             )
             if Status(status["status"]).ok and exp.store != NODES:
-                trained = pictures.TrainedFederation(exp, state.server, state.clients)
+                trained = TrainedFederation(exp, state.server, state.clients)
                 name = display_names.display_name(flatten(run.config))
-                pictures.draw_all(trained, run.path, run.console, name)
+                for place in plugins.table("AT_END").values():
+                    plugins.lazy(place)(trained, run.path, run.console, name)
             records.write_json(run.path / SUMMARY, summary)
             run.callbacks.end(records.to_json_values(summary))
             return summary

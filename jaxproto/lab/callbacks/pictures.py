@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,6 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.core import batches
-from jaxproto.core.types import Client, Tree
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.lab import plots
@@ -24,16 +22,9 @@ from jaxproto.summary.host_prototypes import (
     note_of,
 )
 from jaxproto.summary.progress_lines import progress_line
+from jaxproto.training.loop import TrainedFederation
 
 Picture = Callable[[Path], None]  # draws it into a file
-
-
-class TrainedFederation(NamedTuple):
-    """A federation after a round."""
-
-    exp: Experiment
-    server: Tree
-    clients: tuple[Client, ...]  # per cohort, [K, ...]
 
 
 def draw_all(trained: TrainedFederation, path: Path, console: Console, name: str = ""):

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.lab import leave_out
-from jaxproto.lab.callbacks import pictures
 from jaxproto.lab.figures import arguments
 from jaxproto.lab.saved_runs.restore import RestoredRun, load
 from jaxproto.summary.host_prototypes import (
@@ -12,6 +11,7 @@ from jaxproto.summary.host_prototypes import (
     LearntPrototypes,
     learnt_prototypes,
 )
+from jaxproto.training.loop import TrainedFederation
 
 
 class SelectedRun(NamedTuple):
@@ -23,10 +23,10 @@ class SelectedRun(NamedTuple):
     classes: list[int]
 
     @property
-    def trained(self) -> pictures.TrainedFederation:
+    def trained(self) -> TrainedFederation:
         """The federation after its last checkpoint."""
         state = self.run.state
-        return pictures.TrainedFederation(self.run.exp, state.server, state.clients)
+        return TrainedFederation(self.run.exp, state.server, state.clients)
 
     @property
     def protos(self) -> HostProtos:

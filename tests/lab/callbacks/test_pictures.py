@@ -14,6 +14,7 @@ from jaxproto.methods import METHODS
 from jaxproto.prototypes import masks
 from jaxproto.storage import records as metrics
 from jaxproto.summary import host_prototypes
+from jaxproto.training.loop import TrainedFederation
 
 QUIET = Console(quiet=True)
 DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]
@@ -56,7 +57,7 @@ def finished(tmp_path, method):
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
-    return pictures.TrainedFederation(exp, server, tuple(clients)), path
+    return TrainedFederation(exp, server, tuple(clients)), path
 
 
 def synthetic(count, dim, seed):
