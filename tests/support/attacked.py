@@ -12,7 +12,6 @@ from rich.console import Console
 from jaxproto import config
 from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import OFF_DEVICE
-from jaxproto.lab.callbacks import pictures
 from jaxproto.storage import (
     checkpoint,
     manifest,
@@ -22,6 +21,7 @@ from jaxproto.storage import (
     row_deltas,
 )
 from jaxproto.training import compiler, runner
+from support import quick
 from support.fields import changed
 
 ROUNDS = 3
@@ -96,7 +96,7 @@ def quick_programs():
 def quick_runs():
     """Of all tests of a file that has it: as `quick_programs`, without pictures."""
     with quickly(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *_: None)
+        quick.without_pictures(patch)
         yield
 
 

@@ -24,7 +24,6 @@ from hypothesis.stateful import (
 import jaxproto
 from jaxproto import cli
 from jaxproto.errors import UserError
-from jaxproto.lab import sweeps
 from jaxproto.storage.default_workdir import default_workdir
 from support import attacked
 
@@ -162,6 +161,8 @@ def resumed(c, runs, out):
 
 
 def swept(c, runs, out):
+    from jaxproto.lab import sweeps
+
     attacked.begins(c)
     how = sweeps.SweepOptions("one")
     axes = {"seed": [0, 1]}

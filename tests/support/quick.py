@@ -5,14 +5,20 @@ import contextlib
 import jax
 import pytest
 
-from jaxproto.lab import plots
+from jaxproto import plugins
+
+
+def without_pictures(patch: pytest.MonkeyPatch):
+    """Runs end without what optional layers add, such as pictures."""
+    table = plugins.table
+    patch.setattr(plugins, "table", lambda k: {} if k == "AT_END" else table(k))
 
 
 @contextlib.contextmanager
 def quickly():
     jax.config.update("jax_disable_most_optimizations", True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "available", lambda: False)
+        without_pictures(patch)
         yield
     jax.config.update("jax_disable_most_optimizations", False)
 

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from support import runs, told
 from support.every import check_every
+from support.quick import without_pictures
 from support.refusal import refused
 from support.runs import run, small
 
@@ -24,7 +25,6 @@ from jaxproto.callbacks import Callback, EarlyStopping, RunInfo, Stop, scalar_po
 from jaxproto.callbacks.base import EVENTS
 from jaxproto.errors import UserError
 from jaxproto.experiment import traced
-from jaxproto.lab.callbacks import pictures
 from jaxproto.lab.sweeps import SweepOptions
 from jaxproto.storage import checkpoint, records
 from jaxproto.summary import run_summary as summaries
@@ -49,7 +49,7 @@ def quick():
         return made[key]._replace(exp=exp)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *_: None)
+        without_pictures(patch)
         patch.setattr(runner, "prepare", prepare)
         yield
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from support.every import check_every
 from support.hostile_folders import flip
+from support.quick import without_pictures
 from support.runs import digits
 
 from jaxproto.config import optimizers, registries, user_code
 from jaxproto.core.types import Protos
 from jaxproto.experiment import build
-from jaxproto.lab.callbacks import pictures
 from jaxproto.methods import METHODS
 from jaxproto.prototypes import transforms
 from jaxproto.round import evaluation, federation
@@ -281,7 +281,7 @@ def test_the_second_run_traces_nothing_and_ends_as_one_that_did(tmp_path, monkey
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
-    monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
+    without_pictures(monkeypatch)
     monkeypatch.setattr(runner.xla_cache, "enable_xla_cache", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()
