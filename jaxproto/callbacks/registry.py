@@ -4,6 +4,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from jaxproto import plugins
 from jaxproto.callbacks.base import EVENTS, Callback
 from jaxproto.callbacks.checks import check_callback, check_factory, make_checked
 from jaxproto.core.registry import Registry
@@ -15,13 +16,7 @@ ALWAYS = "jsonl"  # name of `metrics.jsonl`, which every run writes
 # A factory, or its import path; an extra of the writer's name installs its library.
 WRITERS: Registry[str | Callable[[], Callback]] = Registry(
     "writer",
-    {
-        "csv": "jaxproto.callbacks.csv_file:CsvWriter",
-        "tensorboard": "jaxproto.lab.callbacks.tensorboard:TensorBoard",
-        "wandb": "jaxproto.lab.callbacks.wandb:Wandb",
-        "mlflow": "jaxproto.lab.callbacks.mlflow:Mlflow",
-        "aim": "jaxproto.lab.callbacks.aim:Aim",
-    },
+    {"csv": "jaxproto.callbacks.csv_file:CsvWriter", **plugins.table("WRITERS")},
     reserved=[ALWAYS],
 )
 CallbackSpec = str | Callable[[], Callback]  # writer's name or factory

@@ -25,9 +25,9 @@ COORDINATOR = (
     "HOST:PORT of the first of several processes that share one run, or auto (SLURM, "
     "TPU pods)"
 )
+_WRITERS = ", ".join(["csv", *plugins.table("WRITERS")])
 WRITERS = (
-    "logging backends, joined by commas: csv, tensorboard, wandb, mlflow, aim; "
-    "metrics.jsonl is always written"
+    f"logging backends, joined by commas: {_WRITERS}; metrics.jsonl is always written"
 )
 DEBUG = (
     "one round of one client with two batches, without compilation, so that print and "

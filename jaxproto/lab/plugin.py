@@ -72,3 +72,10 @@ CACHES = {  # reader -> function that reads a data set, or maps it as it was rea
 AT_END = {  # of a run that ended well: functions of `TrainedFederation`, path, console
     "pictures": "jaxproto.lab.callbacks.pictures:draw_all",
 }
+
+WRITERS = {  # name -> class; an extra of the writer's name installs its library
+    "tensorboard": "jaxproto.lab.callbacks.tensorboard:TensorBoard",
+    "wandb": "jaxproto.lab.callbacks.wandb:Wandb",
+    "mlflow": "jaxproto.lab.callbacks.mlflow:Mlflow",
+    "aim": "jaxproto.lab.callbacks.aim:Aim",
+}
