@@ -49,7 +49,9 @@ NAMED = {  # prefix -> name, data_dir, pixels -> Dataset
 FILES: Registry[Callable[[str, int], Dataset]] = Registry(
     "data set prefix",
     {  # prefix -> path, pixels -> Dataset
-        **{k: plugins.lazy(place) for k, (place, _) in plugins.table("READERS").items()},
+        **{
+            k: plugins.lazy(place) for k, (place, _) in plugins.table("READERS").items()
+        },
         "npz": npz.load,
     },
     reserved=NAMED,
