@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from jaxproto.methods import METHODS
+from jaxproto.methods.fedavg import averaged_statistics
 from support import toys
 
 SPEC = toys.SPEC
@@ -23,6 +24,13 @@ def run(method, rounds=2, **options):
 @functools.cache
 def make(name, **fields):
     return METHODS[name](SPEC, **fields)
+
+
+TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
+
+
+def averaging(name):
+    return make(name, **TOYS.get(name, {}), statistics=averaged_statistics)
 
 
 def begun(method):

@@ -1,6 +1,5 @@
 """JAX's own settings: what changes numbers is refused, what may differ is recorded."""
 
-import contextlib
 import os
 import re
 import subprocess
@@ -12,57 +11,15 @@ import numpy as np
 import pytest
 from support import runs
 from support.commands import called
-from support.federated import QUIET
+from support.jax_setting import setting
 from support.refusal import refused
 
 import jaxproto
 from jaxproto.core import jax_settings
-from jaxproto.nodes.flower.in_process import run_in_process
 from jaxproto.storage import workdir
 from jaxproto.training import xla_cache
 
 PACKAGE = Path(jaxproto.__file__).parent
-REFUSED = {  # setting -> another value than the required one
-    "jax_enable_x64": True,
-    "jax_threefry_partitionable": False,
-    "jax_high_dynamic_range_gumbel": True,
-    "jax_random_seed_offset": 1,
-    "jax_disable_jit": True,
-}
-
-
-@contextlib.contextmanager
-def setting(name, value):
-    """A block with another value of a setting, as by its variable."""
-    before = getattr(jax.config, name)
-    jax.config.update(name, value)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_setting_that_changes_numbers_is_refused_everywhere(
-    name, trained_runs, tmp_path
-):
-    path, c = trained_runs("fedproto"), runs.small()
-    client = jaxproto.load(path).clients[0]
-    x = client.data.test.x[:1]
-    ways = [
-        lambda: jaxproto.run(c, tmp_path / "run"),
-        lambda: jaxproto.sweep(c, {"seed": (0, 1)}, tmp_path / "sweep"),
-        lambda: jaxproto.check(c),
-        lambda: jaxproto.load(path),
-        lambda: client.predict(x),
-        lambda: run_in_process(c, tmp_path / "nodes", console=QUIET),
-    ]
-    words = f"{name} is {REFUSED[name]} (by {name.upper()}, jax.config.update or a "
-    for way in ways:
-        with setting(name, REFUSED[name]), refused(words, "; set it to") as error:
-            way()
-        assert "\n" not in str(error.value)
-    assert not [*tmp_path.iterdir()]
 
 
 def test_a_context_is_a_setting():
@@ -89,7 +46,7 @@ def test_another_default_generator_gives_the_same_keys(tmp_path):
 
 
 def test_the_package_makes_keys_in_one_place():
-    one = PACKAGE / "jax_settings.py"
+    one = PACKAGE / "core" / "jax_settings.py"
     making = re.compile(r"random\.(key|PRNGKey)\b(?!_)")
     files = {f for f in PACKAGE.rglob("*.py") if making.search(f.read_text())}
     assert files == {one}
@@ -169,17 +126,6 @@ def test_a_fork_of_a_process_that_has_used_jax_is_refused(tmp_path, when):
 
 
 # ------------------------------------------------------------------- NaN
-
-
-@pytest.mark.parametrize("method", ("fedproto", "protonorm", "local"))
-def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
-    c = runs.digits(method, rounds=2)
-    runs.run(c, tmp_path / "plain")
-    with setting("jax_debug_nans", True):
-        runs.run(c, tmp_path / "debug")
-        client = jaxproto.load(tmp_path / "debug").clients[0]
-        client.accuracies()
-    assert runs.records(tmp_path / "plain") == runs.records(tmp_path / "debug")
 
 
 def test_a_loss_that_makes_nan_is_named_with_its_line(tmp_path, monkeypatch):

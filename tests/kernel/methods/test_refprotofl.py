@@ -7,17 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from support import toys
 from support.refusal import refused
 
-from jaxproto import config, wire
 from jaxproto.core.types import Batch, Protos, Spec
-from jaxproto.experiment import build
-from jaxproto.lab.analysis import cost
 from jaxproto.methods import refprotofl as ref
 
 WIDTH = 6
@@ -142,19 +138,6 @@ def test_a_frozen_backbone_keeps_its_bits_under_weight_decay_and_the_adapter_lea
         assert toys.gap(before.params["net"], after.params["net"]) == 0
         assert toys.gap(before.norm, after.norm) == 0
     assert toys.gap(flat(start().adapter), flat(frozen.server.adapter)) > 1e-3
-
-
-@pytest.mark.parametrize(
-    "anchors", ["external", pytest.param("none", marks=pytest.mark.long)]
-)
-def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
-    """Algorithm 6, line 3: pixels as bytes, labels as integers, 20 clients."""
-    c = config.load("configs/refprotofl.py:digits,frozen")
-    c.method.anchors, c.model.group = anchors, "mlp"
-    assert (c.method.backbone, c.model.init) == ("frozen", "same")
-    exp = build.experiment(c, "cpu")
-    each = len(exp.dataset.public) * (8 * 8 + 4) + wire.HEADER
-    assert cost.cost_of(exp).once == (anchors == "external") * 20 * each
 
 
 def test_rules_take_the_own_or_the_broadcast_adapter():

@@ -4,20 +4,25 @@ import jax
 import numpy as np
 import pytest
 from support import toys
-from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, run
+from support.averaging import (
+    BASE,
+    COUNTS,
+    FRAME,
+    SIZES_K,
+    TOYS,
+    averaging,
+    begun,
+    drawn,
+    make,
+    run,
+)
 from support.exchange import client
 
-from jaxproto.attacks import message_fields
 from jaxproto.methods.fedavg import averaged_statistics, local_statistics
 from jaxproto.round import client as clients
 
 EQUAL = {"fednh", "fast", "scaffold", "feddyn"}  # weigh clients alike; others by n_i
-TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
 every_method = pytest.mark.parametrize("name", FRAME)
-
-
-def averaging(name):
-    return make(name, **TOYS.get(name, {}), statistics=averaged_statistics)
 
 
 FOUR_REPORT = toys.only(*range(6), reports=range(4))
@@ -37,15 +42,6 @@ def test_the_server_averages_statistics_by_its_weights_beside_the_same_network(n
     assert toys.gap(norms[0], want) > 1e-3
     plain = run(make(name, **TOYS.get(name, {})), 1, sampler=FOUR_REPORT)
     assert toys.gap(one_round(name).server.own, plain.server) < 1e-6
-
-
-@every_method
-def test_what_leaves_the_client_is_named(name):
-    like, net = np.zeros(toys.INPUT, np.float32), toys.net(8)
-    found = message_fields.message_fields(averaging(name), net, toys.SPEC, like=like)
-    seen = {(f.way, f.name) for f in found if f.reveals == message_fields.FEATURES}
-    both = ("norm.net.mean", "norm.net.var")
-    assert seen == {(way, name) for way in ("up", "down") for name in both}
 
 
 def test_averaged_statistics_are_where_clients_begin():

@@ -15,32 +15,15 @@ from hypothesis import strategies as st
 from support import toys
 from support.every import every
 from support.fast_jit import jit, jit_to_the_bit
+from support.wire_messages import every_kind
 
 from jaxproto import wire
-from jaxproto.attacks import message_fields
 from jaxproto.core.types import PerClient, Protos, Top
 from jaxproto.errors import UserError
 from jaxproto.methods.fedproto import fedproto
-from jaxproto.prototypes import kernels
 from jaxproto.round import federation
 from jaxproto.wire import Scaled, Wire, codec
 from jaxproto.wire.codec import CodecMismatch, WireError
-
-
-def message(seed=0):
-    """Every kind of field; row 1 of the prototypes is absent."""
-    rng = np.random.default_rng(seed)
-    mean = rng.normal(size=(4, 7)).astype(np.float32)
-    count = np.asarray([2.0, 0.0, 1.0, 5.0], np.float32)
-    return {
-        "hidden": Protos(mean, count),
-        "shown": Protos(mean * 1e3, count, True),
-        "top": Top(mean.ravel(), np.arange(28) % 5 == 0),
-        "array": mean * 1e-3,
-        "scalar": mean[0, 0],
-        "bits": mean > 0,
-        "number": np.arange(3, dtype=np.int32),
-    }
 
 
 def row(tree, k):
@@ -61,7 +44,7 @@ def journey(form):
         packed = wire.pack(sent, form)
         return wire.roundtrip(sent, form), packed, wire.message_bytes(packed)
 
-    return lambda seed=0: jax.device_get(inside(message(seed)))
+    return lambda seed=0: jax.device_get(inside(every_kind(seed)))
 
 
 @pytest.mark.long
@@ -74,18 +57,18 @@ def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit(form):
         packed = jax.vmap(partial(wire.pack, form=form))(sent)
         return wire.unpack(jax.lax.optimization_barrier(packed)), packed
 
-    stacked = jax.tree.map(lambda *a: np.stack(a), message(0), message(1))
+    stacked = jax.tree.map(lambda *a: np.stack(a), every_kind(0), every_kind(1))
     together = jax.device_get(both(stacked))
     for k in range(2):
         arrived, packed, size = journey(form)(k)
         codec.check_roundtrip(packed, int(size), form)
-        codec.check_broadcast(message(k), form)
+        codec.check_broadcast(every_kind(k), form)
         assert same_bits(row(together, k), (arrived, packed))
-        assert jax.tree.structure(arrived) == jax.tree.structure(message())
+        assert jax.tree.structure(arrived) == jax.tree.structure(every_kind())
 
 
 def test_float32_changes_nothing_but_what_is_absent_or_not_disclosed():
-    sent, got = message(), journey("float32")()[0]
+    sent, got = every_kind(), journey("float32")()[0]
     for name in ("hidden", "shown"):
         here = sent[name].count[:, None] > 0
         sent[name] = sent[name].replace(mean=np.where(here, sent[name].mean, 0))
@@ -149,21 +132,6 @@ def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploa
         codec.check_roundtrip(one, int(size), "int8")
     rows = uploads.up.count.sum(1)
     assert report.bytes.tolist() == (12 + 1 + rows * (8 + 4)).tolist()
-
-
-def test_fields_of_a_message_are_listed_with_what_they_reveal():
-    """Counts only if they are disclosed, as for the weighted mean of prototypes."""
-    packed = jax.eval_shape(partial(wire.pack, form="int8"), message())
-    found = {f.name: f for f in message_fields.fields("up", packed)}
-    assert found["hidden.mean"][2:] == ((4, 7), "int8", 28, "class means")
-    assert found["hidden.mean.scale"][2:] == ((4,), "float32", 16, "class means")
-    assert found["hidden.presence"][2:] == ((4,), "bit", 1, "class presence")
-    assert "hidden.count" not in found
-    assert found["shown.count"][2:] == ((4,), "int32", 16, "class counts")
-    assert found["top.which"][2:] == ((28,), "bits or indices", 4, "chosen entries")
-    method = fedproto(toys.SPEC, aggregate=kernels.mean_over_examples)
-    weighted = message_fields.message_fields(method, toys.net(16), toys.SPEC)
-    assert [f.name for f in weighted if f.reveals == message_fields.COUNTS] == ["count"]
 
 
 def refused(message):

@@ -13,7 +13,6 @@ from jaxproto.core.types import Spec
 from jaxproto.experiment import build, method_builder
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedtgp import ServerTraining
-from jaxproto.papers.variants import READINGS
 from jaxproto.storage import default_workdir
 
 
@@ -106,19 +105,6 @@ def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():
         assert c.method.lam / c.model.feat_dim == pytest.approx(10 / 500)
         assert config.load(f"configs/protonorm.py:{dataset},paper").method.lam == 1.0
         assert config.load(f"configs/feddistill.py:{dataset}").method.lam == 1.0
-
-
-def test_every_reading_holds_for_every_data_set():
-    def check(name, reading, dataset):
-        c = config.load(f"configs/{name}.py:{dataset},{reading}")
-        config.check(c)
-        if dataset in ("digits", "cifar10"):
-            before = config.load(f"configs/{name}.py:{reading},{dataset}")
-            assert config.flatten(before) == config.flatten(c)
-
-    there = [(name, reading) for name, known in READINGS.items() for reading in known]
-    assert {reading for _, reading in there} == {"paper", "code"}
-    check_every([(*pair, dataset) for pair in there for dataset in DATASETS], check)
 
 
 def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkeypatch):

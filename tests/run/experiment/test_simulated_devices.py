@@ -7,7 +7,6 @@ from support.runs import devices, digits
 
 from jaxproto.experiment import build, simulated_devices
 from jaxproto.experiment.simulated_devices import Devices, devices_of
-from jaxproto.nodes.flower import protocol
 
 
 def test_drawn_devices_spread_around_their_medians():
@@ -62,10 +61,8 @@ def test_files_without_a_device_for_each_client_are_refused(tmp_path):
             devices_of(digits(time__devices=file))
 
 
-def test_unknown_laws_two_exchanges_and_nodes_are_refused():
+def test_unknown_laws_and_two_exchanges_are_refused():
     with refused("unknown time.devices 'lognorm'. Did you mean 'lognormal'?"):
         devices_of(digits(time__devices="lognorm"))
     with refused("refprotofl has two exchanges per round"):
         build.experiment(digits("refprotofl", time__devices="lognormal"), "cpu")
-    with refused("nodes are devices of their own"):
-        protocol.experiment(digits(time__devices="lognormal"))

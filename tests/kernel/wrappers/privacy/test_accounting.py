@@ -15,7 +15,7 @@ from jaxproto.config import privacy as private
 from jaxproto.data import text
 from jaxproto.experiment import build
 from jaxproto.experiment import traced as floats
-from jaxproto.lab import compare
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.training import privacy_ledger
 from jaxproto.wrappers.privacy import CLIENT, EXAMPLE, accounting
 
@@ -142,7 +142,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path):
     assert ends[0] == ends[1]
     taken = privacy_ledger.participation_matrix(whole, build.experiment(whole, "cpu"))
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
-    loaded = compare.load(tmp_path / "whole")
+    loaded = RunFolder.read(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]
     assert ends[0][0]["privacy"]["epsilon"] < ends[0][1]["privacy"]["epsilon"]
 
