@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.averaging import FRAME, averaging
-from support.toy_methods import every_method, make
+from support.toy_methods import COUNTED, every_method, make
 from support.wire_messages import every_kind
 
 from jaxproto import wire
@@ -40,9 +40,7 @@ def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
     fields = message_fields.message_fields(make(name), toys.net(16), toys.SPEC, *like)
     counts = [(f.way, f.name) for f in fields if f.reveals == message_fields.COUNTS]
-    needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
-    needed |= {"fedhp": ("up", "count"), "fedpac": ("up", "protos.count")}
-    assert counts == [needed.get(name)] * (name in needed)
+    assert counts == [COUNTED.get(name)] * (name in COUNTED)
     assert not any(f.shape == (16,) for f in fields)  # of statistics
     shared = make(name).homogeneous
     assert shared or not any(16 in f.shape for f in fields)  # of backbones

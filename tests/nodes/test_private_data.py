@@ -11,8 +11,10 @@ import PIL.Image
 import pytest
 from support import federated
 from support.every import check_every, every
-from support.federated import QUIET, Calls, assert_the_same, metrics, simulated
+from support.federated import Calls, assert_the_same, metrics
 from support.refusal import refused
+from support.simulated import QUIET, simulated
+from support.simulated import small as perceptrons
 
 import jaxproto
 from jaxproto import config
@@ -27,7 +29,7 @@ from jaxproto.nodes.flower.server_run import run_server
 
 
 def small(method="fedavg", **changes):
-    return federated.small(method, **{"data.name": "nodes", **changes})
+    return perceptrons(method, **{"data.name": "nodes", **changes})
 
 
 def described(*labels, sizes=(6, 2)):

@@ -2,30 +2,15 @@
 
 import json
 
-import pytest
-from rich.console import Console
-
-import jaxproto
-from jaxproto import config
-from jaxproto.lab.callbacks import pictures
 from jaxproto.nodes.flower import in_process
 from jaxproto.nodes.flower.server_run import FAULTS, run_server
 from jaxproto.storage import records
-from support.fields import changed
 from support.runs import records as metrics
-
-QUIET = Console(quiet=True)
+from support.simulated import QUIET, simulated
 
 
 class Killed(BaseException):
     """Stands for the death of the server process."""
-
-
-def small(method="fedavg", rounds=2, **changes):
-    """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
-    fields = {"rounds": rounds, "data.clients": 3, "eval_every": 1}
-    fields |= {"model.group": "mlp", "model.feat_dim": 8, "local.batch_size": 100}
-    return changed(config.experiment(method, "digits"), fields, **changes)
 
 
 class Calls(in_process.InProcessLink):
@@ -47,12 +32,6 @@ class Calls(in_process.InProcessLink):
             answers = super().ask(stage, {i: told[i]})
             said[i] = self.happens(stage, told[i].get("round", -1) + 1, i, answers[i])
         return said
-
-
-def simulated(c, path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *_: None)
-        return jaxproto.run(c, path, QUIET)
 
 
 def rounds(path):

@@ -17,15 +17,15 @@ os.environ["XLA_FLAGS"] = (
 
 import jax
 import numpy as np
+import pytest
 from rich.console import Console
 
 import jaxproto
 from jaxproto import config
-from jaxproto.lab import sweeps
-from jaxproto.lab.callbacks import pictures
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import compiler
 from tests.support.fields import changed
+from tests.support.quick import without_pictures
 
 QUIET, STATES, PROGRAMS = Console(quiet=True), [], []
 SMALL = {"data.clients": 10, "model.group": "mlp", "rounds": 4, "eval_every": 1}
@@ -88,6 +88,8 @@ def collectives(programs):
 
 def swept(folder, case):
     """Returns how far cells run one by one are from one program on several devices."""
+    from jaxproto.lab import sweeps
+
     found = []
     several = sweeps.SweepOptions(devices=case["devices"])
     for i, how in enumerate((sweeps.SweepOptions("one"), several)):
@@ -99,7 +101,7 @@ def swept(folder, case):
 def main(folder, cases):
     checkpoint.save = noting(STATES, 2, checkpoint.save)
     compiler.compile_all = noting(PROGRAMS, None, compiler.compile_all)
-    pictures.draw_all = lambda *_: None
+    without_pictures(pytest.MonkeyPatch())
     found = {
         name: (swept if "axes" in case else compared)(Path(folder) / name, case)
         for name, case in json.loads(cases).items()

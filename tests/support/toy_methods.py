@@ -13,11 +13,7 @@ from jaxproto.methods.fednova import LocalDescent
 from support import toys
 
 every_method = pytest.mark.parametrize("name", METHODS)
-
-
 PUBLIC = np.random.default_rng(1).normal(size=(7, toys.INPUT)).astype(np.float32)
-
-
 TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
     "tinyproto": {"s": 6, "mu": 0.04, "lam": 5.0},  # 5 / 60 and 10 grow without end
     "cps_ppa_cpkd": {"s": 6, "num_examples": 60, "lam": 5.0},
@@ -38,14 +34,26 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
     "fedl2g": {"quiz": 2, "study": 4},
     "fast": {"q": 0.0},  # whoever the law of a test brings
 }
-
-
 SIZED = {  # for which sizes do not depend on values
     "fedkd": {"energy_start": 1.0, "energy_end": 1.0},
     "fpl": {"num_clients": 2},  # one cluster of each class
 }
 # where classes are those seen in whole batches: long enough to see all
 SEEN = {"feddistill": dataclasses.replace(toys.LOCAL, epochs=6)}
+ROUNDS = {"fedhp": 20}  # of slow learning on the toy problem; 10 for the others
+FORMULA = {"fedkd": "fml"}  # of the sized one, where the own has a made-up factor
+BEYOND = {  # numbers per client that are sent but not in the formula, besides those
+    # that stand alone, as n_i does
+    "lg_fedavg": 2 * toys.SPEC.num_classes,  # the bias in both directions
+    "refprotofl": -1,  # its formula has n_i
+    "fednh": 3 * 8 + 5 * 8 - 2 * (8 * 5 + 5),  # prototypes; not the head
+}
+COUNTED = {  # direction and field of the counts of examples that the server needs
+    "refprotofl": ("up first", "own.count"),
+    "fednh": ("up", "protos.count"),
+    "fedhp": ("up", "count"),
+    "fedpac": ("up", "protos.count"),
+}
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from support import fast_jit, toys
 from support.every import check_every
-from support.toy_methods import every_method, make
+from support.toy_methods import ROUNDS, every_method, make
 
 from jaxproto import wire
 from jaxproto.core.types import Protos
@@ -17,7 +17,6 @@ from jaxproto.wire import codec
 OF_A_ROUND = (Protos, Diagnostics)
 FOUR_TRAIN, FOUR_REPORT = toys.only(*range(4)), toys.only(*range(6), reports=range(4))
 WIDE = ((16, (0, 1, 2, 3, 4, 5)),)
-ROUNDS = {"fedhp": 20}  # of slow learning on the toy problem; 10 for the others
 
 
 def layout(name):

@@ -4,22 +4,12 @@ import jax
 import numpy as np
 import pytest
 from support import toys
-from support.toy_methods import SEEN, every_method, sized
+from support.toy_methods import BEYOND, FORMULA, SEEN, every_method, sized
 
 from jaxproto import config, wire
 from jaxproto.experiment import build
 from jaxproto.lab.analysis import cost
 from jaxproto.summary import nominal_cost
-
-FORMULA = {"fedkd": "fml"}  # of the sized one, where the own has a made-up factor
-
-
-BEYOND = {  # numbers per client that are sent but not in the formula, besides those
-    # that stand alone, as n_i does
-    "lg_fedavg": 2 * toys.SPEC.num_classes,  # the bias in both directions
-    "refprotofl": -1,  # its formula has n_i
-    "fednh": 3 * 8 + 5 * 8 - 2 * (8 * 5 + 5),  # prototypes; not the head
-}
 
 
 @every_method

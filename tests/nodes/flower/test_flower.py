@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from support.federated import QUIET, Calls, Killed, both, metrics, small
+from support.federated import Calls, Killed, both, metrics
 from support.refusal import refused
+from support.simulated import QUIET, small
 
 import jaxproto
 from jaxproto.nodes import flower

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import federated
-from support.federated import QUIET, Calls, Killed, simulated, small
+from support.federated import Calls, Killed
 from support.hostile_folders import flip
+from support.simulated import QUIET, simulated, small
 
 from jaxproto.experiment import build
 from jaxproto.nodes.flower.accept import REFUSED

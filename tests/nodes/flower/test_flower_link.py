@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.every import every
-from support.federated import small
 from support.processes import until
+from support.simulated import small
 
 pytest.importorskip("flwr")
 

@@ -7,16 +7,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from support.federated import (
-    assert_the_same,
-    finished,
-    metrics,
-    rounds,
-    simulated,
-    small,
-)
+from support.federated import assert_the_same, finished, metrics, rounds
 from support.processes import until
 from support.refusal import refused
+from support.simulated import simulated, small
 
 from jaxproto.experiment import build
 from jaxproto.io import atomic

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import federated, hostile
-from support.federated import QUIET, Calls, metrics, small
+from support.federated import Calls, both, metrics
 from support.refusal import refused
+from support.simulated import QUIET, small
 
 from jaxproto.core.types import Protos
 from jaxproto.nodes.flower import stack_uploads
@@ -141,3 +142,10 @@ def test_sixty_lies_in_a_deployment_are_sixty_faults_and_no_traceback(tmp_path):
         logs = [log.read_text() for log in there.home.glob("*.log")]
     assert len(logs) == 9 and not any("Traceback" in text for text in logs)
     assert_refused(c, plan, tmp_path / "run", tmp_path / "losing")
+
+
+@pytest.mark.long
+def test_records_of_nodes_that_attack_are_those_of_the_simulator(tmp_path):
+    for method, kind in (("fedavg", "alie"), ("fedproto", "noise")):
+        fields = {"robust__aggregate": "clipped_mean", "attack__clients": "1"}
+        both(small(method, attack__kind=kind, **fields), tmp_path / method)

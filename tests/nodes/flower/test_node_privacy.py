@@ -7,8 +7,9 @@ import stat
 import jax
 import numpy as np
 import pytest
-from support.federated import QUIET, Calls, metrics, simulated, small, why
+from support.federated import Calls, metrics, why
 from support.refusal import refused
+from support.simulated import QUIET, simulated, small
 
 from jaxproto.config.privacy import rehearsal
 from jaxproto.experiment import build, statelessness

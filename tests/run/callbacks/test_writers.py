@@ -1,6 +1,5 @@
 """Callbacks of a run: events, errors, early ends; the writer csv."""
 
-import csv
 import io
 import json
 import shutil
@@ -8,11 +7,11 @@ import sys
 import threading
 import time
 import tomllib
-from functools import partial
 
 import pytest
 from rich.console import Console
 from support import runs, told
+from support.callbacks import Heard, several, table
 from support.every import check_every
 from support.quick import without_pictures
 from support.refusal import refused
@@ -25,7 +24,6 @@ from jaxproto.callbacks import Callback, EarlyStopping, RunInfo, Stop, scalar_po
 from jaxproto.callbacks.base import EVENTS
 from jaxproto.errors import UserError
 from jaxproto.experiment import traced
-from jaxproto.lab.sweeps import SweepOptions
 from jaxproto.storage import checkpoint, records
 from jaxproto.summary import run_summary as summaries
 from jaxproto.training import callback_list, runner
@@ -54,37 +52,12 @@ def quick():
         yield
 
 
-class Heard(Callback):
-    def __init__(self):
-        self.events = []
-        for event in EVENTS:
-            setattr(self, event, partial(self.note, event))
-
-    def note(self, *event):
-        self.events.append(event)
-
-    def names(self):
-        return [name for name, *_ in self.events]
-
-    def of(self, event):
-        return [what for name, *what in self.events if name == event]
-
-
 class Failing(Callback):
     def __init__(self, event):
         def fail(*_):
             raise RuntimeError(f"no\nmore {event}")
 
         setattr(self, event, fail)
-
-
-class StopAt2(Callback):
-    def on_evaluation(self, record):
-        return {2: Stop("enough")}.get(record["round"])
-
-
-def several(**changes):
-    return small(**{"rounds": 4, "eval_every": 2, "checkpoint_every": 3, **changes})
 
 
 def each_round(**changes):
@@ -322,18 +295,13 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
     for wrong in (object(), Heard, 3):
         with pytest.raises(UserError, match=r"no callback: .* on_start, .* a writer"):
             run(small(), tmp_path / "run", wrong)
-    with pytest.raises(UserError, match=r"unknown writer 'tensorbord'.*'tensorboard'"):
-        run(small(), tmp_path / "run", "tensorbord")
-    with pytest.raises(UserError, match="unknown writer 'tensorbord'"):
-        jaxproto.run(small(), tmp_path / "run", callbacks="csv,tensorbord")
-    with pytest.raises(UserError, match="unknown writer 'tensorbord'"):
-        jaxproto.sweep(small(), {}, tmp_path / "run", callbacks="tensorbord")
+    with pytest.raises(UserError, match=r"unknown writer 'cvs'.*'csv'"):
+        run(small(), tmp_path / "run", "cvs")
+    with pytest.raises(UserError, match="unknown writer 'cvs'"):
+        jaxproto.run(small(), tmp_path / "run", callbacks="csv,cvs")
     made = writers.make_callbacks("csv,jsonl")
     assert [type(callback).__name__ for callback in made] == ["CsvWriter"]
     assert writers.make_callbacks(heard := Heard()) == [heard]
-    one_for_all = {"console": Console(quiet=True), "callbacks": [Heard()]}
-    with pytest.raises(UserError, match="each cell of a sweep needs its own"):
-        jaxproto.sweep(small(), {"seed": [0, 1]}, tmp_path / "run", **one_for_all)
     with pytest.raises(UserError, match=r"early_stopping.rule 'haed'.*'head'"):
         run(early(early_stopping__rule="haed"), tmp_path / "run")
     project = tomllib.loads((runs.ROOT / "pyproject.toml").read_text())["project"]
@@ -401,33 +369,6 @@ def test_configured_early_stopping_ends_in_the_same_round_after_a_kill(plain, tm
     assert runs.records(whole) == runs.records(plain)
 
 
-@pytest.mark.parametrize(
-    "form", ["threads", pytest.param("all", marks=pytest.mark.long)]
-)
-def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
-    heard = []
-
-    class OfCell(Heard):
-        def __init__(self):
-            super().__init__()
-            heard.append(self)
-
-    c, quiet = several(eval_every=1), Console(quiet=True)
-    given = {"callbacks": ["csv", OfCell, StopAt2], "how": SweepOptions(form)}
-    done = jaxproto.sweep(c, {"seed": [0, 1]}, tmp_path, quiet, **given)
-    keys = ("status", "rounds", "reason")
-    ends = {tuple(s[k] for k in keys) for s in done.summaries.values()}
-    assert ends == {("stopped early", 2, "round 2: enough")} and len(heard) == 2
-    for one in heard:
-        assert one.names().count("on_evaluation") == 2
-        assert one.names()[-2:] == ["on_checkpoint", "on_end"]
-    for cell in done.plan.cells:
-        want = told.expected(records.read(cell.path / "metrics.jsonl"))
-        assert [*told.once(table(cell.path)).items()] == [*want.items()]
-        assert checkpoint.rounds(cell.path / "checkpoints") == [2]
-    assert (tmp_path / "sweep.csv").read_text().count("stopped early") > 0
-
-
 def test_the_numbers_of_a_record_have_their_rounds_and_names():
     record = {"round": 4, "rules": {"head": {"pooled": 0.5, "client_std": None}}}
     record |= {"metrics": {"head": {"macro_f1": 0.25}}, "bytes_up": 7, "flag": True}
@@ -442,13 +383,6 @@ def test_the_numbers_of_a_record_have_their_rounds_and_names():
         "bytes_total/up": 9,
         "server/smallest_angle": 30.0,
     }
-
-
-def table(path):
-    with (path / "metrics.csv").open(newline="") as file:
-        head, *rows = csv.reader(file)
-    assert head == ["round", "name", "value"]
-    return [(name, int(r), float(value)) for r, name, value in rows]
 
 
 def test_every_number_is_written_once_after_a_kill_and_when_added_late(tmp_path):

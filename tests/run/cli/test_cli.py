@@ -18,7 +18,6 @@ from jaxproto.cli import list_names
 from jaxproto.config import files
 from jaxproto.data import registry
 from jaxproto.errors import UserError
-from jaxproto.lab import sweeps
 from jaxproto.methods import METHODS
 from jaxproto.training import runner
 
@@ -51,21 +50,6 @@ def test_the_exit_code_says_how_a_run_ended_and_quiet_prints_errors_alone(
         given = "run", PROTONORM, f"--config.seed={seed}"
         assert command(*given) == (code, "progress\n", err)
         assert command(*given, "--quiet") == (code, "", err)
-
-
-def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(command, monkeypatch):
-    seen = []
-
-    def stop(c, axes, *_, **__):
-        seen.append((c.name, axes))
-        raise UserError("stopped")
-
-    monkeypatch.setattr(sweeps, "sweep", stop)
-    file = "--config=sweeps/protonorm_table4:digits"
-    for more in ([], ["--sweep=seed=7"]):
-        assert command("sweep", file, *more)[0] == "error: stopped"
-    of_file = {"seed": [0, 1, 2], "method.upscale": [1, 200, 400, 600, 800, 1000]}
-    assert seen == [("protonorm_table4", axes) for axes in (of_file, ["seed=7"])]
 
 
 def test_help_lists_commands_and_an_unknown_is_told(command):

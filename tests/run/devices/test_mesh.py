@@ -1,13 +1,9 @@
 """Clients over several devices: the numbers of one, and nothing said in training."""
 
-import json
-import subprocess
-import sys
-
 import pytest
+from support.device_runs import case, results
 from support.every import check_every
 from support.refusal import refused
-from support.runs import ROOT
 
 from jaxproto.devices import mesh
 
@@ -19,14 +15,9 @@ MIXED |= {"participation.fraction": 0.45, "participation.dropout": 0.25}
 FEW = {"data.clients": 7, "rounds": 2}
 
 
-def case(method, fields, *devices, **more):
-    return {"method": method, "fields": fields, "devices": devices, **more}
-
-
 CASES = {"few": case("fedproto", PART | FEW, "1", "3")}
 DISK = PART | HELD | {"clients.store": "disk"}
 SAMPLE = PART | {"eval.clients": "3", "clients.store": "device"}
-AXES = {"seed": [0, 1, 2], "method.lam": [1.0, 5.0]}
 ONE, OTHER = [[2, "8"], [4, "3"]], [[2, "2"], [4, "1"]]  # two parts of a run
 LONG_CASES = {
     "eleven": case("fedproto", {"data.clients": 11}, "1", "8", ONE),
@@ -35,17 +26,7 @@ LONG_CASES = {
     "sample": case("tinyproto", SAMPLE, "1", "3"),
     "disk": case("fedproto", DISK, "1", "3", OTHER),
     "twice": case("refprotofl", PART, "1", "0,2,5"),
-    "sweep": case("fedproto", {"rounds": 2} | HELD, axes=AXES) | {"devices": "4"},
 }
-
-
-def results(cases, folder):
-    """Results of `support/on_devices.py`, which runs in a process of its own."""
-    command = [sys.executable, "-m", "tests.support.on_devices", str(folder)]
-    command.append(json.dumps(cases))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
 
 
 def check_bits(found):
@@ -73,13 +54,12 @@ def test_a_run_has_the_bits_of_one_device_and_nothing_is_said_in_training(tmp_pa
 
 @pytest.mark.long
 def test_more_runs_have_the_bits_of_one_device_and_sums_differ_by_rounding(tmp_path):
-    """A run also goes on with another number of devices; a sweep is shared by them."""
+    """A run also goes on with another number of devices."""
     found = results(LONG_CASES, tmp_path)
-    sums, sweep = found.pop("sums")["differ"][0], found.pop("sweep")
+    sums = found.pop("sums")["differ"][0]
     check_every(found, lambda name: check_bits(found[name]))
     check_silent(found["twice"])
     assert sums["state"] < 1e-6
-    assert sweep < 0.02  # another form of execution
 
 
 def test_devices_that_are_not_there_are_refused_and_one_needs_no_layout():

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from support import runs, toys
 from support.every import check_every
-from support.federated import QUIET, both, metrics, simulated, small
 from support.fields import changed
 from support.refusal import refused
+from support.simulated import QUIET, simulated, small
 
 import jaxproto
 from jaxproto import config, wire
@@ -294,17 +294,10 @@ def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
     c.robust.aggregate = "median"
     summary, said = runs.run(c, tmp_path / "median", width=200)
     assert said.count("so counted as lost: clients 1") == 3
-    rows = metrics(tmp_path / "median")
+    rows = runs.records(tmp_path / "median")
     assert [r["evaluated_clients"] for r in rows] == [2] * 3
     tested = summary["commonest_class"]["examples"]  # of the same clients
     assert tested == sum(rows[0]["by_client"]["test_examples"])
-
-
-@pytest.mark.long
-def test_records_of_nodes_that_attack_are_those_of_the_simulator(tmp_path):
-    for method, kind in (("fedavg", "alie"), ("fedproto", "noise")):
-        fields = {"robust__aggregate": "clipped_mean", "attack__clients": "1"}
-        both(small(method, attack__kind=kind, **fields), tmp_path / method)
 
 
 def configured(method="fedproto", **fields):

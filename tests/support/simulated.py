@@ -1,0 +1,24 @@
+"""Small federations in one process, without pictures."""
+
+import pytest
+from rich.console import Console
+
+import jaxproto
+from jaxproto import config
+from support.fields import changed
+from support.quick import without_pictures
+
+QUIET = Console(quiet=True)
+
+
+def small(method="fedavg", rounds=2, **changes):
+    """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
+    fields = {"rounds": rounds, "data.clients": 3, "eval_every": 1}
+    fields |= {"model.group": "mlp", "model.feat_dim": 8, "local.batch_size": 100}
+    return changed(config.experiment(method, "digits"), fields, **changes)
+
+
+def simulated(c, path):
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        return jaxproto.run(c, path, QUIET)
