@@ -10,14 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from support import toys
 from support.averaging import BASE, FRAME, SIZES_K, SPEC, begun, drawn, make
-from support.every import check_every, every
+from support.every import check_every
 from support.exchange import KEY, client, on_batch
 from support.refusal import refused
 
-from jaxproto import config
-from jaxproto.config.optimizers import build_local_training, build_optimizer
+from jaxproto.config.optimizers import build_optimizer
 from jaxproto.core.types import Data, Shard
-from jaxproto.experiment import build
 from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import fednova
 
@@ -142,28 +140,3 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
     ):
         with refused(*words):
             descent(**wrong)
-
-
-RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in round 3
-    "fedprox": (20, 200, 20, 10, 0.0, 0.01),
-    "fednova": (16, 100, 2, 32, 0.9, 0.02),
-    "fednh": (100, 200, 5, 64, 0.9, 0.01 * 0.99**3),
-    "feduv": (10, 100, 10, 128, 0.9, 0.005 * (1 + np.cos(0.03 * np.pi))),
-    "vhl": (10, 1000, 1, 128, 0.9, 0.01 * 0.992**3),
-    "fast": (100, 1000, 1, 128, 0.9, 0.01),
-}
-
-
-@every(RELEASED.items())
-def test_the_released_training_is_a_variant(name, want):
-    c = config.load(f"configs/{name}.py:cifar10,code")
-    config.check(c)
-    build.build_sampler(c.participation)
-    rate = c.optimizer.learning_rate * build_local_training(c).at_round(3).factor
-    local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
-    got = (c.data.clients, c.rounds, *local, float(rate))
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-    if name == "fednh":  # ProtoNorm's fork starts every network at scale 1
-        c = config.load("configs/fednh.py:cifar10,resnet")
-        assert (c.model.group, c.method.scale) == ("resnet18_gn", 20.0)
-        assert config.load("configs/fednh.py:cifar10").method.scale == 1.0

@@ -195,7 +195,7 @@ def test_the_printed_costs_of_fml_and_fedkd(name, row):
 
 def test_the_default_auxiliary_network_is_that_of_the_exact_columns():
     """And one that cannot be is refused."""
-    c = config.load("configs/fedkd.py:spiral,code")
+    c = config.load("configs/fedkd.py:spiral")
     for wrong, words in (
         ("cnn4_d", ("cnn4", " image")),
         ("cnn5", ("method.aux", "cnn4")),

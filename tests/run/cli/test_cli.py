@@ -12,7 +12,6 @@ from support.every import check_every
 from support.refusal import refused
 from support.runs import ROOT
 
-import jaxproto
 from jaxproto import cli, config
 from jaxproto.cli import list_names
 from jaxproto.config import files
@@ -77,23 +76,6 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(command):
     assert prefixes == {*registry.PREFIXES}
 
 
-def test_print_config_says_value_origin_and_choices(command):
-    given = (f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config")
-    code, out, _ = command("run", *given)
-    lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
-    regularizers = lines["method.reg = l2_of_means  (reading paper)"]
-    assert not code and regularizers.endswith("; l2_of_means | mse_mean | sq_l2_mean")
-    assert {
-        "rounds = 7  (command line)",
-        "model.feat_dim = 2  (preset spiral)",
-        "method.upscale = 10.0  (configs/protonorm.py)",
-        "data.train_share = 0.75  (default)",
-    } <= {*lines}
-    given = "--config=configs/fedavg.py:cifar10,refprotofl", "--print_config"
-    lines = command("run", *given)[1].splitlines()
-    assert "rounds = 50  (configs/fedavg.py)" in lines  # the preset has 300
-
-
 MINE = """
 import jaxproto
 from jaxproto.methods.fedavg import fedavg
@@ -109,19 +91,9 @@ def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, command):
     try:
         code, out, _ = command("list", "methods", f"--import={file}")
         assert not code and name in out.split()
-        made = config.experiment(name, "digits")
-        made.imports = str(file)
-        (tmp_path / "config.json").write_text(made.to_json())
     finally:
         METHODS.pop(name, None)
         sys.modules.pop(file.stem, None)
-    with pytest.raises(UserError, match=rf"'{name}' of {file}.*--import={file}"):
-        jaxproto.load(tmp_path)
-    made = config.experiment("fedavg", "digits")
-    made.eval.metrics, made.imports = "mine", "a.py,b.py"
-    (tmp_path / "config.json").write_text(made.to_json())
-    with pytest.raises(UserError, match=r"metric 'mine'.*--import=a.py --import=b.py"):
-        jaxproto.load(tmp_path)
     said = called("list", "methods", f"--import={tmp_path / 'none.py'}")
     assert "no such Python file" in said
     said = called("list", "methods", f"--import={broken}")
@@ -200,11 +172,6 @@ def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
     assert len([*tmp_path.glob("*.py")]) == 2
 
 
-def test_plot_takes_a_folder_with_a_dot_that_is_not_there_for_no_picture():
-    said = called("plot", "accuracy", "runs/fedproto-method.lam=1.5")
-    assert "runs/fedproto-method.lam=1.5 does not exist: give work" in said
-
-
 def test_a_home_in_a_flag_is_that_of_the_user_as_shells_leave_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     said = called("list", "methods", "--import=~/none.py")
@@ -215,7 +182,7 @@ def test_a_shell_completes_commands(command):
     _, script, _ = command("completion", "bash")
     ask = 'COMP_WORDS=(jaxproto com); COMP_CWORD=1; _jaxproto; echo "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
-    assert done.stdout.split() == ["compare", "completion"]
+    assert done.stdout.split() == [c for c in cli.COMMANDS if c.startswith("com")]
 
 
 @pytest.mark.long

@@ -76,24 +76,6 @@ def test_methods_of_two_phases_have_an_epoch_for_each_but_in_the_comparison():
         assert config.load(f"configs/comparison.py:{name}").local.epochs == 1
 
 
-def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
-    """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
-    names = (f"configs/protonorm.py:cifar10,{v}" for v in ("code", "paper"))
-    code, paper = map(config.load, names)
-    lines = config.differences(config.flatten(paper), config.flatten(code))
-    differing = {line.split(":")[0] for line in lines}
-    method = {f"method.{k}" for k in ["collect", "initial", "lam", "reg", "upscale"]}
-    assert differing == {"local.order", "local.short", "model.group", *method}
-    assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
-    assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
-    plain = config.load("configs/tinyproto.py:cifar10,ft")
-    code = config.load("configs/tinyproto.py:cifar10,code,ft")
-    assert code.method.mu == pytest.approx(plain.method.mu * 4 / 3)
-    assert code.method.collect == "before_training"  # its clients are FedTGP's
-    code = config.load("configs/fednh.py:cifar10,code")  # `pfllib` has no min_size
-    assert (code.data.partition, code.data.min_size) == ("dirichlet", 10)
-
-
 def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():
     """One reading for all: squared error per element, lam 10 at 500 dimensions."""
     made = [config.method_fields(name) for name in METHODS]
@@ -103,7 +85,6 @@ def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():
     for dataset in ("digits", "spiral", "fashion_mnist"):
         c = config.load(f"configs/protonorm.py:{dataset}")
         assert c.method.lam / c.model.feat_dim == pytest.approx(10 / 500)
-        assert config.load(f"configs/protonorm.py:{dataset},paper").method.lam == 1.0
         assert config.load(f"configs/feddistill.py:{dataset}").method.lam == 1.0
 
 

@@ -21,7 +21,6 @@ def default(file, **fields):
 
 
 COSINE = {"optimizer__schedule": "cosine", "rounds": 600}
-CODE = {"seed": 3, "method__lam": 2.0}
 NAMES = [
     ("protonorm", {"method__upscale": 50.0}, PLAIN),  # as it is
     ("protonorm", {"model__group": "mlp,cnn4"}, f"{PLAIN}-model.group=mlp,cnn4"),
@@ -30,7 +29,6 @@ NAMES = [
     ("protonorm", {"rounds": 4}, f"{PLAIN}-rounds=4"),
     ("fedkd", {"rounds": 500}, "runs/fedkd-digits-seed0-rounds=500"),
     ("local", COSINE, "runs/local-digits-seed0-optimizer.schedule=cosine-rounds=600"),
-    ("protonorm:spiral,code", CODE, "runs/protonorm-spiral-seed3-code-method.lam=2"),
     ("tinyproto:digits,ft", {}, "runs/tinyproto-digits-seed0-method.base=fedtgp"),
 ]
 
@@ -44,9 +42,6 @@ def test_changes_are_in_the_name():
     odd = {"data__partition": "file:some where/a.csv"}
     digests = [default("protonorm", **f)[len(PLAIN) + 1 :] for f in (many, odd)]
     assert all(len(end) == 10 and end.isalnum() for end in digests)
-    # A cell of another kind of file is its own plain one.
-    for file in ("comparison:tinyproto_ft,paper", "table"):
-        assert default(file) == str(default_workdir.default_workdir(config.load(file)))
 
 
 def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatch):
