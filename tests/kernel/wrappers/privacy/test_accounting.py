@@ -12,7 +12,6 @@ from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.config import privacy as private
-from jaxproto.data import text
 from jaxproto.experiment import build
 from jaxproto.experiment import traced as floats
 from jaxproto.storage.run_folder import RunFolder
@@ -145,25 +144,3 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path):
     loaded = RunFolder.read(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]
     assert ends[0][0]["privacy"]["epsilon"] < ends[0][1]["privacy"]["epsilon"]
-
-
-def test_texts_need_a_public_vocabulary(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    public = tmp_path / "vocabulary.txt"
-    text.write(public, (*text.SPECIAL, "day", "good"))
-
-    def tokens(rare, where):
-        lines = [f"{('good', 'bad')[n % 2]} day,{n % 2}\n" for n in range(40)]
-        path = tmp_path / "texts.csv"
-        path.write_text("".join([f"{rare},0\n", *lines]))
-        fields = {"data.name": f"csv:{path}", "data.partition": "iid"}
-        fields |= {"model.group": "fasttext", "data.max_len": 4, "data.tokens": where}
-        c = small("fedavg", EXAMPLE, **fields)
-        return build.experiment(c, "cpu").dataset.tokens
-
-    for rare in ("good day", "patient smithson"):
-        assert tokens(rare, "~/vocabulary.txt") == (*text.SPECIAL, "day", "good")
-    with refused("privacy.unit is 'example' and data.tokens is ''"):
-        tokens("good day", "")
-    with refused("data.tokens: no such file"):
-        tokens("good day", str(tmp_path / "none.txt"))
