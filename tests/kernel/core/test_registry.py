@@ -26,7 +26,6 @@ CASES = [
     (DATASETS, "digits", "data set 'digits'"),
     (DATASETS, "nodes", "data set 'nodes'"),
     (FILES, "npz", "data set prefix 'npz'"),
-    (FILES, "tfds", "data set prefix 'tfds'"),
     (WRITERS, "csv", "writer 'csv'"),
     (WRITERS, "jsonl", "writer 'jsonl'"),
     (CENTRES, "krum", "centre 'krum'"),

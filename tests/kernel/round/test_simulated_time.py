@@ -75,4 +75,3 @@ def test_records_and_the_summary_of_a_run_have_its_seconds(tmp_path):
     assert (of_rounds > 0).all()
     total = seconds[-1][-1]
     assert summary[ELAPSED] == {"total": total, "per_round": total / 3}
-    assert (tmp_path / "plots/time.png").exists()

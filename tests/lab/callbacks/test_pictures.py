@@ -129,3 +129,16 @@ def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeyp
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
     pictures.draw_all(trained, path, QUIET)
     assert runs.snapshot(tmp_path) == before
+
+
+def test_a_run_leaves_its_pictures(trained_runs):
+    drawn = "partition accuracy bytes angles local_prototypes heads iterations"
+    names = {p.name for p in (trained_runs("protonorm") / "plots").iterdir()}
+    assert names == {f"{n}.png" for n in (*drawn.split(), "global_prototypes")}
+
+
+@pytest.mark.long
+def test_a_run_with_simulated_time_leaves_a_picture_of_it(tmp_path):
+    c = runs.digits(time__devices="lognormal", rounds=3, eval_every=2)
+    runs.run(c, tmp_path)
+    assert (tmp_path / "plots/time.png").exists()

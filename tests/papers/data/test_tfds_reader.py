@@ -105,3 +105,8 @@ def test_a_tfds_set_that_does_not_fit_is_refused_by_name(tmp_path):
         with refused(message) as caught:
             registry.load("tfds:toy", data_dir=tmp_path / str(i))
         assert str(caught.value).startswith("tfds:toy: ")
+
+
+def test_the_prefix_cannot_be_replaced():
+    with refused("data set prefix 'tfds'", "cannot be replaced"):
+        registry.FILES["tfds"] = len

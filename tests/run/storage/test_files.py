@@ -37,7 +37,8 @@ def writes(text: str) -> set[str]:
 def test_only_the_writer_makes_files():
     texts = {p.relative_to(PACKAGE): p.read_text() for p in PACKAGE.rglob("*.py")}
     calls = {(str(p), name) for p, text in texts.items() for name in writes(text)}
-    assert calls == {*ALLOWED}
+    there = {folder.name for folder in PACKAGE.iterdir()}  # optional layers may not be
+    assert calls == {pair for pair in ALLOWED if pair[0].partition("/")[0] in there}
 
 
 def killed(_):
