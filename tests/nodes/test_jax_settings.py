@@ -1,5 +1,6 @@
 """JAX's own settings, wherever a run is started or read."""
 
+import jax
 import pytest
 from rich.console import Console
 from support import runs
@@ -8,6 +9,7 @@ from support.refusal import refused
 
 import jaxproto
 from jaxproto.nodes.flower.in_process import run_in_process
+from jaxproto.training import xla_cache
 
 QUIET = Console(quiet=True)
 REFUSED = {  # setting -> another value than the required one
@@ -51,3 +53,15 @@ def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
         client = jaxproto.load(tmp_path / "debug").clients[0]
         client.accuracies()
     assert runs.records(tmp_path / "plain") == runs.records(tmp_path / "debug")
+
+
+def test_a_loaded_run_with_another_precision_of_products_says_so(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(xla_cache.logging, "warning", lambda _, text: said.append(text))
+    runs.run(runs.small(), tmp_path)
+    jaxproto.load(tmp_path).evaluate("head")
+    assert not said
+    with jax.default_matmul_precision("highest"):
+        jaxproto.load(tmp_path).evaluate("head")
+    changed = "jax_default_matmul_precision was default and is highest"
+    assert said == [f"{tmp_path} is a run with other settings of JAX: {changed}."]

@@ -17,7 +17,6 @@ from support.refusal import refused
 import jaxproto
 from jaxproto.core import jax_settings
 from jaxproto.storage import workdir
-from jaxproto.training import xla_cache
 
 PACKAGE = Path(jaxproto.__file__).parent
 
@@ -61,18 +60,6 @@ def test_another_precision_of_products_is_refused_when_a_run_is_resumed(tmp_path
     ):
         runs.run(c, tmp_path)
     workdir.check_config(tmp_path, c)
-
-
-def test_a_loaded_run_with_another_precision_of_products_says_so(tmp_path, monkeypatch):
-    said = []
-    monkeypatch.setattr(xla_cache.logging, "warning", lambda _, text: said.append(text))
-    runs.run(runs.small(), tmp_path)
-    jaxproto.load(tmp_path).evaluate("head")
-    assert not said
-    with jax.default_matmul_precision("highest"):
-        jaxproto.load(tmp_path).evaluate("head")
-    changed = "jax_default_matmul_precision was default and is highest"
-    assert said == [f"{tmp_path} is a run with other settings of JAX: {changed}."]
 
 
 FORK = """
