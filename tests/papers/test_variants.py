@@ -113,3 +113,8 @@ def test_a_reading_is_in_the_name_of_the_folder():
     # A cell of another kind of file is its own plain one.
     for file in ("comparison:tinyproto_ft,paper", "table"):
         assert default(file) == str(default_workdir.default_workdir(config.load(file)))
+
+
+def test_methods_of_two_phases_have_one_epoch_in_the_comparison():
+    for name in ("fedmd", "fedpac", "fedrep"):
+        assert config.load(f"configs/comparison.py:{name}").local.epochs == 1

@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-import sys
 import threading
 import time
 import tomllib
@@ -306,9 +305,9 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
         run(early(early_stopping__rule="haed"), tmp_path / "run")
     project = tomllib.loads((runs.ROOT / "pyproject.toml").read_text())["project"]
     assert {*writers.WRITERS} - {"csv"} <= {*project["optional-dependencies"]}
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match=r"^the writer wandb cannot be used.*wandb\]'"):
-        run(small(), tmp_path / "run", "wandb")
+    monkeypatch.setitem(writers.WRITERS, "none", "no_such_module:Writer")
+    with pytest.raises(UserError, match=r"^the writer none cannot be used.*none\]'"):
+        run(small(), tmp_path / "run", "none")
     assert not (tmp_path / "run").exists()
 
 

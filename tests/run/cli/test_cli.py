@@ -59,7 +59,7 @@ def test_help_lists_commands_and_an_unknown_is_told(command):
     check_every(cli.COMMANDS, check)
     for arguments, code in ([], 1), (["--help"], 0), (["-h"], 0):
         assert command(*arguments) == (code, cli.usage(), "")
-    assert command("cots")[0].startswith("error: unknown command 'cots'. Did you ")
+    assert command("lists")[0].startswith("error: unknown command 'lists'. Did you")
 
 
 def test_list_prints_names_and_every_prefix_with_a_line_about_each(command):

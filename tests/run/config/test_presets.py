@@ -69,11 +69,10 @@ def test_a_variant_takes_the_values_of_the_method_that_it_is_like(monkeypatch):
         config.experiment("by_counts", like="fedproto")
 
 
-def test_methods_of_two_phases_have_an_epoch_for_each_but_in_the_comparison():
+def test_methods_of_two_phases_have_an_epoch_for_each():
     for name in ("fedmd", "fedpac", "fedrep"):
         for dataset in ("digits", "fashion_mnist", "cifar10"):
             assert config.load(f"configs/{name}.py:{dataset}").local.epochs == 2
-        assert config.load(f"configs/comparison.py:{name}").local.epochs == 1
 
 
 def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():
@@ -107,8 +106,8 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
     given = ["--config=configs/protonorm.py", "--config.data.name=npz:a.npz"]
     neutral = config.apply_neutral_preset(given)[0]
     assert neutral == "--config=configs/protonorm.py:neutral"
-    apart = ["--config", "configs/tinyproto.py:code", "--config.data.name", "npz:a"]
-    assert config.apply_neutral_preset(apart)[1] == "configs/tinyproto.py:code,neutral"
+    apart = ["--config", "configs/tinyproto.py:ft", "--config.data.name", "npz:a"]
+    assert config.apply_neutral_preset(apart)[1] == "configs/tinyproto.py:ft,neutral"
     for same in (
         ["--config=configs/protonorm.py:digits", given[1]],
         ["--config=configs/protonorm.py", "--config.seed=1"],
