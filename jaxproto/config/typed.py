@@ -5,9 +5,8 @@ from typing import Any
 
 import ml_collections
 
+from jaxproto.config.fields import TYPES
 from jaxproto.errors import UserError, shorten
-
-WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 
 
 class Configuration(ml_collections.ConfigDict):
@@ -30,7 +29,7 @@ def _describe(value) -> str:
     """Returns what values a field has, from one of them."""
     if isinstance(value, ml_collections.ConfigDict):
         return f"a group of fields, such as {next(iter(value), 'name')}"
-    return WORDS.get(type(value), f"of type {type(value).__name__}")
+    return TYPES.get(type(value), f"of type {type(value).__name__}")
 
 
 def make_configuration(fields: Any) -> Any:
