@@ -35,12 +35,19 @@ class Registry(MutableMapping[str, V]):
         """Adds an entry.
 
         Raises:
-          UserError: Another value has this name and is the library's own.
+          UserError: Another value has this name and is the library's own, or it is no
+            function where all others are.
         """
         if self.is_builtin(name) and self._builtin[name] is not value:
             raise UserError(
                 f"{self.kind} {shorten(name)} is the library's own and cannot be "
                 f"replaced; choose another name, such as {shorten(f'my_{name}')}."
+            )
+        functions = all(map(callable, self._entries.values()))
+        if functions and not callable(value):
+            raise UserError(
+                f"{self.kind} {shorten(name)} is {shorten(value)}; it must be a "
+                "function, as the library's own are, and not what it returns."
             )
         self._entries[name] = value
 

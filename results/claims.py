@@ -31,6 +31,7 @@ from jaxproto.reporting.compare import SeedGroup, group_by_seed
 from jaxproto.storage.run_folder import RunFolder, run_folders
 from results import claim_pairs as pairs
 from results import formula_claims as formulas
+from results import records
 from results.claim_pairs import (
     CONTRADICTED,
     LEVEL,
@@ -182,7 +183,7 @@ def main(argv: Sequence[str]) -> None:
     )
     parser.add_argument("--out", type=Path, default=PAGE)
     args = parser.parse_args(argv)
-    groups = read_runs(args.records or sorted(RESULTS.glob("*/records")))
+    groups = read_runs(args.records or records.all_series())
     args.out.write_text(page(ledger(), groups))
 
 

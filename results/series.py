@@ -1,26 +1,33 @@
 """A series of runs, one after the other; finished ones are left as they are.
 
-The results of a finished run go into the repository: `records/NAME` beside the series
-holds its config.json, provenance.json, partition.csv, metrics.jsonl and summary.json,
-which comparison and pictures read like a work directory. The summary also has the
-reading and the commit that made the run. Where its records list the clients,
-clients.npz has the lists: `round`, `id` and `test_examples` once, and a row for each
-evaluation of `correct_RULE` and the bytes of clients; metrics.jsonl leaves out what
-follows from it.
+    python -m results.series add SERIES RECORD...      # folders, made by another clone
+    python -m results.series remove SERIES NAME...     # to make these runs again
+
+The results of an ended run go into the repository: `records.tar.xz` beside the series
+has its config.json, provenance.json, partition.csv, metrics.jsonl and summary.json
+(`results/records.py`), which comparison and pictures read like a work directory. The
+summary also has the reading and the commit that made the run. Where its records list
+the clients, clients.npz has the lists: `round`, `id` and `test_examples` once, and a
+row for each evaluation of `correct_RULE` and the bytes of clients; metrics.jsonl leaves
+out what follows from it.
 """
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from jaxproto.errors import UserError
 from jaxproto.storage import records as files
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
+from results import records as recorded
 
 ROOT = Path(__file__).parents[1]
 Run = tuple[str, str, Sequence[str]]  # name, configuration, flags
@@ -34,40 +41,42 @@ def make(runs: Iterable[Run], argv: Sequence[str], records: Path | None = None):
       runs: interrupted ones resume.
       argv: OUT DATA_DIR [WORD...]: the folder that receives a work directory per run,
         TFDS's folder, and words; with words, only runs whose names contain one.
-      records: receives what is kept of each finished run; those recorded already are
-        not made again.
+      records: `records` of a series, which receives what is kept of each ended run;
+        those recorded already are not made again.
     """
     if len(argv) < 2:
         sys.exit(USAGE)
     out, data_dir, *words = argv
-    failed = []
+    failed, there = [], recorded.contents(records) if records else {}
     for name, config, flags in runs:
         if words and not any(word in name for word in words):
             continue
-        record = records and records / name
-        if record and (record / "summary.json").exists():
-            sys.stdout.write(f"{name} is recorded: delete {record} to make it again\n")
+        if records and name in there:
+            remove = f"python -m results.series remove {records.parent.name} {name}"
+            sys.stdout.write(f"{name} is recorded; to make it again: {remove}\n")
             continue
-        if not made((name, config, flags), Path(out, name), data_dir, record):
+        if not made((name, config, flags), Path(out, name), data_dir, records):
             failed.append(name)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
-def made(run: Run, work: Path, data_dir: str, record: Path | None, **process) -> bool:
+def made(run: Run, work: Path, data_dir: str, records: Path | None, **process) -> bool:
     """Makes a run or goes on with it, and records it; returns whether it has ended.
 
     Args:
       process: arguments of `call`.
     """
-    _, config, flags = run
+    name, config, flags = run
     source = {"reading": reading(config), "commit": commits(work)}
     command = [sys.executable, "main.py", f"--config=configs/{config}"]
     command += [f"--config.data.data_dir={data_dir}", f"--workdir={work}", *flags]
     failed = call(command, **process)
     if failed and RunFolder.at(work).status() is not Status.DIVERGED:
         return False
-    if record:
-        keep(work, record, source)
+    if records:
+        with tempfile.TemporaryDirectory() as folder:
+            keep(work, Path(folder, name), source)
+            recorded.add(records, [Path(folder, name)])
     return True
 
 
@@ -100,7 +109,7 @@ def commits(work: Path) -> str:
 def commit() -> str:
     """Returns the hash of the code that is here, with -dirty where it was edited.
 
-    Records are not code: one that is made again is deleted first.
+    Records are not code.
     """
 
     def git(*words: str) -> subprocess.CompletedProcess:
@@ -109,7 +118,8 @@ def commit() -> str:
             command, cwd=ROOT, capture_output=True, text=True, check=False
         )
 
-    edited = git("diff", "--quiet", "HEAD", "--", ".", ":!results/*/records/*")
+    records = (f":!results/*/{name}" for name in ("records.tar.xz", recorded.TABLE))
+    edited = git("diff", "--quiet", "HEAD", "--", ".", *records)
     head = git("rev-parse", "HEAD").stdout.strip() or "unknown"
     return head + "-dirty" * (edited.returncode == 1)
 
@@ -163,3 +173,25 @@ def shortened(line: Mapping) -> dict:
     }
     rest = {k: v for k, v in line.items() if k not in ("by_client", "bytes_by_client")}
     return rest | {"rules": rules}
+
+
+def main(argv: Sequence[str]):
+    """Adds records of runs to a series, or removes some."""
+    parser = argparse.ArgumentParser(prog="python -m results.series")
+    parser.add_argument("command", choices=("add", "remove"))
+    parser.add_argument("series", help="folder in results/")
+    parser.add_argument("runs", nargs="+", help="folders of records to add, or names")
+    args = parser.parse_args(argv)
+    records = recorded.RESULTS / args.series / recorded.FOLDER
+    try:
+        if args.command == "remove":
+            recorded.remove(records, args.runs)
+        else:
+            added = recorded.add(records, [Path(run) for run in args.runs])
+            sys.stdout.write(f"added {len(added)} of {len(args.runs)} runs\n")
+    except UserError as e:
+        sys.exit(str(e))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,5 +1,6 @@
 """Registries: the library's names are fixed, the user's own are not."""
 
+import pytest
 from support.every import every
 from support.refusal import refused
 
@@ -52,6 +53,19 @@ def test_a_built_in_name_keeps_its_value_and_a_name_of_ones_own_changes(
     registry["my_own"] = max  # as in an edited cell of a notebook
     assert registry.pop("my_own") is max and not registry.is_builtin("my_own")
     assert dict(registry) == before
+
+
+@pytest.mark.parametrize(
+    ("registry", "value"),
+    [
+        (METHODS, METHODS["local"](None)),
+        (participation.SAMPLERS, "uniform"),
+        (PARTITIONS, 3),
+    ],
+)
+def test_what_is_no_function_is_refused_where_all_others_are(registry, value):
+    with refused(f"{registry.kind} 'mine' is", "must be a function"):
+        registry["mine"] = value
 
 
 def test_the_decorator_of_metrics_replaces_no_built_in():

@@ -15,6 +15,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -75,7 +76,8 @@ class _Walk:
         elif isinstance(value, type | types.ModuleType):
             yield from self._scope(value)
         elif isinstance(value, jax.Array | np.ndarray | np.generic):
-            a = np.asarray(jax.random.key_data(value) if is_key(value) else value)
+            data: Any = value
+            a = np.asarray(jax.random.key_data(data) if is_key(data) else data)
             yield f"{a.dtype}{a.shape}"
             yield self.of(a.tolist()) if a.dtype.hasobject else a.tobytes()
         elif isinstance(value, Mapping):

@@ -17,6 +17,7 @@ from flax.traverse_util import unflatten_dict
 from jaxproto import models
 from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
+from jaxproto.config.typed import make_configuration
 from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
@@ -73,7 +74,7 @@ def default(method: str = "") -> ml_collections.ConfigDict:
     if method:
         choose_from("method", method, METHODS)
     fields = defaults(all_fields(method))
-    return ml_collections.ConfigDict(unflatten_dict(fields, sep="."))
+    return make_configuration(unflatten_dict(fields, sep="."))
 
 
 def method_fields(name: str) -> dict:

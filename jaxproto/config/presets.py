@@ -246,7 +246,7 @@ def _take_shared_fields(
     for key in {*config.method} & {*like.method} - {"name"}:
         try:
             config.method[key] = like.method[key]
-        except TypeError as e:
+        except UserError as e:
             raise UserError(
                 f"method.{key} of {config.name} is {config.method[key]!r} by default, "
                 f"and that of {like.name} is {like.method[key]!r}: give the argument a "

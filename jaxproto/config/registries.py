@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxproto import batches, client
-from jaxproto.errors import UserError, shorten
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import GROUPED_ARGUMENTS
 from jaxproto.methods.options import OPTIONS as OPTIONS
@@ -31,11 +30,6 @@ OPTIMIZER_STATES = Registry(
 def arguments(factory: Callable) -> dict:
     """Returns a factory's arguments and defaults, with `GROUPED_ARGUMENTS` flat."""
     flat: dict[str, Any] = {}
-    if not callable(factory):
-        raise UserError(
-            f"METHODS has {shorten(factory)}, which is no function: enter the factory, "
-            "which takes a Spec and returns a Method, and not what it returns."
-        )
     for key, p in inspect.signature(factory).parameters.items():
         grouped = isinstance(p.default, GROUPED_ARGUMENTS)
         flat |= p.default._asdict() if grouped else {key: p.default}

@@ -8,6 +8,7 @@ from jaxproto.config import presets
 from jaxproto.data import registry, text
 from jaxproto.data.partitions import from_file, public_examples
 from jaxproto.data.partitions.flower_datasets import flower_scheme
+from jaxproto.data.partitions.label_skew import Scheme
 from jaxproto.data.partitions.registry import (
     PARTITIONS,
     FederationData,
@@ -16,9 +17,10 @@ from jaxproto.data.partitions.registry import (
     hold_out,
 )
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError, choose_from, place_of
 from jaxproto.experiment import memory
 from jaxproto.io import atomic
+from jaxproto.types import kind_of
 
 
 def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
@@ -74,5 +76,14 @@ def build_scheme(config):
         return flower_scheme(call)
     names = [*PARTITIONS, "file:PATH", "flwr:CLASS,key=value"]
     factory = PARTITIONS[choose_from("partition", config.partition, names)]
-    parameters = inspect.signature(factory).parameters
-    return factory(**{k: config[k] for k in parameters if k in config})
+    parameters = inspect.signature(factory).parameters.values()
+    for p in parameters:
+        if p.name not in config and p.default is p.empty:
+            choose_from(f"argument of partition {config.partition!r}", p.name, config)
+    scheme = factory(**{p.name: config[p.name] for p in parameters if p.name in config})
+    if not isinstance(scheme, Scheme):
+        raise UserError(
+            f"partition {config.partition!r} returns {kind_of(scheme)}; its factory "
+            f"must return a Scheme ({place_of(factory)})."
+        )
+    return scheme

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -39,20 +40,17 @@ class Metric:
 
 def values(metric: Metric, sums: Tree) -> dict[str, np.ndarray]:
     """Returns the values of a metric: {name, or name_part: number or [C]}."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = metric.value(sums)
-    parts = value if isinstance(value, Mapping) else {"": value}
     return {
-        "_".join(filter(None, (metric.name, part))): _number(value)
-        for part, value in parts.items()
+        "_".join(filter(None, (metric.name, part))): np.asarray(value, np.float64)
+        for part, value in parts(metric, sums).items()
     }
 
 
-def _number(value) -> np.ndarray:
-    """Returns a value as an array; raises TypeError for None, which would be nan."""
-    if value is None:
-        raise TypeError("it is None")
-    return np.asarray(value, np.float64)
+def parts(metric: Metric, sums: Tree) -> Mapping[str, Any]:
+    """Returns what `value` of a metric returns, by part; "" if it has no parts."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = metric.value(sums)
+    return value if isinstance(value, Mapping) else {"": value}
 
 
 def is_least(name: str, metrics: Mapping[str, Metric]) -> bool | None:

@@ -12,7 +12,7 @@ from jaxproto.errors import (
     place_of,
     shorten,
 )
-from jaxproto.metrics.metric import Metric, values
+from jaxproto.metrics.metric import Metric, parts, values
 from jaxproto.origin import is_external
 
 REAL = 3  # examples that count in the check of sums
@@ -61,15 +61,17 @@ def _check_sums(metric: Metric, classes: int):
     scores[::2] += 9 * np.eye(classes, dtype=np.float32)[y[::2]]  # these are right
     rows = scores, y, (np.arange(size) < REAL).astype(np.float32)
 
-    def sums(first, last):
-        return metric.sums(*(a[first:last] for a in rows))
+    def compute(*rows):
+        spans = (0, size), (0, REAL), (0, 1), (1, REAL)
+        return [metric.sums(*(a[i:j] for a in rows)) for i, j in spans]
 
-    def compute():
-        return sums(0, size), sums(0, REAL), sums(0, 1), sums(1, REAL)
-
-    masked, real, *parts = jax.jit(compute).lower().compile(FAST)()
-    added = jax.tree.map(np.add, *parts)
     name, place = f"metric {metric.name!r}", f"({place_of(metric.sums)})"
+    try:
+        found = jax.jit(compute).lower(*rows).compile(FAST)(*rows)
+    except Exception as e:  # a user's function may raise anything
+        raise UserError(f"{name} fails on examples: {describe_failure(e)}.") from e
+    masked, real, one, others = jax.tree.map(np.asarray, found)
+    added = jax.tree.map(np.add, one, others)
     if not _close(masked, real):
         raise UserError(
             f"{name} counts examples with mask 0, which fill a batch: {REAL} examples "
@@ -82,8 +84,7 @@ def _check_sums(metric: Metric, classes: int):
             f"{_text(real)}, but 1 and {REAL - 1} of them add up to {_text(added)}; "
             f"return totals, and divide them in a function `value` {place}."
         )
-
-    _check_value(metric, jax.tree.map(np.asarray, real), f"on {REAL} examples")
+    _check_value(metric, real, f"on {REAL} examples")
 
 
 def _close(a, b) -> bool:
@@ -102,11 +103,16 @@ def _check_value(metric: Metric, sums, where: str, hint: str = ""):
     """Checks the value of a metric on some sums."""
     name = metric.name
     try:
+        missing = [part for part, v in parts(metric, sums).items() if v is None]
         by_part = values(metric, sums)
     except Exception as e:
         raise UserError(
             f"the value of metric {name!r} fails {where}: {describe_failure(e)}{hint}."
         ) from e
+    if missing:
+        raise UserError(
+            f"the value of metric {name!r} is None {where}; return a number, or nan."
+        )
     for part, value in by_part.items():
         if value.ndim > 1:
             raise UserError(

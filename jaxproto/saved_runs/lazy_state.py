@@ -92,7 +92,7 @@ class CheckpointView:
     def opened(self) -> RestoredRun:
         """The run with its state."""
         resources = self.resources
-        return restore.read_latest(resources.run.path, resources.config, resources.exp)
+        return restore.read_latest(resources.run, resources.config, resources.exp)
 
     @property
     def is_open(self) -> bool:

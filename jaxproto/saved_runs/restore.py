@@ -64,7 +64,7 @@ def load(path: str | Path, data_dir: str = "") -> RestoredRun:
     """
     run = RunFolder.read(path)
     config = configuration(run, data_dir)
-    restored = read_latest(run.path, config, experiment(run, config))
+    restored = read_latest(run, config, experiment(run, config))
     places = [np.arange(len(cohort.ids)) for cohort in restored.exp.cohorts]
     clients = tuple(restored.clients(i, at) for i, at in enumerate(places))
     exp, state = restored.exp._replace(store="device"), restored.state
@@ -90,8 +90,8 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     config_.check_keys(config, run.config)
     config.update_from_flattened_dict(run.config)
     kind, _, rest = config.data.name.partition(":")
-    if kind == "npz" and not data_dir and (run.path / rest).is_file():
-        data_dir = str(run.path)  # data of `jaxproto.run(data=...)`, even if moved
+    if kind == "npz" and not data_dir and (run.folder / rest).is_file():
+        data_dir = str(run.folder)  # data of `jaxproto.run(data=...)`, even if moved
     config.data.data_dir = data_dir or config.data.data_dir
     try:
         config_.check(config)
@@ -112,16 +112,16 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     for line in provenance.loaded_changes(run, config):
         xla_cache.warn_once(line)
     config = config.copy_and_resolve_references()
-    store = None if run.on_nodes else store_of_checkpoint(run.path)
+    store = None if run.on_nodes else store_of_checkpoint(run.folder)
     config.clients.store = store or config.clients.store
     known: FederationData | None = None
     if config.data.name == registry.NODES:  # what the server knows of the nodes' data
-        schema = node_schema.read(run.path / node_schema.FILE)
+        schema = node_schema.read(run.folder / node_schema.FILE)
         known = nodes.server_view(schema, config.data.max_len)
-    tokens = workdir.tokens(run.path)
+    tokens = workdir.tokens(run.folder)
     exp = build.experiment(config, jax.default_backend(), tokens, data=known)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
-    run_summary.check_same(exp, run.path)
+    run_summary.check_same(exp, run.folder)
     return exp.without_lanes()
 
 
@@ -141,39 +141,39 @@ def store_of_checkpoint(path: Path) -> str | None:
 
 
 def read_latest(
-    path: Path, config: ml_collections.ConfigDict, exp: Experiment
+    run: RunFolder, config: ml_collections.ConfigDict, exp: Experiment
 ) -> RestoredRun:
     """Reads the newest usable checkpoint.
 
     Raises:
       UserError: There is none.
     """
-    directory, tries = path / "checkpoints", TRIES
+    directory, tries = run.folder / "checkpoints", TRIES
     while True:
         rounds, tries = checkpoint.rounds(directory), tries - 1
         try:
-            return _newest(path, config, exp)
+            return _newest(run, config, exp)
         except Exception:  # of any type: files may be deleted while they are read
             if tries == 0 or checkpoint.rounds(directory) == rounds:
                 raise
 
 
 def _newest(
-    path: Path, config: ml_collections.ConfigDict, exp: Experiment
+    run: RunFolder, config: ml_collections.ConfigDict, exp: Experiment
 ) -> RestoredRun:
-    directory, like = path / "checkpoints", programs.shapes(exp, config.seed)
+    directory, like = run.folder / "checkpoints", programs.shapes(exp, config.seed)
     latest = checkpoint.restore_latest(directory, like, workdir.settings(config))
     if latest is None:
         raise UserError(
-            f"{path} holds no checkpoint, which networks and prototypes are read from "
-            "(records in results/ have none). Run its configuration, or wait until the "
-            "run has saved a round."
+            f"{run.path} holds no checkpoint, which networks and prototypes are read "
+            "from (records in results/ have none). Run its configuration, or wait "
+            "until the run has saved a round."
         )
     xla_cache.enable_xla_cache()
-    store = open_store(exp, programs.jit_programs(exp), config.seed, path)
+    store = open_store(exp, programs.jit_programs(exp), config.seed, run.folder)
     store.load(directory / str(latest.round))
     notes = tuple(latest.notes)
-    return RestoredRun(path, config, exp, latest.round, latest.state, store, notes)
+    return RestoredRun(run.path, config, exp, latest.round, latest.state, store, notes)
 
 
 def check_clients(run: RestoredRun):

@@ -76,7 +76,7 @@ class SavedRun:
         run = RunFolder.read(self.path)
         config, status = restore.configuration(run, self._data_dir), run.status()
         if status is Status.FINISHED:
-            check_complete(self.path, config, run.results["rounds"])
+            check_complete(run.folder, config, run.results["rounds"])
         old: CheckpointView | None = getattr(self, "_now", None)
         if old and old.is_open and flatten(config) == flatten(self.config):
             resources = old.resources
@@ -94,7 +94,9 @@ class SavedRun:
         Raises:
           UserError: `partition.csv` is missing or damaged.
         """
-        return partition_stats.read_csv(self.path / "partition.csv")
+        return partition_stats.read_csv(
+            self._now.resources.run.folder / "partition.csv"
+        )
 
     @property
     def round(self) -> int:

@@ -25,6 +25,8 @@ CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
 NODES = "nodes.json"  # of a run whose clients are processes of their own
 PROVENANCE = "provenance.json"  # see `storage/provenance.py`
 TABLE = "sweep.csv"  # of a sweep that has ended: a column names the cells' folders
+# Functions that return where the files of a path are, if not there, or None
+FINDERS: list[Callable[[Path], Path | None]] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,9 @@ class RunFolder:
     """Contents of a run's folder at the time of reading.
 
     Attributes:
+      path: the folder as it was named.
+      folder: the folder with the files; not `path` where a function of `FINDERS` has
+        found them elsewhere.
       config: the flat configuration, with later fields at their defaults; empty where
         no run has begun.
       summary: summary of the run; None until it has ended.
@@ -40,6 +45,7 @@ class RunFolder:
     """
 
     path: Path
+    folder: Path
     config: dict
     summary: dict | None = None
     on_nodes: bool = False
@@ -55,7 +61,7 @@ class RunFolder:
         path = Path(path)
         config = read_config(path)
         summary = _read(path / SUMMARY, schemas.find_summary_error)
-        return cls(path, config or {}, summary, (path / NODES).exists(), name)
+        return cls(path, path, config or {}, summary, (path / NODES).exists(), name)
 
     @classmethod
     def read(cls, path: str | Path, name: str = "") -> Self:
@@ -64,13 +70,14 @@ class RunFolder:
         Raises:
           UserError: the folder is not that of a run, or a file in it is damaged.
         """
-        run = cls.at(path, name)
+        folder = on_disk(Path(path))
+        run = dataclasses.replace(cls.at(folder, name), path=Path(path))
         if run.config:
             return run
         hint = "give work directories of runs, such as runs/protonorm-digits-seed0."
-        if not is_run(run.path) and (runs := run_folders(run.path)):
+        if not is_run(folder) and (runs := run_folders(run.path)):
             hint = f"name one of the {len(runs)} runs in it: {first_few(runs)}."
-        what = f"holds no {CONFIG}" if run.path.exists() else "does not exist"
+        what = f"holds no {CONFIG}" if folder.exists() else "does not exist"
         raise UserError(f"{path} {what}: {hint}")
 
     def status(self, rounds: int | None = None) -> Status:
@@ -101,10 +108,10 @@ class RunFolder:
         Raises:
           UserError: a line is no record.
         """
-        records = read(self.path / METRICS)
+        records = read(self.folder / METRICS)
         for i, record in enumerate(records):
             if not record.get("rules"):
-                raise record_error(self.path / METRICS, i, "it has no rules")
+                raise record_error(self.folder / METRICS, i, "it has no rules")
         return records
 
     @functools.cached_property
@@ -114,7 +121,7 @@ class RunFolder:
         Raises:
           UserError: the file is damaged.
         """
-        content = _read(self.path / PROVENANCE, schemas.find_provenance_error)
+        content = _read(self.folder / PROVENANCE, schemas.find_provenance_error)
         return content["history"] if content else []
 
     @property
@@ -134,22 +141,32 @@ class RunFolder:
           UserError: there is none.
         """
         if not self.records:
-            exists = (self.path / METRICS).exists()
+            exists = (self.folder / METRICS).exists()
             why = "has no evaluation yet" if exists else f"holds no {METRICS}"
             raise UserError(f"{self.path} {why}: leave this run out.")
         return self.records
 
     def newest(self) -> dict | None:
         """Returns the newest record on disk; earlier ones are not parsed."""
-        return read_last(self.path / METRICS)
+        return read_last(self.folder / METRICS)
 
     def stamp(self) -> tuple[int, int]:
         """Returns the time of change [ns] and the size of the records; 0, 0 without."""
         try:
-            stat = (self.path / METRICS).stat()
+            stat = (self.folder / METRICS).stat()
         except OSError:
             return 0, 0
         return stat.st_mtime_ns, stat.st_size
+
+
+def on_disk(path: Path) -> Path:
+    """Returns the folder with the files of a path: itself, or one that is found.
+
+    Raises:
+      UserError: the archive that has the files is damaged.
+    """
+    found = () if os.path.lexists(path) else (find(path) for find in FINDERS)
+    return next(filter(None, found), path)
 
 
 def is_run(path: str | Path) -> bool:
@@ -160,20 +177,30 @@ def is_run(path: str | Path) -> bool:
 def run_folders(path: Path) -> list[Path]:
     """Returns the folders of the runs that a path names: its own, or those inside.
 
-    The cells of a sweep may be elsewhere; its table has their folders.
+    The cells of a sweep may be elsewhere; its table has their folders. The name of a
+    run that is found elsewhere (`FINDERS`) may be a pattern.
 
     Raises:
       UserError: the folder or the table of a sweep cannot be read.
     """
+    folder = on_disk(path)
     try:
-        if is_run(path):
+        if is_run(folder):
             return [path]
-        if not path.is_dir():
-            return []
-        inside = sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
+        if not folder.is_dir():
+            return _matching(path, folder)
+        inside = [
+            path / p.name for p in sorted(folder.iterdir()) if p.is_dir() and is_run(p)
+        ]
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror}.") from e
     return [*{p.resolve(): p for p in [*inside, *_listed(path)]}.values()]
+
+
+def _matching(path: Path, folder: Path) -> list[Path]:
+    """Returns the runs elsewhere whose names match the last part of a path."""
+    found = sorted(folder.parent.glob(folder.name)) if folder != path else []
+    return [path.with_name(p.name) for p in found if is_run(p)]
 
 
 def _listed(folder: Path) -> list[Path]:

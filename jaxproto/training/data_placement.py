@@ -35,8 +35,9 @@ def examples_spec(exp: Experiment) -> Any:
     """Returns the partition of examples over devices, public ones on each."""
     if not isinstance(exp.layout, DeviceLayout) or not examples_are_sharded(exp):
         return REPLICATED
+    rows: Any = SHARDED
     public = jax.tree.map(lambda rows: REPLICATED, exp.dataset.public)
-    return Examples(SHARDED, SHARDED, public, shape=exp.dataset.x.shape[1:])
+    return Examples(rows, rows, public, shape=exp.dataset.x.shape[1:])
 
 
 def place_data(exp: Experiment) -> tuple[Examples, PlacedTables | None]:

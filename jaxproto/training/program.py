@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
     f: Callable  # experiment, cohort if each has a program, floats, arguments
     args: tuple[Kind, ...]  # after the floats
-    out: Kind | tuple[Kind, ...]
+    out: tuple[Kind, ...]  # of one kind: the result itself, not a tuple
     each: bool = False  # one program, or one per cohort
     when: Callable[..., bool] = always  # experiment, cohort -> if a run needs it
     donated: Kind | None = None  # argument whose memory the results reuse
@@ -39,7 +39,7 @@ class Program:
 
     f: Callable
     args: tuple[Kind, ...]  # after the floats
-    out: Kind | tuple[Kind, ...]
+    out: tuple[Kind, ...]  # of one kind: the result itself, not a tuple
     donated: Kind | None = None  # argument whose memory the results reuse
     shardings: Any = None  # options of `jax.jit` on several devices
 
@@ -65,20 +65,25 @@ class Program:
           layout: Devices that divide the federations among them.
         """
         many = dataclasses.replace(self, f=jax.vmap(self.f, self.axes))
+        if not isinstance(layout, DeviceLayout):
+            return many
         specs = (REPLICATED if axis is UNMAPPED else SHARDED for axis in self.axes)
-        several = isinstance(layout, DeviceLayout)
-        return many._sharded(layout, tuple(specs), SHARDED) if several else many
+        return many._sharded(layout, tuple(specs), SHARDED)
 
     def on_devices(self, layout: DeviceLayout) -> "Program":
         """Returns the program that every device runs over its rows."""
         specs = tuple(kind.spec for kind in (FLOATS, *self.args))
-        one = isinstance(self.out, Kind)
-        out = self.out.spec if one else tuple(kind.spec for kind in self.out)
-        return self._sharded(layout, specs, out)
+        out = tuple(kind.spec for kind in self.out)
+        return self._sharded(layout, specs, out if len(out) > 1 else out[0])
 
     def _sharded(self, layout: DeviceLayout, in_specs: tuple, out_specs) -> "Program":
-        specs = {"in_specs": in_specs, "out_specs": out_specs}
-        f = jax.shard_map(self.f, mesh=layout.mesh, **specs, check_vma=False)
+        f = jax.shard_map(
+            self.f,
+            mesh=layout.mesh,
+            in_specs=in_specs,
+            out_specs=out_specs,
+            check_vma=False,
+        )
         put, get = jax.tree.map(layout.sharding, (in_specs, out_specs))
         shardings = {"in_shardings": put, "out_shardings": get}
         return dataclasses.replace(self, f=f, shardings=shardings)

@@ -178,38 +178,42 @@ class Programs(NamedTuple):
     does not need. Their first arguments are the floats, except those of `with_floats`.
     """
 
-    start_clients: Any = Row(_start_clients, (k.KEY, k.IDS, k.COUNTS), k.CLIENTS, EACH)
-    start_server: Any = Row(_start_server, (k.KEY,), k.SERVER)
-    broadcast: Any = Row(_broadcast, (k.SERVER,), k.BROADCAST)
-    participate: Any = Row(_participate, (k.CONTEXT, k.SERVER), k.PARTICIPANTS)
+    start_clients: Any = Row(
+        _start_clients, (k.KEY, k.IDS, k.COUNTS), (k.CLIENTS,), EACH
+    )
+    start_server: Any = Row(_start_server, (k.KEY,), (k.SERVER,))
+    broadcast: Any = Row(_broadcast, (k.SERVER,), (k.BROADCAST,))
+    participate: Any = Row(_participate, (k.CONTEXT, k.SERVER), (k.PARTICIPANTS,))
     gather: Any = Row(
         _gather,
         (k.PARTICIPANTS, k.CLIENTS, k.SHARDS),
-        k.CALLS,
+        (k.CALLS,),
         EACH,
         when=_trained_in_parts,
     )
     pre_upload: Any = Row(
         _pre_upload, TRAINING, (k.UPLOAD, k.REPORT), EACH, when=_two_exchanges
     )
-    pre_aggregate: Any = Row(_pre_aggregate, SERVER_STEP, k.SERVER, when=_two_exchanges)
+    pre_aggregate: Any = Row(
+        _pre_aggregate, SERVER_STEP, (k.SERVER,), when=_two_exchanges
+    )
     train: Any = Row(
         _train, TRAINING, (k.TRAINED, k.UPLOAD, k.REPORT), EACH, donated=k.ROWS
     )
     scatter: Any = Row(
         _scatter,
         (k.CLIENTS, k.PLACES, k.ALL_TRAINED),
-        k.CLIENTS,
+        (k.CLIENTS,),
         EACH,
         when=_trained_in_parts,
         donated=k.CLIENTS,
     )
-    update: Any = Row(_update, SERVER_STEP, k.SERVER)
-    tested: Any = Row(_tested, (k.CLIENTS,), k.TESTED, EACH, _evaluated_in_parts)
+    update: Any = Row(_update, SERVER_STEP, (k.SERVER,))
+    tested: Any = Row(_tested, (k.CLIENTS,), (k.TESTED,), EACH, _evaluated_in_parts)
     evaluate: Any = Row(
-        _evaluate, (k.DOWN, k.EVALUATED, k.EXAMPLES, k.TESTS), k.SUMS, EACH
+        _evaluate, (k.DOWN, k.EVALUATED, k.EXAMPLES, k.TESTS), (k.SUMS,), EACH
     )
-    diagnostics: Any = Row(_diagnostics, (k.SERVER,), k.DIAGNOSTICS)
+    diagnostics: Any = Row(_diagnostics, (k.SERVER,), (k.DIAGNOSTICS,))
 
 
 def build_programs(exp: Experiment, table: Programs | None = None) -> Programs:

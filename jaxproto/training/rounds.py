@@ -211,7 +211,8 @@ def check_finite(exp: Experiment, r: int, outputs: RoundOutputs):
     hint = " So have all that took part, or values beyond wire.bound." if drops else ""
     if exp.formats.up == "float16":
         hint += " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
-    for report in [*outputs.pre_reports, *outputs.reports]:
+    sent: list[Report | PreReport] = [*outputs.pre_reports, *outputs.reports]
+    for report in sent:
         for k in np.flatnonzero(~is_usable(report)):
             id = report.id[k]
             loss = f"loss {report.loss[k]:g} or " if isinstance(report, Report) else ""
@@ -224,9 +225,8 @@ def check_finite(exp: Experiment, r: int, outputs: RoundOutputs):
 
 def is_usable(report: Report | PreReport) -> np.ndarray:
     """Returns whether messages, losses and parameters of clients are usable [R]."""
-    if isinstance(report, Report):
-        return report.usable & report.finite
-    return report.usable
+    finite = report.finite if isinstance(report, Report) else True
+    return np.asarray(report.usable & finite)
 
 
 def _any_usable(exp: Experiment, outputs: RoundOutputs) -> bool:

@@ -1,7 +1,7 @@
 """Shapes of the arguments and results of a round's programs."""
 
 from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import jax
 
@@ -25,11 +25,10 @@ class Shapes:
         """Returns the shapes of an argument."""
         return kind.shape(self) if kind.shape else self.known[kind.name]
 
-    def add(self, kinds: Kind | Iterable[Kind], trees: Tree):
-        """Adds the shapes of the results of a program."""
-        one = isinstance(kinds, Kind)
-        for kind, tree in [(kinds, trees)] if one else zip(kinds, trees, strict=True):
-            self.known[kind.name] = tree
+    def add(self, kinds: Sequence[Kind], result: Tree):
+        """Adds the shapes of the result of a program; see `Program.out`."""
+        trees = result if len(kinds) > 1 else [result]
+        self.known.update(zip([k.name for k in kinds], trees, strict=True))
 
     @property
     def uploads(self) -> tuple[Tree, ...]:
@@ -50,8 +49,8 @@ class CohortShapes(Shapes):
         ids, count = programs.client_ids_and_counts(exp, cohort)
         tables = {k.IDS: ids, k.COUNTS: count, k.SHARDS: exp.train[i]}
         for kind, table in tables.items():
-            self.add(kind, _of_call(exp, cohort, table))
-        self.add(k.TESTS, _of_call(exp, cohort, exp.test[i], cohort.num_lanes))
+            self.add([kind], _of_call(exp, cohort, table))
+        self.add([k.TESTS], _of_call(exp, cohort, exp.test[i], cohort.num_lanes))
 
     @property
     def calls(self) -> list[ParticipantRows]:

@@ -1,4 +1,9 @@
-"""Tables and the picture of what `run.py` wrote."""
+"""Tables and the picture of what `run.py` wrote.
+
+    python -m results.privacy.drawing
+
+Prints the tables and draws docs/how_to/differential_privacy.png.
+"""
 
 import itertools
 import statistics
@@ -124,3 +129,7 @@ def line(panel, rows, method, unit, colour, marker):
     )
     for _, _, plain in curve(rows, method, "off"):
         panel.axhline(statistics.fmean(plain), color=colour, ls=":")
+
+
+if __name__ == "__main__":
+    draw_all()

@@ -3,13 +3,12 @@
     python -m results.privacy.run clips OUT
     python -m results.privacy.run runs OUT SET UNIT [DATA_DIR]
     python -m results.privacy.run why OUT
-    python -m results.privacy.run drawn
 
 SET is digits, digits_5 (five rounds) or fashion_mnist, DATA_DIR its folder of TFDS,
 UNIT off, client or example; OUT receives the runs. `clips` writes clips.csv, from runs
 on the digits with a seed that `runs` does not use; `runs` takes the best clips and
 writes SET.csv; `why` writes why.csv, which shows why some private runs of FedProto and
-FedAvg are better; `drawn` prints the tables and draws the picture.
+FedAvg are better. `drawing.py` prints the tables and draws the picture.
 """
 
 import csv
@@ -228,19 +227,12 @@ def why(out: str):
         write(HERE / "why.csv", rows, ("set", "case"), ("set", "case", *FIELDS))
 
 
-def drawn():
-    """Prints the tables and draws the picture."""
-    from results.privacy import drawing
-
-    drawing.draw_all()
-
-
-COMMANDS = {f.__name__: f for f in (clips, runs, why, drawn)}
+COMMANDS = {f.__name__: f for f in (clips, runs, why)}
 
 
 def main(argv: list[str]):
     """Runs a command; finished runs in OUT are not made again."""
-    least = {"clips": 1, "runs": 3, "why": 1, "drawn": 0}
+    least = {"clips": 1, "runs": 3, "why": 1}
     if not argv or argv[0] not in COMMANDS or len(argv) - 1 < least[argv[0]]:
         sys.exit(__doc__)
     COMMANDS[argv[0]](*argv[1:])

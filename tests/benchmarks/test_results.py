@@ -1,6 +1,5 @@
 """Series and the queue of runs: what is kept of a run, also of a killed one."""
 
-import json
 import os
 import signal
 import subprocess
@@ -18,8 +17,10 @@ from jaxproto import config
 from jaxproto.config.fields import FOLLOW, fields_where
 from jaxproto.reporting import compare
 from jaxproto.storage import records
+from jaxproto.storage.run_folder import run_folders
 from jaxproto.storage.status import status_of
 from results import queue, series
+from results import records as recorded
 from results.ag_news import run as ag_news
 from results.cifar10 import run as cifar10
 from results.cifar100 import run as cifar100
@@ -32,7 +33,8 @@ RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])
 def finished(path, **more):
     made = config.default()
     made.data.data_dir, made.data.name = "somewhere", "npz:/some/where/mine.npz"
-    summary = {"status": "finished", "rounds": 200, "rules": {}}
+    summary = {"status": "finished", "rounds": made.rounds, "rules": {}}
+    summary |= {"bytes_per_round": {"up": 0.0, "down": 0.0}}
     summary |= {"dataset": made.data.name} | more
     workdirs.write(path, made, summary, [{"round": 1}])
     (path / "indices.csv").write_text("0\n")
@@ -41,7 +43,7 @@ def finished(path, **more):
 def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     tmp_path, monkeypatch, capsys
 ):
-    seen, kept, out = [], tmp_path / "records", tmp_path / "out"
+    seen, kept, out = [], tmp_path / "a_series/records", tmp_path / "out"
 
     def call(command):
         seen.append(command)
@@ -58,16 +60,16 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
     monkeypatch.setattr(series, "call", call)
     assert make(str(out), "data") == "failed: b-0"
     assert [c[2] for c in seen] == [f"--config=configs/{file}" for _, file, _ in RUNS]
-    assert [p.name for p in kept.iterdir()] == ["a-0"]
-    files = ["config.json", "metrics.jsonl", "summary.json"]
-    assert sorted(p.name for p in (kept / "a-0").iterdir()) == files
+    assert run_folders(kept) == [kept / "a-0"]
     run = compare.load(kept / "a-0")
+    files = ["config.json", "metrics.jsonl", "summary.json"]
+    assert sorted(p.name for p in run.folder.iterdir()) == files
     assert run.config["data.name"] == run.summary["dataset"] == "npz:mine.npz"
     assert run.config["data.data_dir"] == ""
     where = out / "b-0"
     finished(where, status="diverged", reason=f"see {where}/checkpoints")
     assert make(str(out), "data") == 0 and len(seen) == 3
-    assert f"delete {kept / 'a-0'}" in capsys.readouterr().out
+    assert "results.series remove a_series a-0" in capsys.readouterr().out
     diverged = compare.load(kept / "b-0").summary
     assert diverged["status"] == "diverged"
     assert diverged["reason"] == "see b-0/checkpoints"  # no path of the machine
@@ -77,8 +79,9 @@ def test_finished_and_diverged_runs_are_recorded_once_without_folders_of_data(
 def test_a_commit_is_marked_as_edited_for_code_and_not_for_records(
     tmp_path, monkeypatch
 ):
-    code, record = tmp_path / "main.py", tmp_path / "results/a/records/b/summary.json"
-    for path in (code, record):
+    code, folder = tmp_path / "main.py", tmp_path / "results/a"
+    kept = [folder / "records.tar.xz", folder / "runs.csv"]
+    for path in (code, *kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1")
     monkeypatch.setattr(series, "ROOT", tmp_path)
@@ -88,14 +91,16 @@ def test_a_commit_is_marked_as_edited_for_code_and_not_for_records(
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     head = series.commit()
     assert len(head) == 40
-    record.unlink()
+    for path in kept:
+        path.unlink()
     assert series.commit() == head
     code.write_text("2")
     assert series.commit() == f"{head}-dirty"
 
 
 def test_the_line_of_a_run_has_an_accuracy_of_zero_and_none(tmp_path):
-    averages = {"pooled": {"best": 0.0}, "client_mean": {"best": None}}
+    of = ("best", "final", "mean_last")
+    averages = {"pooled": dict.fromkeys(of, 0.0), "client_mean": dict.fromkeys(of)}
     finished(tmp_path / "run", rules={"head": averages})
     assert "; head 0.00 / -" in queue.line("run", tmp_path / "run", 1.0)
 
@@ -111,8 +116,7 @@ def check_record(path, run):
     for field in (got.config.keys() | wanted.keys()) - fields_where(compared=False):
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
-    saved = json.loads((path / "config.json").read_text())
-    assert saved["data"]["data_dir"] == ""
+    assert got.config["data.data_dir"] == ""
 
 
 def test_a_record_has_the_settings_that_its_series_gives_it():
@@ -120,12 +124,13 @@ def test_a_record_has_the_settings_that_its_series_gives_it():
     cases = []
     for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100, ag_news):
         runs = {name: rest for name, *rest in module.runs()}
-        there = sorted((Path(module.__file__).parent / "records").glob("*"))
+        there = run_folders(Path(module.__file__).parent / recorded.FOLDER)
         assert there, module.__name__
         cases += [(path, runs.get(path.name)) for path in there]
+    packed = {path for of in recorded.all_series() for path in run_folders(of)}
     for of, (name, *rest) in queue.runs():
-        path = queue.RESULTS / of / "records" / name
-        cases += [(path, rest)] if path.exists() else []
+        path = recorded.RESULTS / of / recorded.FOLDER / name
+        cases += [(path, rest)] if path in packed else []
     check_every(cases, check_record)
 
 
@@ -134,9 +139,10 @@ SCRIPT = f"""
 import pathlib, sys
 from results import queue
 queue.RESULTS = pathlib.Path(sys.argv.pop())
-flags = ["--config.model.group=mlp", "--config.data.clients=20"]
-cells = {{"fedproto": ("fedproto.py:digits", flags)}}
-queue.QUEUE = (queue.Part("digits", cells), queue.Part("digits", cells))
+fields = "model.group=mlp data.clients=20"
+cell = queue.Cell("of_test", "fedproto", "fedproto.py:digits", fields)
+queue.cells = lambda: [cell]
+queue.QUEUE = (queue.Part("digits", "of_test"), queue.Part("digits", "of_test"))
 queue.FLAGS = {{"digits": ["--config.rounds={ROUNDS}", "--config.eval_every=1"]}}
 sys.exit(queue.main(sys.argv[1:]))
 """
@@ -165,19 +171,17 @@ def test_a_killed_queue_goes_on_where_it_was_and_records_each_run_once(tmp_path)
     names = [line.split()[2] for line in lines]
     assert names == ["digits/fedproto-1"]
     assert "resum" in work.with_name("fedproto-1.log").read_text()
-    record = tmp_path / "results/digits/records/fedproto-1"
-    found = compare.load(record)
+    found = compare.load(tmp_path / "results/digits/records/fedproto-1")
     assert found.summary["status"] == "finished"
     assert found.summary["reading"] == "default"
     assert found.summary["commit"] == series.commit()
     assert (found.config["seed"], found.config["data.seed"]) == (1, -1)
-    with np.load(record / "clients.npz") as file:
+    with np.load(found.folder / "clients.npz") as file:
         tables = dict(file)
     assert list(tables["round"]) == list(range(1, ROUNDS + 1))
     assert list(tables["id"]) == list(range(20))
-    last = json.loads((record / "metrics.jsonl").read_text().splitlines()[-1])
     hits, size_K = tables["correct_head"][-1], tables["test_examples"]
-    told = last["rules"]["head"]
+    told = found.last["rules"]["head"]
     np.testing.assert_allclose(hits.sum() / size_K.sum(), told["pooled"])
     np.testing.assert_allclose((hits / size_K).mean(), told["client_mean"])
 

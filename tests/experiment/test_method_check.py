@@ -204,7 +204,6 @@ MISTAKES = {  # changed slots, or a factory -> part of the message
         rf"loss fails: AttributeError.*; its argument came from broadcast \({HERE}, "
         r"line \d+\), which returns FedProtoState: .protos.mean .* float32\[10\]\.",
     ),
-    "factory: the method": (METHODS["local"](None), "METHODS .*no function: enter"),
 }
 
 

@@ -275,10 +275,17 @@ BROKEN = {
         Metric(lambda s, y, m: (s[:, 0] @ m / m.sum(), 1.0)),
         "returns no sums over examples: 3 examples have sums",
     ),
-    "none": (Metric(lambda s, y, m: m.sum(), lambda a: None), "TypeError: it is None"),
+    "one example": (
+        Metric(lambda s, y, m: (m.sum() / (1 // (len(s) - 1) + 1), m.sum())),
+        "fails on examples: ZeroDivisionError",
+    ),
+    "none": (
+        Metric(lambda s, y, m: m.sum(), lambda a: None),
+        "'none' is None where all sums",
+    ),
     "none of some": (
         Metric(lambda s, y, m: m.sum(), lambda a: None if a else np.nan),
-        "'none of some' fails on 3 examples: TypeError: it is None.",
+        "the value of metric 'none of some' is None on 3 examples; return a number",
     ),
 }
 

@@ -112,7 +112,7 @@ def test_a_checkpoint_that_goes_while_it_is_read_is_read_anew(path, monkeypatch)
 
     monkeypatch.setattr(checkpoint, "rounds", lambda _: [LAST - 1])
     monkeypatch.setattr(checkpoint, "restore_latest", gone)
-    assert restore.read_latest(path, config_, exp).round == LAST and len(seen) == 2
+    assert restore.read_latest(run, config_, exp).round == LAST and len(seen) == 2
 
 
 def test_a_diverged_run_has_its_last_checkpoint(path, copy):

@@ -37,7 +37,7 @@ def majority_share(run: RunFolder) -> MajorityShare | None:
     """
     if entry := (run.summary or {}).get("commonest_class"):
         return MajorityShare(*(entry[name] for name in MajorityShare._fields))
-    file = run.path / "partition.csv"
+    file = run.folder / "partition.csv"
     try:
         return partition_stats.majority_share(partition_stats.read_csv(file))
     except UserError:

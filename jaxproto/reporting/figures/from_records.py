@@ -22,7 +22,7 @@ from jaxproto.reporting.compare.run_groups import (
     with_details,
 )
 from jaxproto.reporting.figures import arguments
-from jaxproto.storage.run_folder import has_begun
+from jaxproto.storage.run_folder import has_begun, on_disk
 from jaxproto.summary import pictures
 
 ITERATIONS = "alignment_iterations"  # name in `every_round` of records
@@ -221,9 +221,10 @@ def _bar(name: str, group: SeedGroup, rule: str, measure: Measure, target: float
 def partition(args):
     """Draws training examples per client and class (ProtoNorm Figures 1, 7, 8)."""
     (path,) = args.workdirs
-    count_KC = partition_stats.read_csv(path / "partition.csv").train
+    folder = on_disk(path)
+    count_KC = partition_stats.read_csv(folder / "partition.csv").train
     clients = arguments.select(args.clients, len(count_KC), "clients")
     classes = arguments.select(args.classes, count_KC.shape[1], "classes")
     shown = count_KC[np.ix_(clients, classes)]
-    name = next(iter(arguments.by_label([path]))) if has_begun(path) else ""
+    name = next(iter(arguments.by_label([path]))) if has_begun(folder) else ""
     plots.partition_heatmap(args.out, shown, clients, classes, name)

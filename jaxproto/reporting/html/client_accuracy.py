@@ -52,7 +52,7 @@ def _traces(line: SeedGroupView, run: RunFolder, listed: dict) -> Iterator[dict]
     """Yields the marks of the clients of a run, one trace per rule."""
     table = {name: np.asarray(column, float) for name, column in listed.items()}
     id_K, test_K = table["id"].astype(int), table["test_examples"]
-    train_K = partition_stats.read_csv(run.path / "partition.csv").train.sum(1)
+    train_K = partition_stats.read_csv(run.folder / "partition.csv").train.sum(1)
     if (id_K >= len(train_K)).any() or id_K.shape != test_K.shape:
         raise ValueError("they have other clients than partition.csv")
     safe_K = np.where(test_K > 0, test_K, np.nan)

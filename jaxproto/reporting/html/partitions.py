@@ -33,7 +33,7 @@ def partitions(runs: Sequence[RunFolder]) -> dict:
     without, notes = [], []
     for run in runs:
         try:
-            counts = atomic.read(run.path / "partition.csv")
+            counts = atomic.read(run.folder / "partition.csv")
         except FileNotFoundError:
             without.append(run.name)
         except OSError as e:
@@ -101,8 +101,8 @@ def partition(owners: Sequence[RunFolder]) -> Partition:
     Raises:
       UserError: the file is no partition.
     """
-    path = owners[0].path
-    counts = partition_stats.read_csv(path / "partition.csv")
+    folder = owners[0].folder
+    counts = partition_stats.read_csv(folder / "partition.csv")
     clients, classes = counts.train.shape
     rows = max(1, min(clients, CELLS // max(classes, 1)))
     sizes = {k: f"{count.sum():,}" for k, count in counts.splits().items()}
@@ -111,15 +111,15 @@ def partition(owners: Sequence[RunFolder]) -> Partition:
     title += f"and {sizes['test']} test examples"
     if rows < clients:
         title += f"; the first {rows:,} clients are drawn"
-    names, labels = first_few((run.name for run in owners), 3), _labels(path, classes)
+    names, labels = first_few((run.name for run in owners), 3), _labels(folder, classes)
     splits = {split: count[:rows] for split, count in counts.splits().items()}
     return Partition(names, title, labels, splits)
 
 
-def _labels(path: Path, classes: int) -> list[str]:
+def _labels(folder: Path, classes: int) -> list[str]:
     """Returns the numbers of the classes, with their names where they have some."""
     try:
-        numbers = json_files.read_json(path / "classes.json") or {}
+        numbers = json_files.read_json(folder / "classes.json") or {}
         names = {int(c): escape_unprintable(name) for name, c in numbers.items()}
     except (TypeError, ValueError):
         names = {}

@@ -79,7 +79,7 @@ def _chosen(lines: Sequence[SeedGroupView], which: str) -> Iterator[RunFolder]:
 
 def _has_checkpoint(run: RunFolder) -> bool:
     try:
-        return bool(checkpoint.rounds(run.path / "checkpoints"))
+        return bool(checkpoint.rounds(run.folder / "checkpoints"))
     except (UserError, OSError):
         return True  # `_of_run` raises the error again
 

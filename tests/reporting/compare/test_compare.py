@@ -258,7 +258,8 @@ def test_references_and_collapsed_runs_are_named(tmp_path):
     here = "75.00 %, mean over clients 75.00 % in FedProto, FedTGP; unknown (no usable "
     assert notes_of(made(a, b, c), SHARE + here)
     # Records without the entry: the partition shows that TinyProto's head collapsed.
-    shutil.copytree(RECORDS / "tinyproto_paper-1", tmp_path / "old")
+    old = compare.load(RECORDS / "tinyproto_paper-1").folder
+    shutil.copytree(old, tmp_path / "old")
     right, size = 13_387, 17_507
     counts = f"0,train,2,1\n0,test,{right},{size - right}\n"
     (tmp_path / "old/partition.csv").write_text(f"client,split,0,1\n{counts}")
