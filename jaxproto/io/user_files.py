@@ -44,7 +44,7 @@ def import_file(file: str) -> str:
 def import_missing(files: str):
     """Imports the files of a run in a process that another process has started.
 
-    A file counts as imported if a module has its name, as its copy here may have.
+    A module of its name counts as the file, such as a copy of it on this machine.
 
     Args:
       files: the field `imports` of the configuration.
