@@ -80,7 +80,7 @@ def test_without_jit_one_round_is_debugged(capsys):
 
 
 def test_another_default_generator_gives_the_same_keys(tmp_path):
-    c, records = runs.digits("protonorm", rounds=2), []
+    c, records = runs.small("protonorm", rounds=2), []
     for name in ("threefry2x32", "rbg"):
         with setting("jax_default_prng_impl", name):
             runs.run(c, tmp_path / name)
@@ -171,9 +171,15 @@ def test_a_fork_of_a_process_that_has_used_jax_is_refused(tmp_path, when):
 # ------------------------------------------------------------------- NaN
 
 
-@pytest.mark.parametrize("method", ("fedproto", "protonorm", "local"))
+@pytest.mark.parametrize(
+    "method",
+    [
+        "protonorm",
+        *(pytest.param(m, marks=pytest.mark.long) for m in ("fedproto", "local")),
+    ],
+)
 def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
-    c = runs.digits(method, rounds=2)
+    c = runs.small(method, rounds=2)
     runs.run(c, tmp_path / "plain")
     with setting("jax_debug_nans", True):
         runs.run(c, tmp_path / "debug")

@@ -80,8 +80,8 @@ def test_an_edited_method_is_refused_in_its_folder_and_goes_on_with_same_code(
 
 
 CONFIG = """
-from support.runs import digits
-get_config = lambda: digits("mine", data__clients=2, checkpoint_every=1)
+from support.runs import small
+get_config = lambda: small("mine", data__clients=2, checkpoint_every=1)
 """
 
 
