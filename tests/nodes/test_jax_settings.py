@@ -44,9 +44,15 @@ def test_a_setting_that_changes_numbers_is_refused_everywhere(
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("method", ("fedproto", "protonorm", "local"))
+@pytest.mark.parametrize(
+    "method",
+    [
+        "protonorm",
+        *(pytest.param(m, marks=pytest.mark.long) for m in ("fedproto", "local")),
+    ],
+)
 def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
-    c = runs.digits(method, rounds=2)
+    c = runs.small(method, rounds=2)
     runs.run(c, tmp_path / "plain")
     with setting("jax_debug_nans", True):
         runs.run(c, tmp_path / "debug")

@@ -36,7 +36,7 @@ def test_without_jit_one_round_is_debugged(capsys):
 
 
 def test_another_default_generator_gives_the_same_keys(tmp_path):
-    c, records = runs.digits("protonorm", rounds=2), []
+    c, records = runs.small("protonorm", rounds=2), []
     for name in ("threefry2x32", "rbg"):
         with setting("jax_default_prng_impl", name):
             runs.run(c, tmp_path / name)

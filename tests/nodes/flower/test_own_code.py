@@ -6,8 +6,8 @@ from support.own_code import losses
 
 define = own_code.define  # a fixture
 CONFIG = """
-from support.runs import digits
-get_config = lambda: digits("mine", data__clients=2, checkpoint_every=1)
+from support.runs import small
+get_config = lambda: small("mine", data__clients=2, checkpoint_every=1)
 """
 
 
