@@ -43,7 +43,7 @@ class Registry(MutableMapping[str, V]):
                 f"{self.kind} {shorten(name)} is the library's own and cannot be "
                 f"replaced; choose another name, such as {shorten(f'my_{name}')}."
             )
-        functions = all(map(callable, self._entries.values()))
+        functions = self and all(map(callable, self.values()))
         if functions and not callable(value):
             raise UserError(
                 f"{self.kind} {shorten(name)} is {shorten(value)}; it must be a "

@@ -78,10 +78,8 @@ def test_a_name_is_that_of_a_configuration():
         jaxproto.debug("protnorm")
 
 
-def test_the_flag_is_for_one_run(monkeypatch):
+def test_the_flag_debugs_the_configuration(monkeypatch):
     given = []
     monkeypatch.setattr(debug, "debug", given.append)
     assert not called("run", "--config=protonorm", "--debug", "--config.rounds=3")
     assert [c.rounds for c in given] == [3]
-    said = called("run", "--config=protonorm", "--debug", "--sweep=seed=0,1")
-    assert "--debug is for one run" in said and len(given) == 1
