@@ -77,5 +77,4 @@ WRITERS = {  # name -> class; an extra of the writer's name installs its library
     "tensorboard": "jaxproto.lab.callbacks.tensorboard:TensorBoard",
     "wandb": "jaxproto.lab.callbacks.wandb:Wandb",
     "mlflow": "jaxproto.lab.callbacks.mlflow:Mlflow",
-    "aim": "jaxproto.lab.callbacks.aim:Aim",
 }

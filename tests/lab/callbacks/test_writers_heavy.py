@@ -1,6 +1,6 @@
 """The writers whose libraries are large, against these libraries, without a network.
 
-`.ci/run` installs them: pip install -e '.[wandb,mlflow,aim]' tensorboard.
+`.ci/run` installs them: pip install -e '.[wandb,mlflow]' tensorboard.
 """
 
 import json
@@ -23,7 +23,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "offline")
-    for name in ("WANDB_DIR", "MLFLOW_TRACKING_URI", "AIM_REPO", "WANDB_PROJECT"):
+    for name in ("WANDB_DIR", "MLFLOW_TRACKING_URI", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     (tmp_path / "run").mkdir()
@@ -122,37 +122,12 @@ def test_mlflow_has_one_run_with_every_number_once(here, monkeypatch, store):
     assert (here / ("mlruns" if store else "mlflow.db")).exists()
 
 
-def of_aim(folder):
-    import aim
-
-    repo = aim.Repo.from_path(str(folder))
-    (known,) = repo.list_all_runs()
-    run = aim.Run(known, repo=repo, system_tracking_interval=None)  # not indexed yet
-    rows = []
-    for metric in run.metrics():
-        table = metric.dataframe()
-        pairs = zip(table["step"], table["value"], strict=True)
-        rows += [(metric.name, s, v) for s, v in pairs]
-    about = run["config"], run["status"], run.experiment
-    run.close()
-    return once(rows), about
-
-
-def test_aim_has_one_run_with_every_number_once(here):
-    pytest.importorskip("aim")
-    killed_and_resumed("aim", here / "run")
-    found, (config, status, experiment) = of_aim(here)
-    assert found == pytest.approx(expected())
-    assert config["optimizer.learning_rate"] == 0.5
-    assert (status, experiment) == ("finished", "jaxproto")
-
-
 def test_a_run_tells_all_of_them_and_is_as_without(here, monkeypatch):
-    for library in ("tensorboard", "wandb", "mlflow", "aim"):
+    for library in ("tensorboard", "wandb", "mlflow"):
         pytest.importorskip(library)
     monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
     c, path = small(rounds=2, eval_every=1), here / "run"
-    names = ["csv", "tensorboard", "wandb", "mlflow", "aim"]
+    names = ["csv", "tensorboard", "wandb", "mlflow"]
     summary, text = run(c, path, *names)
     assert summary["status"] == "finished" and "callback" not in text, text
     want = expected(records.read(path / "metrics.jsonl"))
@@ -160,4 +135,3 @@ def test_a_run_tells_all_of_them_and_is_as_without(here, monkeypatch):
     (folder,) = (path / "wandb").glob("offline-run-*")
     assert of_wandb(folder)[0] == pytest.approx(want)
     assert of_mlflow()[0] == pytest.approx(want)
-    assert of_aim(here)[0] == pytest.approx(want)
