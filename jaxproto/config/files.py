@@ -12,6 +12,7 @@ from typing import TypeVar
 import ml_collections
 
 from jaxproto.config import builtin, presets
+from jaxproto.config.typed import WrongType
 from jaxproto.errors import UserError
 from jaxproto.io import neighbours
 from jaxproto.methods import METHODS
@@ -58,17 +59,23 @@ def _locate_errors(path: str, call: Callable[[], T]) -> T:
     """Returns `call()`; errors in the file become a UserError with file and line."""
     try:
         return call()
+    except WrongType as e:
+        raise UserError(f"{_location(path, e)}: {e}") from e
     except UserError:
         raise
     except (SyntaxError, UnicodeDecodeError) as e:
         raise UserError(f"{path} is no configuration file: not Python ({e}).") from e
     except (Exception, SystemExit) as e:
-        frames = traceback.extract_tb(e.__traceback__)
-        full = os.path.abspath(path)
-        lines = [f.lineno for f in frames if os.path.abspath(f.filename) == full]
-        location = f"{path}, line {lines[-1]}" if lines else path
         message = " ".join(str(e).split())[:300] or "without a message"
-        raise UserError(f"{location}: {type(e).__name__}: {message}") from e
+        name = type(e).__name__
+        raise UserError(f"{_location(path, e)}: {name}: {message}") from e
+
+
+def _location(path: str, error: BaseException) -> str:
+    """Returns a configuration file, and its last line that an error crossed."""
+    frames, full = traceback.extract_tb(error.__traceback__), os.path.abspath(path)
+    lines = [f.lineno for f in frames if os.path.abspath(f.filename) == full]
+    return f"{path}, line {lines[-1]}" if lines else path
 
 
 def sweep_axes(file: str):

@@ -9,6 +9,10 @@ from jaxproto.config.fields import TYPES
 from jaxproto.errors import UserError, shorten
 
 
+class WrongType(UserError):
+    """Error of a value whose type is not that of its field."""
+
+
 class Configuration(ml_collections.ConfigDict):
     """Configuration with one line for a value of a wrong type."""
 
@@ -16,13 +20,13 @@ class Configuration(ml_collections.ConfigDict):
         """Sets a field.
 
         Raises:
-          UserError: The field has values of another type.
+          WrongType: The field has values of another type.
         """
         try:
             super().__setitem__(key, make_configuration(value))
         except TypeError as e:
             old = self[key]
-            raise UserError(f"{key} is {_describe(old)}, not {shorten(value)}.") from e
+            raise WrongType(f"{key} is {_describe(old)}, not {shorten(value)}.") from e
 
 
 def _describe(value) -> str:
