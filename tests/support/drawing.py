@@ -86,6 +86,7 @@ def faults(figure) -> list[str]:
 def _texts(figure):
     texts = [figure._suptitle, figure._supxlabel, figure._supylabel]
     for axes in filter(Artist.get_visible, figure.axes):
+        texts += axes.texts
         texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxproto.lab.plots import layout
 from jaxproto.lab.plots.curves import MIN_SPACING, UNITS, largest_unit
 from jaxproto.lab.plots.style import COLOURS, in_column, new_figure
 
 _BAR = 0.24  # height of a bar with its gap, inches
+_LETTER = 0.055  # width in the label of a bar with its gap, inches
 
 
 class Bar(NamedTuple):
@@ -60,8 +62,11 @@ def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):
     """Draws the mean of each bar's values, with its label and a line over the range."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    start = _scale(axes, [v for row in values for v in row])
-    for i, (bar, row) in enumerate(zip(bars, values, strict=True)):
+    labels = [_bar_label(b, row, form) for b, row in zip(bars, values, strict=True)]
+    beside = (len(k) for k, row in zip(labels, values, strict=True) if len(row))
+    share = max(0.4, 1 - _LETTER * max(beside, default=0) / layout.inches(axes)[0])
+    start = _scale(axes, [v for row in values for v in row], share)
+    for i, (label, row) in enumerate(zip(labels, values, strict=True)):
         end = start
         if len(row):
             axes.barh(i, row.mean() - start, 0.62, left=start, color=COLOURS[0])
@@ -70,15 +75,16 @@ def _bars(axes, bars: Sequence[Bar], values: Sequence[np.ndarray], form):
                 axes.plot([row.min(), end], [i, i], color="black", lw=1)
         style = {"va": "center", "fontsize": 6, "clip_on": False}
         offset = {"xytext": (3, 0), "textcoords": "offset points"}
-        label = axes.annotate(_bar_label(bar, row, form), (end, i), **style, **offset)
-        label.set_in_layout(False)
+        axes.annotate(label, (end, i), **style, **offset).set_in_layout(False)
 
 
-def _scale(axes, values: Sequence[float]) -> float:
+def _scale(axes, values: Sequence[float], share: float) -> float:
     """Sets the scale and returns where bars begin.
 
-    The scale is logarithmic if values are far apart. It leaves room for the label
-    beside the longest bar.
+    The scale is logarithmic if values are far apart.
+
+    Args:
+      share: Of the width, for the longest bar; its label is beside it.
     """
     largest = max(values, default=0.0)
     if not largest:  # no bar has a length, which a scale could measure
@@ -87,11 +93,11 @@ def _scale(axes, values: Sequence[float]) -> float:
         return 0.0
     least = min(v for v in values if v > 0)
     if largest <= MIN_SPACING * least:
-        axes.set_xlim(0, 1.4 * largest)
+        axes.set_xlim(0, largest / share)
         return 0.0
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlim(least / 2, largest * (2 * largest / least) ** 0.45)
+    axes.set_xlim(least / 2, least / 2 * (2 * largest / least) ** (1 / share))
     return least / 2
 
 

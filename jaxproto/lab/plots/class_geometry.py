@@ -119,7 +119,6 @@ def _by_class(path, runs, classes, **axis):
             style |= {"marker": MARKERS[index % len(MARKERS)], "elinewidth": 0.9}
             bars = np.stack([mean - low, high - mean])
             handles.append(axes.errorbar(x, mean, bars, **style))
-        step = -(-num // 25)
-        axes.set_xticks(range(0, num, step), chosen[::step])
+        matrix_axes.name_ticks(axes.xaxis, chosen)
         axes.set(xlabel="class", **axis)
         layout.legend(figure, handles, list(runs))

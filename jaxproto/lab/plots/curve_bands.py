@@ -10,7 +10,7 @@ from jaxproto.lab.plots import layout
 from jaxproto.lab.plots.style import MARKERS, line_style, marker_style, new_figure
 
 _FAR_APART = 10  # factor between values from which the scale may be logarithmic
-_SIDE_BY_SIDE = 24  # characters of names that fit side by side below a panel
+_LETTER = 0.058  # width in the label of a tick, inches
 
 
 class Band(NamedTuple):
@@ -110,7 +110,7 @@ def _x_axis(drawn, rows):
     if not all(isinstance(x, int | float) for x in values):
         names = list(dict.fromkeys(values))
         axes.set_xlim(-0.5, len(names) - 0.5)
-        if len("".join(names)) > _SIDE_BY_SIDE:
+        if not _fit(axes, names, 1 / len(names)):
             for panel in drawn:
                 panel.tick_params(axis="x", labelrotation=90)
         return
@@ -120,11 +120,18 @@ def _x_axis(drawn, rows):
         # The axis is linear from 0 to the next point.
         scale = {} if points[0] else {"linthresh": points[1]}
         axes.set_xscale("log" if points[0] else "symlog", **scale)
-    if points and len(points) <= 8:
-        axes.set_xticks(points, [f"{x:g}" for x in points])
+    texts, places = [f"{x:g}" for x in points], axes.transScale.transform
+    x = [places((x, 1))[0] for x in points]
+    if points and (len(points) < 2 or _fit(axes, texts, _smallest_gap(x))):
+        axes.set_xticks(points, texts)
         axes.minorticks_off()
     elif axes.get_xscale() == "linear" and all(float(x).is_integer() for x in values):
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
+def _fit(axes, texts, gap: float) -> bool:
+    """Returns whether texts fit side by side, `gap` of the width of a panel apart."""
+    return _LETTER * (1 + max(map(len, texts))) <= gap * layout.inches(axes)[0]
 
 
 def _is_more_even_on_a_log_scale(points) -> bool:

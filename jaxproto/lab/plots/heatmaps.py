@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.lab.plots import layout, matrix_axes
-from jaxproto.lab.plots.style import in_column, new_figure
+from jaxproto.lab.plots.style import figure_size, in_column, new_figure
 
 _CELL, _MARGIN = (0.75, 0.45), (2.6, 1.5)  # inches: width, height
 _DARK = 0.6  # share of the scale above which numbers are white
-_UPRIGHT = 11  # characters of a name above which the names of columns are turned
+_LETTER = 0.066  # width in the name of a column, inches
 _MISSING = "\N{EN DASH}"
 
 
@@ -129,7 +129,8 @@ def head_norms(
     )
     width, height = matrix_axes.figure_size(len(columns), len(rows), numbered=False)
     panel_size = max(2.3, min(width - 1.0, 8.0)), height - 0.5
-    with new_figure(path, layout.figure_size(len(titles), panel_size, 0.5)) as figure:
+    more = 1.7 if in_column() else 0.5  # colour bars are below the panels, or beside
+    with new_figure(path, layout.figure_size(len(titles), panel_size, more)) as figure:
         figure.suptitle("Frobenius distance to the data: " + ", ".join(distances))
         drawn = layout.panels(figure, titles, share=False)
         images: list = []
@@ -191,7 +192,8 @@ def grid_heatmap(
     values_RC = np.ma.masked_invalid(np.asarray(values_RC, float))
     width = _MARGIN[0] + _CELL[0] * len(columns) + 0.06 * max(map(len, rows))
     longest = max(map(len, columns))
-    upright = longest > _UPRIGHT
+    room = (figure_size((width, 1.0))[0] - _MARGIN[0]) / len(columns)
+    upright = _LETTER * longest > room
     height = _MARGIN[1] + _CELL[1] * len(rows) + 0.06 * upright * longest
     with new_figure(path, (width, height)) as figure:
         axes = figure.add_subplot()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from jaxproto.lab.plots import style
 
 _LETTER, _HANDLE = 0.052, 0.5  # widths in a legend, inches: a letter, a handle
+_TITLE_LETTER = 0.065  # inches
 _LINE = 0.16  # height of a line of the legend, inches
 _NARROW = 0.24  # share of the figure's width that a legend beside panels may take
 
@@ -34,6 +35,11 @@ def figure_size(
     return width, 0.45 + more + height * rows
 
 
+def inches(axes) -> tuple[float, float]:
+    """Returns about the width and height that a panel will have after the layout."""
+    return tuple(axes.get_position().size * axes.get_figure().get_size_inches())
+
+
 def panels(figure, titles: Sequence[str], share: bool = True):
     """Adds a panel for each title, as many side by side as fit; returns their axes.
 
@@ -48,7 +54,8 @@ def panels(figure, titles: Sequence[str], share: bool = True):
     for axes in grid.flat[max(count - columns, 0) : count]:
         axes.tick_params(labelbottom=True)  # nothing is below
     for axes, title in zip(grid.flat, titles, strict=False):
-        axes.set_title(title)
+        letters = max(8, int(inches(axes)[0] / _TITLE_LETTER))
+        axes.set_title(textwrap.fill(title, letters))
         axes.spines[["top", "right"]].set_visible(False)
     return grid.flat[:count]
 

@@ -2,9 +2,12 @@
 
 import numpy as np
 
-from jaxproto.lab.plots.fit_text import CELL_TAG
+from jaxproto.lab.plots import layout
 
 _READABLE = 400  # cells of a matrix that may carry their number
+_LETTER, _LINE = 0.6, 1.3  # of a digit with its gap, in sizes of its font
+_SMALLEST = 5.0  # points of a readable number
+_NAMES = 25  # of an axis at most
 _LARGEST = 16  # inches of a picture, which give 1,000 clients three pixels each
 
 
@@ -21,26 +24,32 @@ def figure_size(columns: int, rows: int, numbered: bool = True) -> tuple[float, 
 
 
 def ticks(axes, value, names):
-    """Sets ticks at columns and rows, fewer where there is no room for all.
+    """Names columns and rows, only some where there is no room for all.
 
     Args:
       names: Names of the columns and of the rows; None is 0, 1, ...
     """
-    from matplotlib.ticker import MaxNLocator
-
     sizes = value.shape[1], value.shape[0]
     for axis, num, own in zip((axes.xaxis, axes.yaxis), sizes, names, strict=True):
-        if own is not None and list(own) != list(range(num)):
-            step = -(-num // 25)
-            axis.set_ticks(range(0, num, step), [str(n) for n in own][::step])
-        elif num <= 25:
-            axis.set_ticks(range(num), [str(n) for n in range(num)])
-        else:
-            axis.set_major_locator(MaxNLocator(10, integer=True))
+        name_ticks(axis, range(num) if own is None else own)
+
+
+def name_ticks(axis, names):
+    """Names the positions 0, 1, ... of an axis, only some where not all have room."""
+    from matplotlib.ticker import MaxNLocator
+
+    num, texts, across = len(names), [str(n) for n in names], axis.axis_name == "x"
+    pitch = 7 * (_LETTER * (1 + max(map(len, texts))) if across else _LINE)
+    most = max(1, int(72 * layout.inches(axis.axes)[0 if across else 1] / pitch))
+    if num > _NAMES and list(names) == list(range(num)):
+        axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+    else:
+        step = -(-num // min(_NAMES, most))
+        axis.set_ticks(range(0, num, step), texts[::step])
 
 
 def cells(axes, value, shown, light, form: str):
-    """Writes the number of each cell if the matrix has few cells.
+    """Writes the number of each cell if the matrix has few cells, and they have room.
 
     Args:
       shown: Mask of the cells that have a number.
@@ -48,7 +57,12 @@ def cells(axes, value, shown, light, form: str):
     """
     if value.size > _READABLE:
         return
-    for i, j in zip(*np.nonzero(shown), strict=True):
-        style = {"color": "white" if light[i, j] else "black", "fontsize": 6.5}
-        style |= {"ha": "center", "va": "center", "label": CELL_TAG}
-        axes.text(j, i, form.format(value[i, j]), **style)
+    texts = {(i, j): form.format(value[i, j]) for i, j in np.argwhere(shown).tolist()}
+    letters = max(map(len, texts.values()), default=1)
+    width, height = np.divide(layout.inches(axes), value.shape[::-1]) * 72
+    points = min(6.5, width / (_LETTER * (letters + 1)), height / _LINE)
+    if points < _SMALLEST:
+        return
+    for (i, j), text in texts.items():
+        style = {"color": "white" if light[i, j] else "black", "fontsize": points}
+        axes.text(j, i, text, ha="center", va="center", **style)

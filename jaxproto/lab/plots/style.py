@@ -127,14 +127,21 @@ def new_figure(path: str | Path, size: tuple[float, float]) -> Iterator:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from jaxproto.lab.plots import fit_text
-
     kind = Path(path).suffix.lower()
     style: Any = {**STYLE, "savefig.dpi": 300 if _size.get() else 200}
     with _drawing, matplotlib.rc_context(style):
         figure = Figure(figure_size(size), layout="compressed")
         yield figure
-        fit_text.fit_text(figure)
+        _wrap(figure)
         content = io.BytesIO()
         figure.savefig(content, format=kind[1:], metadata=_NO_DATE[kind])
     atomic.write(path, content.getvalue())
+
+
+def _wrap(figure):
+    """Breaks titles and labels of axes at the edge of the figure."""
+    texts = [figure._suptitle, figure._supxlabel]
+    for axes in figure.axes:
+        texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
+    for text in filter(None, texts):
+        text.set_wrap(True)
