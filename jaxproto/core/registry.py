@@ -15,15 +15,22 @@ class Registry(MutableMapping[str, V]):
     change every configuration that names it.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, V], reserved: Iterable = ()):
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, V],
+        reserved: Iterable = (),
+        hint: str = "",
+    ):
         """Stores the built-in entries.
 
         Args:
           kind: Noun of an entry, for messages.
           entries: Built-in entries.
           reserved: Names with a meaning of their own, without an entry.
+          hint: Sentence about the entries, for messages.
         """
-        self.kind = kind
+        self.kind, self._hint = kind, hint
         self._entries = dict(entries)
         self._builtin: Mapping[str, object] = dict.fromkeys(reserved) | self._entries
 
@@ -45,10 +52,11 @@ class Registry(MutableMapping[str, V]):
             )
         functions = self and all(map(callable, self.values()))
         if functions and not callable(value):
-            raise UserError(
+            text = (
                 f"{self.kind} {shorten(name)} is {shorten(value)}; it must be a "
-                "function, as the library's own are, and not what it returns."
+                "function, as the library's own are, and not what it returns. "
             )
+            raise UserError((text + self._hint).rstrip())
         self._entries[name] = value
 
     def __getitem__(self, name: str) -> V:

@@ -63,18 +63,18 @@ _BUILTIN: dict[str, Callable[..., Net]] = {
     "vit_b_16": vit.vit_b_16,
     "vit_b_32": vit.vit_b_32,
 }
+FACTORY = (
+    "NETS holds functions of (input_shape, num_classes, feat_dim, ops) that return a "
+    "Net, such as models.from_nnx(MyModule)"
+)
 NETS: Registry[Callable[..., Net]] = Registry(
-    "network", _BUILTIN, reserved=groups.BUILTIN
+    "network", _BUILTIN, reserved=groups.BUILTIN, hint=f"{FACTORY}."
 )
 GROUPS: Registry[tuple[str, ...]] = Registry(
     "group of networks", groups.BUILTIN, reserved=_BUILTIN
 )
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
-FACTORY = (
-    "NETS holds functions of (input_shape, num_classes, feat_dim, ops) that return a "
-    "Net, such as models.from_nnx(MyModule)"
-)
 
 
 def build(
@@ -134,9 +134,6 @@ def factory(name: str) -> Callable[..., Net]:
     """
     key, *settings = name.split("+")
     make = NETS[choose_from("network", key, NETS)]
-    if not callable(make):
-        kind = type(make).__name__
-        raise UserError(f"network {key!r} is an instance of {kind}; {FACTORY}.")
     options: dict[str, int | tuple[int, ...]] = {}
     for setting in settings:
         defaults = _options(make)

@@ -306,7 +306,10 @@ def no_outputs(input_shape, num_classes, feat_dim, ops=None):
 
 
 NETWORKS = {
-    "a network": (NETS["mlp"]((8, 8, 1), 10, 64), r"is an instance of Net; .*from_nnx"),
+    "a network": (
+        NETS["mlp"]((8, 8, 1), 10, 64),
+        r"is Net.*; it must be a function.*from_nnx",
+    ),
     "a linen module": (flax.linen.Dense(3), r"its factory fails.*from_nnx"),
     "a wrong width": (from_nnx(Width), "apply fails for inputs .*line .*"),
     "whole features": (from_nnx(WholeNumbers), r"features int32\[.*must be floats"),
@@ -445,8 +448,8 @@ def test_a_sampler_and_a_schedule_that_return_something_else_are_named(monkeypat
 
 def test_a_mistake_in_a_network_is_named(monkeypatch):
     def check(name, factory, message):
-        monkeypatch.setitem(NETS, "mine", factory)
         with pytest.raises(UserError, match=f"network 'mine'.*{message}"):
+            monkeypatch.setitem(NETS, "mine", factory)
             jaxproto.check(digits("fedavg", model__group="mine"))
 
     check_every([(name, *row) for name, row in NETWORKS.items()], check)
