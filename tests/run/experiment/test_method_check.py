@@ -308,7 +308,7 @@ def no_outputs(input_shape, num_classes, feat_dim, ops=None):
 NETWORKS = {
     "a network": (
         NETS["mlp"]((8, 8, 1), 10, 64),
-        r"is Net.*; it must be a function.*from_nnx",
+        "is Net.*; it must be a fun.*from_nnx",
     ),
     "a linen module": (flax.linen.Dense(3), r"its factory fails.*from_nnx"),
     "a wrong width": (from_nnx(Width), "apply fails for inputs .*line .*"),
