@@ -74,7 +74,7 @@ def test_compilation_and_memory_are_told_by_stage_and_by_program(run):
     results = run("compile", "--group=mlp", *SMALL, *FEW)["results"]
     assert results["cold"]["programs"] > 0 and results["warm"]["programs"] > 0
     names = [r["program"] for r in results["each"]]
-    steps = ("broadcast", "participate", "train mlp", "evaluate mlp", "update")
+    steps = ("broadcast", "participate", "train mlp", "update", "evaluate mlp")
     assert names == [*steps, "diagnostics", "all"]
     options = ("--images=200", "--clients=2", "--alpha=10", "--most=8", *SMALL)
     results = run("memory", "--group=mlp", *options)["results"]
