@@ -46,7 +46,7 @@ def repulsion(point_CD: Array, present_C: Array) -> Array:
     """Computes sum_k (c_j - c_k) / |c_j - c_k|^2, the force on points (Eq. 11)."""
     chex.assert_rank([point_CD, present_C], [2, 1])
     on_C = present_C.astype(point_CD.dtype)
-    pair_CC = on_C[:, None] * on_C * (1.0 - jnp.eye(len(on_C)))
+    pair_CC = on_C[:, None] * on_C * (1.0 - jnp.eye(len(on_C), dtype=on_C.dtype))
     force = by_differences if point_CD.size * len(on_C) <= FEW else by_products
     return force(centred(point_CD, on_C), pair_CC)
 

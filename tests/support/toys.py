@@ -82,7 +82,7 @@ def pool_and_rows():
     y = np.concatenate([rng.choice(three(), most) for _ in range(clients)])
     x = (centre[y] + rng.normal(size=(len(y), INPUT))).astype(np.float32)
     rows = [k * most + np.arange(5 + 2 * k) for k in range(clients)]
-    return Examples(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
+    return Examples(jnp.asarray(x, float), jnp.asarray(y, jnp.int32)), rows
 
 
 def shard(rows, ids, extra=0, filler=0):
