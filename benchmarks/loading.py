@@ -27,7 +27,7 @@ FLAGS = measure.flag_values(
 
 def once(name: str, settings: dict) -> dict:
     """Measures seconds and memory of one load; a fresh process calls this."""
-    fields = config.default()
+    fields = config.default_config()
     fields.data.update(
         name=name,
         data_dir=settings["data_dir"],

@@ -54,7 +54,7 @@ def save(path: Path, examples: int, shape: Sequence[int], classes: int):
 
 def plain(method: str, fields: Mapping) -> ml_collections.ConfigDict:
     """Configures a method without presets, with other values in some flat fields."""
-    c = config_.default(method)
+    c = config_.default_config(method)
     c.update_from_flattened_dict(fields)
     return c
 

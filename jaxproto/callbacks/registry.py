@@ -1,23 +1,27 @@
 """Registry of writers by name."""
 
-import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from jaxproto import plugins
 from jaxproto.callbacks.base import EVENTS, Callback
 from jaxproto.callbacks.checks import check_callback, check_factory, make_checked
-from jaxproto.core.registry import Registry
+from jaxproto.core.registry import Place, Registry, places
 from jaxproto.errors import UserError, choose_from
 
 ALWAYS = "jsonl"  # name of `metrics.jsonl`, which every run writes
 
 
-# A factory, or its import path; an extra of the writer's name installs its library.
-WRITERS: Registry[str | Callable[[], Callback]] = Registry(
+WRITERS: Registry[Any] = Registry(  # name -> function that makes a callback
     "writer",
-    {"csv": "jaxproto.callbacks.csv_file:CsvWriter", **plugins.table("WRITERS")},
+    {
+        **places("callbacks.csv_file", csv="CsvWriter"),
+        **{name: Place(place) for name, place in plugins.table("WRITERS").items()},
+    },
     reserved=[ALWAYS],
+    group="jaxproto.writers",
+    install="pip install 'jaxproto[{}]' installs what it needs.",
 )
 CallbackSpec = str | Callable[[], Callback]  # writer's name or factory
 
@@ -72,12 +76,4 @@ def _factory(spec: CallbackSpec) -> Callable[[], Callback]:
             )
         return check_factory(spec)
     writer = WRITERS[choose_from("writer", spec, [ALWAYS, *WRITERS])]
-    if not isinstance(writer, str):
-        return check_factory(writer)
-    try:
-        return pkgutil.resolve_name(writer)
-    except ImportError as e:
-        raise UserError(
-            f"the writer {spec} cannot be used: {' '.join(str(e).split())}. "
-            f"pip install 'jaxproto[{spec}]' installs what it needs."
-        ) from e
+    return writer if WRITERS.is_builtin(spec) else check_factory(writer)

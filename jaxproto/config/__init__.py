@@ -1,7 +1,7 @@
 """Configurations: fields, presets, checks, files and command-line flags."""
 
 from jaxproto.config.checks import check, check_keys, upgrade_saved
-from jaxproto.config.factory_fields import default, method_fields
+from jaxproto.config.factory_fields import default_config, method_fields
 from jaxproto.config.fields import differences, flatten, resolved_data_fields
 from jaxproto.config.files import (
     from_name,

@@ -76,7 +76,7 @@ def check(config: ml_collections.ConfigDict):
     if missing:
         raise UserError(
             f"the configuration lacks {', '.join(missing)}; start from "
-            "jaxproto.config.default() or from a file in configs/."
+            "jaxproto.config.default_config() or from a file in configs/."
         )
     name = choose_from("method", values["method.name"], METHODS)
     fields = all_fields(name)

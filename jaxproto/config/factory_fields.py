@@ -62,7 +62,7 @@ def builtin_field(method: str, path: str) -> Field | None:
     return all_fields(method).get(path) if known else None
 
 
-def default(method: str = "") -> ml_collections.ConfigDict:
+def default_config(method: str = "") -> ml_collections.ConfigDict:
     """Returns the configuration that has every field at its default.
 
     Args:
@@ -79,7 +79,7 @@ def default(method: str = "") -> ml_collections.ConfigDict:
 
 def method_fields(name: str) -> dict:
     """Returns a method's hyper-parameters and their defaults."""
-    return default(name).method.to_dict()
+    return default_config(name).method.to_dict()
 
 
 def _factory_fields(factory: Callable) -> dict[str, Field]:

@@ -23,6 +23,7 @@ SCHEDULES: Registry[Callable[..., Callable]] = Registry(
         "exponential": lambda decay, rounds: lambda r: jnp.power(decay, jnp.float32(r)),
         "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
     },
+    group="jaxproto.schedules",
 )
 
 

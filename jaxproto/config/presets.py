@@ -11,7 +11,7 @@ import ml_collections
 
 from jaxproto import plugins
 from jaxproto.config import builtin
-from jaxproto.config.factory_fields import default
+from jaxproto.config.factory_fields import default_config
 from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import OPTIONS
@@ -227,7 +227,7 @@ def experiment(
     datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]
     _check_only_one("data sets", arg, datasets)
     _check_only_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
-    config = default(method)
+    config = default_config(method)
     config.name = method
     if like:
         _take_shared_fields(config, experiment(like, datasets[0]))

@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxproto.core import batches
+from jaxproto.core.hyperparameters import ARGUMENT_GROUPS
 from jaxproto.core.registry import Registry
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
-from jaxproto.methods.options import GROUPED_ARGUMENTS
 from jaxproto.methods.options import OPTIONS as OPTIONS
 from jaxproto.round import client
 
-ORDERS = Registry("order", {"shuffled": batches.shuffled, "fixed": batches.fixed})
+ORDERS = Registry(
+    "order",
+    {"shuffled": batches.shuffled, "fixed": batches.fixed},
+    group="jaxproto.orders",
+)
 SHORT_CLIENT_POLICIES = Registry(
     "policy of short clients",
     {"wrap": batches.at_least_one_batch, "skip": batches.whole_batches_only},
@@ -21,6 +25,7 @@ SHORT_CLIENT_POLICIES = Registry(
 INIT_KEYS = Registry(
     "initial key",
     {"independent": client.per_client_init_key, "same": client.shared_init_key},
+    group="jaxproto.initial_keys",
 )
 OPTIMIZER_STATES = Registry(
     "policy of optimiser states",
@@ -29,16 +34,16 @@ OPTIMIZER_STATES = Registry(
 
 
 def arguments(factory: Callable) -> dict:
-    """Returns a factory's arguments and defaults, with `GROUPED_ARGUMENTS` flat."""
+    """Returns a factory's arguments and defaults, with groups of arguments flat."""
     flat: dict[str, Any] = {}
     for key, p in inspect.signature(factory).parameters.items():
-        grouped = isinstance(p.default, GROUPED_ARGUMENTS)
+        grouped = isinstance(p.default, tuple(ARGUMENT_GROUPS))
         flat |= p.default._asdict() if grouped else {key: p.default}
     return flat
 
 
 def annotations(factory: Callable) -> dict[str, tuple]:
-    """Returns the `Annotated` metadata of each argument, `GROUPED_ARGUMENTS` flat.
+    """Returns the `Annotated` metadata of each argument, groups flat.
 
     Annotations that cannot be resolved have no metadata.
     """
@@ -48,7 +53,7 @@ def annotations(factory: Callable) -> dict[str, tuple]:
         parameters = inspect.signature(factory).parameters
     flat: dict[str, tuple] = {}
     for key, p in parameters.items():
-        if isinstance(p.default, GROUPED_ARGUMENTS):
+        if isinstance(p.default, tuple(ARGUMENT_GROUPS)):
             hints = typing.get_type_hints(type(p.default), include_extras=True)
             flat |= {name: _metadata(hint) for name, hint in hints.items()}
         else:
@@ -75,10 +80,11 @@ def plain_arguments(factory: Callable) -> set[str]:
 
 
 def group_arguments(factory: Callable, flat: Mapping) -> dict:
-    """Returns a factory's arguments, with `GROUPED_ARGUMENTS` built from `flat`."""
+    """Returns a factory's arguments, with groups built from `flat`."""
     grouped = dict(flat)
     for key, p in inspect.signature(factory).parameters.items():
-        if isinstance(p.default, GROUPED_ARGUMENTS):
-            fields = {k: grouped.pop(k) for k in p.default._fields if k in grouped}
-            grouped[key] = grouped.get(key, p.default)._replace(**fields)
+        if isinstance(p.default, tuple(ARGUMENT_GROUPS)):
+            group: Any = p.default
+            fields = {k: grouped.pop(k) for k in group._fields if k in grouped}
+            grouped[key] = grouped.get(key, group)._replace(**fields)
     return grouped

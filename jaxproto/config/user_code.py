@@ -1,8 +1,8 @@
 """Code and values of the user among those that a configuration selects by name.
 
-`registries` has the registries from which names of a configuration select, except those
-of callbacks. An entry is the user's if it was added or replaced after this package was
-imported, or refers to code outside the package.
+`registries` has the registries from which names of a configuration select, except that
+of callbacks. An entry is the user's if it is not the library's own, or refers to code
+outside the package.
 """
 
 import re
@@ -14,18 +14,13 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from jaxproto import models
-from jaxproto.config import code_digest, optimizers
-from jaxproto.config import registries as by_name
+from jaxproto.config import code_digest
 from jaxproto.config.fields import flatten
-from jaxproto.data.partitions.registry import PARTITIONS
-from jaxproto.data.registry import DATASETS, FILES
-from jaxproto.methods import METHODS
-from jaxproto.metrics import METRICS
-from jaxproto.origin import file_of, in_package, is_external
-from jaxproto.round import participation
-from jaxproto.wrappers.robustness import CENTRES
+from jaxproto.core import register
+from jaxproto.core.registry import Registry
+from jaxproto.methods.options import DERIVED_ARGUMENTS, OPTIONS
+from jaxproto.origin import file_of, in_package
 
-DERIVED = "argument of methods"  # follows from a configuration without a name in it
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -40,48 +35,41 @@ class Entry(NamedTuple):
 
 def registries() -> dict[str, Mapping[str, Any]]:
     """Returns all registries of functions and values, by the kind of their entries."""
-    return {
-        "method": METHODS,
-        **{f"method.{key}": options for key, options in by_name.OPTIONS.items()},
-        DERIVED: by_name.DERIVED_ARGUMENTS,
-        "network": models.NETS,
-        "group of networks": models.GROUPS,
-        "metric": METRICS,
-        "sampler": participation.SAMPLERS,
-        "partition": PARTITIONS,
-        "data set": DATASETS,
-        "reader": FILES,
-        "schedule": optimizers.SCHEDULES,
-        "initial key": by_name.INIT_KEYS,
-        "order of examples": by_name.ORDERS,
-        "treatment of short clients": by_name.SHORT_CLIENT_POLICIES,
-        "optimizer state": by_name.OPTIMIZER_STATES,
-        "robust centre": CENTRES,
-    }
-
-
-BUILTIN = {kind: dict(table) for kind, table in registries().items()}
-for _name in filter(lambda name: is_external(METHODS[name]), METHODS):
-    del BUILTIN["method"][_name]  # of an installed package
+    tables = [register.table(kind) for kind in register.TABLES if kind != "writer"]
+    options = {f"value of method.{key}": table for key, table in OPTIONS.items()}
+    return {**{table.kind: table for table in tables}, **options}
 
 
 def entries(names: set[str] | None = None) -> Iterator[Entry]:
     """Yields the user's entries; with `names`, those that the names select."""
     tables = registries()
-    rows = [(k, name, v) for k, table in tables.items() for name, v in table.items()]
-    replaced = [
-        (kind, name, value)
-        for kind, name, value in rows
-        if BUILTIN.get(kind, {}).get(name) is not value
-    ]
+    added = {kind: {*_added(table)} for kind, table in tables.items()}
     named: dict[str, list] = {}
-    for _, name, value in replaced:
-        named.setdefault(name, []).append(value)
-    for kind, name, value in rows:
-        if names is None or name in names or kind == DERIVED:
-            digest, is_users = code_digest.digest(value, tables.values(), named)
-            if is_users or (kind, name, value) in replaced:
-                yield Entry(kind, name, value, digest)
+    for kind, table in tables.items():
+        for name in added[kind]:
+            named.setdefault(name, []).append(table[name])
+    for kind, table in tables.items():
+        for name in _selected(table, names):
+            digest, is_users = code_digest.digest(table[name], tables.values(), named)
+            if is_users or name in added[kind]:
+                yield Entry(kind, name, table[name], digest)
+
+
+def _added(table: Mapping[str, Any]) -> list[str]:
+    """Returns the names that the library has not registered."""
+    return table.added() if isinstance(table, Registry) else [*table]
+
+
+def _selected(table: Mapping[str, Any], names: set[str] | None) -> list[str]:
+    """Returns the names of entries that may be used; None: all that are imported."""
+    if table is DERIVED_ARGUMENTS:  # they follow from a configuration without a name
+        return [*table]
+    if names is None and isinstance(table, Registry):
+        return [
+            *table.imported(),
+            *(n for n in table.added() if n not in table.imported()),
+        ]
+    return [name for name in table if names is None or name in names]
 
 
 def patched() -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Annotated, TypeGuard
+from typing import Annotated, Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,18 @@ from jaxproto.errors import UserError, shorten
 
 STATIC = "static"  # Annotated[float, STATIC]: a float that is no argument of compiled
 # programs, because a shape or a branch depends on it
+
+T = TypeVar("T", bound=type)
+ARGUMENT_GROUPS: set[Any] = set()
+
+
+def argument_group(cls: T) -> T:
+    """Makes the fields of a NamedTuple fields of configurations.
+
+    A method's factory has such a tuple as the default of an argument.
+    """
+    ARGUMENT_GROUPS.add(cls)
+    return cls
 
 
 def is_concrete(value: float | ArrayLike) -> TypeGuard[float]:

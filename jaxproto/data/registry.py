@@ -42,6 +42,7 @@ DATASETS: Registry[Callable[[int], Dataset]] = Registry(  # name -> seed -> Data
     "data set",
     {"digits": digits, "spiral": spiral_fednh, "spiral_literal": spiral_literal},
     reserved=[NODES],
+    group="jaxproto.datasets",
 )
 NAMED = {  # prefix -> name, data_dir, pixels -> Dataset
     k: plugins.lazy(place) for k, (place, _) in plugins.table("NAMED_READERS").items()
@@ -55,6 +56,7 @@ FILES: Registry[Callable[[str, int], Dataset]] = Registry(
         "npz": npz.load,
     },
     reserved=NAMED,
+    group="jaxproto.readers",
 )
 PREFIXES = (*FILES, *NAMED)
 ABOUT = {  # "PREFIX:..." -> what is there

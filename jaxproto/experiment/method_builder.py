@@ -11,7 +11,7 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models
-from jaxproto.config import default, privacy, registries
+from jaxproto.config import default_config, privacy, registries
 from jaxproto.core.method import Method
 from jaxproto.core.types import Net, Spec
 from jaxproto.data.registry import Dataset
@@ -47,7 +47,7 @@ def build_method(
       public: inputs of the public examples, for an argument of that name.
     """
     name = choose_from("method", config.name, METHODS)
-    run = run or default()
+    run = run or default_config()
     plain = registries.plain_arguments(METHODS[name])
     arguments: dict[str, Any] = {k: v for k, v in config.items() if k != "name"}
     for key, value in config.items():

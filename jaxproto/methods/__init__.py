@@ -1,10 +1,9 @@
 """Registry of methods."""
 
 from collections.abc import Callable
-from importlib import import_module, metadata
 
 from jaxproto.core.method import Method
-from jaxproto.core.registry import Registry
+from jaxproto.core.registry import Place, Registry
 
 REFERENCE = "local"  # what every comparison is read against
 CENTRAL = "fedavg"  # trains one network on all data, if one client has them
@@ -49,11 +48,6 @@ NAMES = (  # of the modules here, each with a factory of its name
 )
 METHODS: Registry[Callable[..., Method]] = Registry(
     "method",
-    {name: getattr(import_module(f"jaxproto.methods.{name}"), name) for name in NAMES},
-)
-# Methods of installed packages: entry points `NAME = "module:factory"` of this group
-METHODS.update(
-    (point.name, point.load())
-    for point in metadata.entry_points(group="jaxproto.methods")
-    if point.name not in METHODS
+    {name: Place(f"jaxproto.methods.{name}:{name}") for name in NAMES},
+    group="jaxproto.methods",
 )

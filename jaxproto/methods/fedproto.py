@@ -34,7 +34,7 @@ from typing import NamedTuple
 import jax
 
 from jaxproto.core.batches import sum_over_batches
-from jaxproto.core.hyperparameters import NonNegative, Positive
+from jaxproto.core.hyperparameters import NonNegative, Positive, argument_group
 from jaxproto.core.method import Method, own_features, own_network
 from jaxproto.core.types import LossAux, Protos, Spec, Tree
 from jaxproto.methods import nominal
@@ -107,6 +107,7 @@ def no_class_weights(client):
     """Returns None, which weighs all classes equally in the pull."""
 
 
+@argument_group
 class Pull(NamedTuple):
     """Pull of features towards global prototypes, and the source of local ones."""
 

@@ -34,7 +34,13 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxproto.core.hyperparameters import Count, NonNegative, Positive, UpToMillion
+from jaxproto.core.hyperparameters import (
+    Count,
+    NonNegative,
+    Positive,
+    UpToMillion,
+    argument_group,
+)
 from jaxproto.core.method import Method
 from jaxproto.core.types import Array, ArrayLike, Protos, Spec, Tree
 from jaxproto.methods.fedproto import Pull, fedproto
@@ -58,6 +64,7 @@ class ServerExamples(NamedTuple):
     here: Array  # [N] bool, uploaded
 
 
+@argument_group
 class ServerTraining(NamedTuple):
     """Settings of the server's SGD on the uploads of a round."""
 

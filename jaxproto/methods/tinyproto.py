@@ -39,7 +39,13 @@ from typing import Annotated, NamedTuple
 
 import jax.numpy as jnp
 
-from jaxproto.core.hyperparameters import NonNegative, Seed, is_zero, or_zero
+from jaxproto.core.hyperparameters import (
+    NonNegative,
+    Seed,
+    argument_group,
+    is_zero,
+    or_zero,
+)
 from jaxproto.core.method import Method, own_features
 from jaxproto.core.types import Array, Protos, Spec
 from jaxproto.errors import UserError
@@ -121,6 +127,7 @@ on_fedtgp = fedtgp.fedtgp  # -FT
 TITLES = {"FedProto": "TinyProto-FP", "FedTGP": "TinyProto-FT"}  # by the base's
 
 
+@argument_group
 class Sparsity(NamedTuple):
     """Choice of the coordinates of a class's prototype that are sent."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxproto.core.types import Array
 from jaxproto.metrics.classification import nanmean_over_classes
+from jaxproto.metrics.metric import Metric
 
 PER_OCTAVE, LOW, HIGH = 16, -18, 6
 SIDE = (HIGH - LOW) * PER_OCTAVE  # bins on each side of 0
@@ -66,3 +67,6 @@ def auc_from_histogram(count_C2N: np.ndarray) -> float:
     below_CN = np.cumsum(other_CN, -1) - other_CN / 2
     pairs_C = own_CN.sum(-1) * other_CN.sum(-1)
     return nanmean_over_classes((own_CN * below_CN).sum(-1) / pairs_C)
+
+
+AUC = Metric(auc, auc_from_histogram, counts=True)

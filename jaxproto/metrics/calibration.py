@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxproto.core.types import Array
 from jaxproto.metrics.classification import correct
+from jaxproto.metrics.metric import Metric
 
 WORST = -float(np.log(np.finfo(np.float32).eps))  # 15.94, loss of probability 0
 BINS = 15  # of confidence
@@ -54,3 +55,7 @@ def ece(scores_BC: Array, y_B: Array, mask_B: Array) -> Confidences:
 def calibration_error(sums: Confidences) -> np.ndarray:
     """Returns the value of `ece`: the mean gap between accuracy and confidence."""
     return np.abs(sums.right - sums.stated).sum() / sums.examples.sum()
+
+
+LOSS = Metric(loss, least=True)
+ECE = Metric(ece, calibration_error, least=True, counts=True)

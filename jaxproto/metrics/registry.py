@@ -3,28 +3,25 @@
 import dataclasses
 from collections.abc import Callable
 
-from jaxproto.core.registry import Registry
+from jaxproto.core.registry import Registry, places
 from jaxproto.errors import UserError, choose_from, shorten
-from jaxproto.metrics import auc, calibration, classification
+from jaxproto.metrics import classification
 from jaxproto.metrics.metric import Metric, mean_of_sums
 
 ACCURACY = "accuracy"  # measured in every run; `rules` of its records have it
-_BUILTIN = {
+_BUILTIN: dict[str, Metric] = {
     ACCURACY: Metric(classification.accuracy, counts=True),
-    "loss": Metric(calibration.loss, least=True),
     "balanced_accuracy": Metric(
         classification.balanced_accuracy, classification.mean_recall, counts=True
     ),
     "macro_f1": Metric(classification.macro_f1, classification.mean_f1, counts=True),
-    "auc": Metric(auc.auc, auc.auc_from_histogram, counts=True),
-    "ece": Metric(
-        calibration.ece, calibration.calibration_error, least=True, counts=True
-    ),
+    **places("metrics.auc", auc="AUC"),
+    **places("metrics.calibration", loss="LOSS", ece="ECE"),
     "per_class": Metric(
         classification.per_class, classification.of_classes, counts=True
     ),
 }
-METRICS: Registry[Metric] = Registry("metric", _BUILTIN)
+METRICS: Registry[Metric] = Registry("metric", _BUILTIN, group="jaxproto.metrics")
 
 
 def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Callable:

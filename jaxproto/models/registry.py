@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto.core.jax_settings import make_key
-from jaxproto.core.registry import Registry
+from jaxproto.core.registry import Registry, places
 from jaxproto.core.tracing import shapes_of
 from jaxproto.core.types import Net, NetOutput, describe, kind_of
 from jaxproto.errors import (
@@ -18,57 +18,36 @@ from jaxproto.errors import (
     describe_failure,
     place_of,
 )
-from jaxproto.models import (
-    cnn4,
-    efficientnet,
-    googlenet,
-    groups,
-    harcnn,
-    mlp,
-    mobilenet,
-    recurrent,
-    resnet,
-    shufflenet,
-    text,
-    transformer,
-    vit,
-)
+from jaxproto.models import groups
 from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.ops import Ops, ops_in
 from jaxproto.origin import is_external
 
 _BUILTIN: dict[str, Callable[..., Net]] = {
-    "amazon_mlp": mlp.amazon_mlp,
-    "bilstm": recurrent.bilstm,
-    "cnn4": cnn4.cnn4,
-    "cnn4_d": cnn4.cnn4_d,
-    "efficientnet_b0": efficientnet.efficientnet_b0,
-    "efficientnet_b0_code": efficientnet.efficientnet_b0_code,
-    "fasttext": text.fasttext,
-    "fasttext_code": text.fasttext_code,
-    "googlenet": googlenet.googlenet,
-    "gru": recurrent.gru,
-    "harcnn": harcnn.harcnn,
-    "lstm": recurrent.lstm,
-    "mlp": mlp.mlp,
-    "mobilenet_v2": mobilenet.mobilenet_v2,
-    "mobilenet_v2_code": mobilenet.mobilenet_v2_code,
-    **resnet.RESNETS,
-    "shufflenet_v2_x1_0": shufflenet.shufflenet_v2_x1_0,
-    "spiral_mlp": mlp.spiral_mlp,
-    "text_logistic": text.text_logistic,
-    "textcnn": text.textcnn,
-    "textcnn_code": text.textcnn_code,
-    "transformer": transformer.transformer,
-    "vit_b_16": vit.vit_b_16,
-    "vit_b_32": vit.vit_b_32,
+    **places("models.mlp", "amazon_mlp", "mlp", "spiral_mlp"),
+    **places("models.recurrent", "bilstm", "gru", "lstm"),
+    **places("models.cnn4", "cnn4", "cnn4_d"),
+    **places("models.efficientnet", "efficientnet_b0", "efficientnet_b0_code"),
+    **places("models.text", "fasttext", "fasttext_code", "text_logistic"),
+    **places("models.text", "textcnn", "textcnn_code"),
+    **places("models.googlenet", "googlenet"),
+    **places("models.harcnn", "harcnn"),
+    **places("models.mobilenet", "mobilenet_v2", "mobilenet_v2_code"),
+    **places("models.resnet", *groups.SMALL, *groups.DEEP, "resnet18_gn"),
+    **places("models.shufflenet", "shufflenet_v2_x1_0"),
+    **places("models.transformer", "transformer"),
+    **places("models.vit", "vit_b_16", "vit_b_32"),
 }
 FACTORY = (
     "NETS holds functions of (input_shape, num_classes, feat_dim, ops) that return a "
     "Net, such as models.from_nnx(MyModule)"
 )
 NETS: Registry[Callable[..., Net]] = Registry(
-    "network", _BUILTIN, reserved=groups.BUILTIN, hint=f"{FACTORY}."
+    "network",
+    _BUILTIN,
+    reserved=groups.BUILTIN,
+    hint=f"{FACTORY}.",
+    group="jaxproto.networks",
 )
 GROUPS: Registry[tuple[str, ...]] = Registry(
     "group of networks", groups.BUILTIN, reserved=_BUILTIN

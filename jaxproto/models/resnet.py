@@ -9,9 +9,9 @@ https://arxiv.org/abs/1512.03385.
 FedNH; its stem is torchvision's, where FedNH's has a 3x3 convolution without pooling.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -141,9 +141,11 @@ def resnet(
 ) -> Net:
     """ResNet with torchvision's stem; `head` has the widths of hidden head layers."""
     channels = image_shape(f"resnet{depth}", input_shape)[-1]
-    body = functools.partial(ResNet, FORMS[depth], norm, channels)
+    body = partial(ResNet, FORMS[depth], norm, channels)
     return make_net(body, num_classes, feat_dim, ops, hidden=head)
 
 
-RESNETS = {f"resnet{depth}": functools.partial(resnet, depth) for depth in FORMS}
-RESNETS["resnet18_gn"] = functools.partial(resnet, 18, norm=GroupNorm)
+resnet4, resnet6, resnet8, resnet10 = (partial(resnet, n) for n in (4, 6, 8, 10))
+resnet18, resnet34 = partial(resnet, 18), partial(resnet, 34)
+resnet50, resnet101, resnet152 = (partial(resnet, n) for n in (50, 101, 152))
+resnet18_gn = partial(resnet, 18, norm=GroupNorm)

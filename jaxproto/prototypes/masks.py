@@ -5,7 +5,7 @@ Prototypes in Resource-Constrained Environments (TinyProto), Section 4.1. S: Enh
 Prototype-Based Federated Learning with Structured Sparse Prototypes, Section 4.1.
 
 A mask is one row of an index table [C, S] (int32, ascending), made once before training
-by a function `(num_classes, feat_dim, s, seed) -> table`, one of `MASKS`.
+by a function `(num_classes, feat_dim, s, seed) -> table`, such as `random_masks`.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def mask_indices(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
     """Makes the index table [C, S] of a federation.
 
     Args:
-      masks: one of `MASKS`.
+      masks: such as `random_masks`.
       spec: numbers of classes and coordinates.
       s: coordinates per class; 0 is a tenth of all, T's default compression rate of 90%
         (T 5.1: 50 of 500).
@@ -183,14 +183,6 @@ def _least_used(use_C, blocks, taken, rng):
 
 def _indices(mask_CD):
     return np.nonzero(mask_CD)[1].reshape(len(mask_CD), -1).astype(np.int32)
-
-
-MASKS = {
-    "free": random_masks,
-    "block": block_masks,
-    "block_exact": exact_block_masks,
-    "none": full_masks,
-}  # by their names in a config
 
 
 def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:

@@ -251,7 +251,9 @@ _BUILTIN: dict[str, Callable[..., Sampler]] = {
     "circular": circular,
     "random_count": random_count,
 }
-SAMPLERS: Registry[Callable[..., Sampler]] = Registry("sampler", _BUILTIN)
+SAMPLERS: Registry[Callable[..., Sampler]] = Registry(
+    "sampler", _BUILTIN, group="jaxproto.samplers"
+)
 
 
 def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:

@@ -92,7 +92,7 @@ def test_printed_costs_that_are_not_those_of_the_formulas_are_contradicted():
 
 
 def test_every_claim_cites_its_place_and_names_settings_that_exist():
-    fields = config.flatten(config.default()).keys()
+    fields = config.flatten(config.default_config()).keys()
 
     def check(*row):
         about = pairs.Claim(*row)

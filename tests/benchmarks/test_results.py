@@ -31,7 +31,7 @@ RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])
 
 
 def finished(path, **more):
-    made = config.default()
+    made = config.default_config()
     made.data.data_dir, made.data.name = "somewhere", "npz:/some/where/mine.npz"
     summary = {"status": "finished", "rounds": made.rounds, "rules": {}}
     summary |= {"bytes_per_round": {"up": 0.0, "down": 0.0}}

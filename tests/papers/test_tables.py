@@ -139,7 +139,7 @@ STATED = {  # fields outside `method` that a paper or release states for one met
     **presets.RUN_FIELDS,
     "refprotofl": {"data.public_share": 0.01},
 }
-DEFAULTS = config.flatten(config.default())
+DEFAULTS = config.flatten(config.default_config())
 main = runpy.run_path(str(ROOT / "configs/table.py"))["main"]
 
 

@@ -116,7 +116,7 @@ KINDS[False, False] = "static"
 
 def kinds(method):
     """Field -> argument, "argument, but 0" or static, of every float of a method."""
-    c, found = config.default(), {}
+    c, found = config.default_config(), {}
     c.method.update(config.method_fields(method))
     c.privacy.unit = "client"
     c.attack.kind, c.robust.aggregate = "scale", "median"

@@ -96,8 +96,13 @@ def made(*lines: str) -> bytes:
 
 
 RETURN = "return ml_collections.ConfigDict(c)"
-DEEP = "c = config.default().to_dict()", "d = c['method']", "for _ in range(20):"
-LIST = "c = config.default().to_dict()", "c['method'] = {'name': ['local']}", RETURN
+START = "c = config.default_config().to_dict()"
+DEEP = START, "d = c['method']", "for _ in range(20):"
+LIST = (
+    "c = config.default_config().to_dict()",
+    "c['method'] = {'name': ['local']}",
+    RETURN,
+)
 FIVE = "c = config.experiment('local')", "c.rounds = 'five'", "return c"
 CONFIGS = {  # name -> content, words of the message
     "none": (b"x = 1\n", "defines no get_config"),

@@ -42,7 +42,9 @@ _BUILTIN: dict[str, Callable[..., Scheme]] = {
     "pfllib": pfllib_dirichlet,
     "pfllib_pathological": pfllib_pathological,
 }
-PARTITIONS: Registry[Callable[..., Scheme]] = Registry("partition", _BUILTIN)
+PARTITIONS: Registry[Callable[..., Scheme]] = Registry(
+    "partition", _BUILTIN, group="jaxproto.partitions"
+)
 _READ, _SCHEMES = plugins.table("PARTITIONS"), plugins.table("SCHEMES")
 READ = {k: plugins.lazy(place) for k, (place, _) in _READ.items()}  # -> Partition
 SCHEMES = {k: plugins.lazy(place) for k, (place, _) in _SCHEMES.items()}  # -> Scheme

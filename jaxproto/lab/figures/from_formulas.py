@@ -3,7 +3,7 @@
 from functools import partial
 
 from jaxproto import models
-from jaxproto.config import default, method_fields
+from jaxproto.config import default_config, method_fields
 from jaxproto.core.types import Spec
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.display_names import display_name
@@ -51,7 +51,7 @@ def cost(name: str, spec: Spec, args) -> int:
     Raises:
       UserError: the method has no formula.
     """
-    run_config = default(name)
+    run_config = default_config(name)
     if "masks" in run_config.method:
         run_config.method.masks = "block_exact"  # sizes of free ones, built much faster
     network = partial(

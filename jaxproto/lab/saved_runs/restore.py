@@ -87,7 +87,7 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
     if name not in METHODS and files:
         raise UserError(f"{run.path} has the method {name!r} of {files}: {first}")
     choose_from("method", name, METHODS)
-    config = config_.default(name)
+    config = config_.default_config(name)
     config_.check_keys(config, run.config)
     config.update_from_flattened_dict(run.config)
     kind, _, rest = config.data.name.partition(":")

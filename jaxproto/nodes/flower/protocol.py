@@ -16,7 +16,7 @@ import jax
 import ml_collections
 
 from jaxproto import wire
-from jaxproto.config import check, default, upgrade_saved
+from jaxproto.config import check, default_config, upgrade_saved
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Data, Tree
 from jaxproto.data.partitions.registry import FederationData
@@ -81,7 +81,7 @@ def parse_config(text: str) -> ml_collections.ConfigDict:
     """
     flat = upgrade_saved(json.loads(text))
     user_files.import_missing(flat["imports"])
-    config = default(choose_from("method", flat["method.name"], METHODS))
+    config = default_config(choose_from("method", flat["method.name"], METHODS))
     config.update_from_flattened_dict(flat)
     check(config)
     return config

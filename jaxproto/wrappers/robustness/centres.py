@@ -90,4 +90,6 @@ def geometric_median(x_KN: Array, sent_K: Array, share: Real = 0.0) -> Array:
 
 
 _BUILTIN = (median, trimmed_mean, clipped_mean, krum, geometric_median)
-CENTRES: Registry[Centre] = Registry("centre", {f.__name__: f for f in _BUILTIN})
+CENTRES: Registry[Centre] = Registry(
+    "centre", {f.__name__: f for f in _BUILTIN}, group="jaxproto.centres"
+)

@@ -51,7 +51,6 @@ def test_compiles_once_and_the_server_computes_in_full_float32(name):
     assert "precision=None" not in str(made)
 
 
-
 STEPS = [6, 6, 4, 4, 2, 2]  # of clients 5 to 0
 SEGMENTS = execution.plan_segments(STEPS, max_segments=3)
 FORMS = {"all_at_once": execution.in_chunks(6)}

@@ -80,7 +80,7 @@ LAWS = {
 @every(LAWS.items())
 def test_index_laws_choose_as_drawing_ids_one_by_one_does(name, draw):
     """FAST's code draws indices by rejection; 20 clients, two a round."""
-    c = config.default().participation
+    c = config.default_config().participation
     c.law, c.fraction = name, 0.1
     sampler = build.build_sampler(c)
     trains = np.asarray(over(sampler, 20, jax.random.split(jax.random.key(1), 4000))[0])
@@ -150,7 +150,7 @@ def test_groups_take_turns_and_reach_everyone():
     trains, _ = turnouts(participation.cyclic(0.1), 20)
     assert np.all(trains.sum(1) == 2)
     assert not trains[0, 5:].any() and not trains[1, :5].any()
-    c = config.default().participation
+    c = config.default_config().participation
     c.law, c.circular_groups = "circular", 5
     trains, _ = turnouts(build.build_sampler(c), 20)
     assert np.array_equal(trains[:5], np.repeat(np.eye(5), 4, 1))
@@ -169,7 +169,7 @@ def test_a_random_count_is_uniform_and_a_mixture_is_one_of_its_laws():
 
 
 def test_a_share_that_cannot_be_is_refused():
-    c = config.default().participation
+    c = config.default_config().participation
     for law, fraction, words in (
         ("beta", 1.0, "set a smaller one"),
         ("random_count", 0.5, "does not take a share"),
@@ -180,7 +180,7 @@ def test_a_share_that_cannot_be_is_refused():
 
 
 def test_a_sampler_of_ones_own_is_checked_by_shapes(monkeypatch):
-    c = config.default()
+    c = config.default_config()
     c.participation.law = "own"
     for own, words in (
         (lambda period=2: None, "unknown argument of sampler 'own' 'period'"),

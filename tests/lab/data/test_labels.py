@@ -112,7 +112,7 @@ def test_labels_of_files_and_arrays_come_back_as_they_were(names, data):
 def test_labels_of_nodes_come_back_as_they_were(names):
     whole = [labels.WHOLE.fullmatch(name) is not None for name in names]
     assume(len({*whole}) == 1)  # a mixture is refused
-    c, own = config.default().data, (names[::2], names[1::2])
+    c, own = config.default_config().data, (names[::2], names[1::2])
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for i, part in enumerate(own):

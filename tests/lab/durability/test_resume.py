@@ -267,7 +267,7 @@ def test_every_reader_opens_a_run_of_an_earlier_version(old):
     written = json.loads((old / "config.json").read_text())
     found = config.upgrade_saved(written)
     assert found["model.init"] == "independent"  # a field that did not exist then
-    today = {**config.flatten(config.default()), "method.name": "protonorm"}
+    today = {**config.flatten(config.default_config()), "method.name": "protonorm"}
     assert {*today} <= {*found} and found["method.reg"] == written["method"]["reg"]
     run = jaxproto.load(old)
     assert run.status is Status.FINISHED and run.rounds == run.round == 2

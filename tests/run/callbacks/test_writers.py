@@ -21,6 +21,7 @@ from jaxproto import callbacks as writers
 from jaxproto import config
 from jaxproto.callbacks import Callback, EarlyStopping, RunInfo, Stop, scalar_points
 from jaxproto.callbacks.base import EVENTS
+from jaxproto.core.registry import Place
 from jaxproto.errors import UserError
 from jaxproto.experiment import traced
 from jaxproto.storage import checkpoint, records
@@ -305,9 +306,13 @@ def test_objects_that_are_no_callbacks_are_errors_before_the_folder_is_made(
         run(early(early_stopping__rule="haed"), tmp_path / "run")
     project = tomllib.loads((runs.ROOT / "pyproject.toml").read_text())["project"]
     assert {*writers.WRITERS} - {"csv"} <= {*project["optional-dependencies"]}
-    monkeypatch.setitem(writers.WRITERS, "none", "no_such_module:Writer")
-    with pytest.raises(UserError, match=r"^the writer none cannot be used.*none\]'"):
+    missing = Place("no_such_module:Writer")
+    monkeypatch.setitem(writers.WRITERS, "none", missing)
+    with pytest.raises(UserError, match=r"^writer 'none' cannot be used: No module.*"):
         run(small(), tmp_path / "run", "none")
+    monkeypatch.setitem(writers.WRITERS._entries, "wandb", missing)
+    with pytest.raises(UserError, match=r"^writer 'wandb' cannot be used.*wandb\]'"):
+        run(small(), tmp_path / "run", "wandb")
     assert not (tmp_path / "run").exists()
 
 

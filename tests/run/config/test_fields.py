@@ -12,8 +12,8 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.config import factory_fields, fields, registries
-from jaxproto.core.hyperparameters import NonNegative, Range
+from jaxproto.config import factory_fields, fields
+from jaxproto.core.hyperparameters import NonNegative, Range, argument_group
 from jaxproto.core.types import Spec
 from jaxproto.data import host_memory
 from jaxproto.experiment import method_builder
@@ -46,7 +46,7 @@ def test_fields_of_another_method_and_impossible_values_are_named():
         with refused(words):
             config.check(changed(**changes))
     with refused("unknown method 'protnorm'. Did you mean 'protonorm'?"):
-        config.default("protnorm")
+        config.default_config("protnorm")
 
 
 def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
@@ -62,7 +62,7 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
 
 
 def with_method(name, **values):
-    made = config.default()
+    made = config.default_config()
     made.method = ml_collections.ConfigDict({**config.method_fields(name), **values})
     return made
 
@@ -109,6 +109,7 @@ def test_every_field_says_what_it_means_and_every_number_what_it_may_be():
 
 
 def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
+    @argument_group
     class Together(NamedTuple):
         share: Annotated[float, "static", Range("up to 1", high=1)] = 0.5
         free: float = 1.0
@@ -119,8 +120,6 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
     def unresolved(spec, *, lam: "NothingOfThisName" = 1.0):  # noqa: F821
         """A method."""
 
-    together = (*registries.GROUPED_ARGUMENTS, Together)
-    monkeypatch.setattr(registries, "GROUPED_ARGUMENTS", together)
     monkeypatch.setitem(METHODS, "mine", mine)
     monkeypatch.setitem(METHODS, "unresolved", unresolved)
     config.check(with_method("unresolved", lam=-1.0))
@@ -145,7 +144,7 @@ def test_a_default_that_is_no_field_is_refused(monkeypatch):
 
         monkeypatch.setitem(METHODS, "mine", mine)
         with refused("argument 'lams'", f"of type {kind}: fields are") as e:
-            config.default("mine")
+            config.default_config("mine")
         assert "\n" not in str(e.value)
 
 

@@ -14,7 +14,7 @@ from jaxproto.experiment import build
 
 def moved(fields, param, grad, steps):
     """The parameter after some steps along one gradient."""
-    settings = {**config.default().optimizer.to_dict(), **fields}
+    settings = {**config.default_config().optimizer.to_dict(), **fields}
     opt = optimizers.build_optimizer(SimpleNamespace(**settings))
     state = opt.init(param)
     for _ in range(steps):
@@ -28,7 +28,7 @@ def test_a_schedule_is_a_factor_for_each_round():
         ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
         ({"schedule": "cosine"}, [1, (1 + math.cos(math.pi / 10)) / 2, 0.0244717]),
     ):
-        made = config.default().optimizer
+        made = config.default_config().optimizer
         made.update(fields)
         found = optimizers.build_schedule(made, rounds=10)
         assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)

@@ -1,0 +1,15 @@
+from . import config as config
+from .callbacks import Callback as Callback
+from .callbacks import Stop as Stop
+from .config import default_config as default_config
+from .core import register as register
+from .core.method import Method as Method
+from .errors import UserError as UserError
+from .experiment.check import check as check
+from .lab.saved_runs import load as load
+from .lab.sweeps import sweep as sweep
+from .methods import METHODS as METHODS
+from .training.debug import debug as debug
+from .training.runner import run as run
+
+__version__: str

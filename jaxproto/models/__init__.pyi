@@ -1,0 +1,13 @@
+from .adapters import from_equinox as from_equinox
+from .adapters import from_linen as from_linen
+from .adapters import from_nnx as from_nnx
+from .from_torch import fresh_head as fresh_head
+from .from_torch import from_torch as from_torch
+from .from_torch import given_head as given_head
+from .from_torch import is_mapped as is_mapped
+from .from_torch import to_torch as to_torch
+from .registry import GROUPS as GROUPS
+from .registry import NETS as NETS
+from .registry import assign_networks as assign_networks
+from .registry import build as build
+from .registry import group_members as group_members
