@@ -10,7 +10,8 @@ import mkdocs_gen_files
 from jaxproto import config, models
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.core.types import Tree
-from jaxproto.experiment import build, simulated_devices, statelessness
+from jaxproto.experiment import build, statelessness
+from jaxproto.features.timing import devices as simulated_devices
 from jaxproto.methods import METHODS
 
 SOURCE = "https://github.com/jaxproto/jaxproto/blob/main/"

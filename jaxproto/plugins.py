@@ -15,7 +15,7 @@ from typing import Any
 
 LAYERS = [  # that are there
     name
-    for name in ("lab", "nodes", "attacks", "papers")
+    for name in ("lab", "nodes", "attacks", "papers", "features")
     if (Path(__file__).parent / name / "plugin.py").exists()
 ]
 

@@ -30,11 +30,11 @@ from jaxproto.errors import UserError, group_by_reason
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
+from jaxproto.features.privacy.ledger import privacy_ledger
 from jaxproto.lab.analysis import cost
 from jaxproto.nodes import private_data
 from jaxproto.nodes.data_schema import NodeSchema
 from jaxproto.summary.table_formats import TableView, Value
-from jaxproto.training.privacy_ledger import privacy_ledger
 from jaxproto.wrappers.privacy import CLIENT, EXAMPLE, OFF
 
 KNOWN = {  # what a field reveals -> what is known of it

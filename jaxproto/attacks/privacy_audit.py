@@ -22,10 +22,10 @@ from scipy import stats
 
 from jaxproto.attacks.leakage import next_upload
 from jaxproto.attacks.leakage.next_upload import NextRound
-from jaxproto.config import privacy
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Array
 from jaxproto.errors import UserError
+from jaxproto.features.privacy import guarantee as privacy
 from jaxproto.round.client import LocalTask
 from jaxproto.summary.table_formats import TableView
 from jaxproto.wrappers.privacy import CLIENT, EXAMPLE, OFF

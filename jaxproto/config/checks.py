@@ -7,9 +7,10 @@ import ml_collections
 from flax.traverse_util import unflatten_dict
 
 from jaxproto import models
-from jaxproto.config import privacy, robustness
+from jaxproto.config import features
 from jaxproto.config.factory_fields import all_fields, method_fields
-from jaxproto.config.fields import FIELDS, TYPES, defaults, flatten
+from jaxproto.config.field import TYPES
+from jaxproto.config.fields import FIELDS, defaults, flatten
 from jaxproto.config.registries import arguments
 from jaxproto.core import jax_settings
 from jaxproto.core.hyperparameters import MAX_INT
@@ -122,8 +123,7 @@ def num_evaluated(config) -> int:
 def check_together(config):
     """Raises UserError for values that exclude each other."""
     models.group_members(config.model.group)
-    privacy.check(config)
-    robustness.check(config)
+    features.check(config)
     num_evaluated(config)
     metrics_by_name(config.eval.metrics)
     has_public = config.data.public_share or config.data.public_source

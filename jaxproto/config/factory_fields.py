@@ -15,7 +15,8 @@ import ml_collections
 from flax.traverse_util import unflatten_dict
 
 from jaxproto import models
-from jaxproto.config.fields import ANY, FIELDS, TRACED, Field, Names, defaults
+from jaxproto.config.field import ANY, TRACED, Field, Names
+from jaxproto.config.fields import FIELDS, defaults
 from jaxproto.config.registries import annotations, arguments, plain_arguments
 from jaxproto.config.typed import make_configuration
 from jaxproto.core.hyperparameters import STATIC, Range

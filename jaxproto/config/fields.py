@@ -7,95 +7,44 @@ defaults, come from the factories in `jaxproto/methods`: `factory_fields.py`. Da
 (`presets.py`) and files of configs/ replace defaults, and flags replace both.
 """
 
-import dataclasses
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 
 from jaxproto import models, wire
-from jaxproto.config import optimizers, registries
+from jaxproto.config import features, optimizers, registries
+from jaxproto.config.field import (
+    BETWEEN_0_AND_1,
+    FREE,
+    MORE,
+    MOVED,
+    NON_NEGATIVE,
+    STOPPED,
+    TRACED,
+    UNUSED,
+    Field,
+    Names,
+)
 from jaxproto.core.hyperparameters import (
     BELOW_ONE,
     COUNT,
     POSITIVE,
     POSITIVE_SHARE,
     SEED,
-    STATIC,
     Range,
     or_zero,
 )
 from jaxproto.data import registry
 from jaxproto.data.partitions.registry import PARTITIONS, USAGE
 from jaxproto.data.resize import MAX_PIXELS
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.round import participation
-from jaxproto.wrappers.privacy import OFF, UNITS
-from jaxproto.wrappers.robustness import ATTACKS, CENTRES
 
 MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
-TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
-TRACED, UNUSED = "argument", "unused"  # use by compiled programs, besides STATIC
-NEVER, MORE = "no", "to more, unless a round depends on it"  # may change on resume
-STOPPED, MOVED = "after an early stop", "only in `jaxproto.load` and on nodes"
-FREE = "yes"
-
-
-class Names:
-    """The names that a field can have, read from registries at each iteration."""
-
-    def __init__(self, *parts: Iterable[str], only: bool = True, kind: str = ""):
-        """Keeps registries or lists of names.
-
-        Args:
-          parts: registries, or lists of names.
-          only: False allows other values too; the code that reads them checks them.
-          kind: name of the field in messages; "" is its path.
-        """
-        self._parts, self.only, self.kind = parts, only, kind
-
-    def __iter__(self) -> Iterator[str]:
-        """Returns the names of all parts, in their order."""
-        return itertools.chain(*self._parts)
-
-    def describe(self, kind: str) -> str:
-        """Returns the names, or the type of the values without names."""
-        return " | ".join(self) or kind
-
-    def check(self, path: str, value: str):
-        """Raises UserError for a value that is none of the names."""
-        if self.only:
-            choose_from(self.kind or path, value, self)
-
-
-ANY = Names(only=False)  # every value of the default's type
-
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """A field of a configuration."""
-
-    default: Any
-    help: str
-    allowed: Range | Names = ANY
-    program: str = STATIC  # how compiled programs use it; a TRACED one is a float
-    names_run: bool = True  # a change shows in the name of a default folder
-    compared: bool = True  # False: `compare` ignores it
-    resume: str = NEVER  # when a run may resume with another value
-
-    @property
-    def words(self) -> str:
-        """Returns the allowed values in words."""
-        return self.allowed.describe(TYPES[type(self.default)])
-
-
-NON_NEGATIVE = Range("0 (off) or more", 0)
-BELOW_HALF = Range("at least 0 and below 0.5", 0, 0.5, "[)")
-BETWEEN_0_AND_1 = Range("above 0 and below 1", 0, 1, "()")
 PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
@@ -107,7 +56,6 @@ NETWORKS = Names(models.GROUPS, models.NETS, only=False)
 AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)
 STORES = Names(["auto", "none", "device", "host", "disk"])
 ALL_OR_NUMBER = Names(["all", "a number"], only=False)
-DEVICES = Names([OFF, "lognormal", "file:PATH"], only=False)
 METRIC_NAMES = Names(METRICS, ["several joined by commas"], only=False)
 
 # One row per field: path, default, meaning, allowed values, use by compiled programs,
@@ -172,25 +120,6 @@ FIELDS = {
     "participation.cyclic_groups": Field(4, "number of groups of law=cyclic", COUNT),
     "participation.circular_groups": Field(10, "number of groups of law=circular", COUNT),
     "participation.dropout": Field(0.0, "probability that a trained update is lost", BELOW_ONE, TRACED),
-    "time.devices": Field("off", "simulated time: devices of the clients, drawn by data.seed or in a CSV file", DEVICES),
-    "time.speed": Field(10.0, "median speed of a device in GFLOP/s (lognormal)", POSITIVE),
-    "time.bandwidth": Field(10.0, "median bandwidth of a device in Mbit/s, in either direction (lognormal)", POSITIVE),
-    "time.sigma": Field(1.0, "standard deviation of the logarithms of speeds and of bandwidths (lognormal)", NON_NEGATIVE),
-    "time.by_network": Field(False, "faster devices have networks with more work per step"),
-    "time.deadline": Field(0.0, "simulated seconds of a round after which an upload does not count; 0: none", NON_NEGATIVE, TRACED),
-    "time.training": Field(0.0, "simulated seconds after which a client ends its local training, with at least one step; 0: never", NON_NEGATIVE, TRACED),
-    "time.buffer": Field(0, "uploads with which the server ends an asynchronous round; 0: it waits for all participants", or_zero("synchronous")),
-    "privacy.unit": Field("off", "unit of protection of differential privacy: a client or an example", Names(UNITS)),
-    "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
-    "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),
-    "privacy.delta": Field(1e-5, "delta of the (epsilon, delta) guarantee", BETWEEN_0_AND_1, UNUSED),
-    "privacy.secret": Field(True, "on nodes, noise and sampling follow from a secret of each node; off (rehearsals): from seed", program=UNUSED, names_run=False, compared=False),
-    "attack.kind": Field("off", "attack of the hostile clients, whose own results are left out", Names([OFF], ATTACKS)),
-    "attack.share": Field(0.2, "share of hostile clients, drawn by data.seed", BELOW_ONE, TRACED),
-    "attack.clients": Field("", "ids of the hostile clients joined by commas; empty: attack.share of them"),
-    "attack.strength": Field(1.0, "strength of the attack, in units of its kind", POSITIVE, TRACED),
-    "robust.aggregate": Field("off", "robust centre of the uploads, of which the server takes its mean", Names([OFF], CENTRES)),
-    "robust.share": Field(0.3, "share of hostile clients that trimmed_mean and krum withstand", BELOW_HALF, TRACED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
     "wire.bound": Field(1e6, "largest absolute value of an upload that a server of nodes, or with robust.aggregate, accepts", POSITIVE, TRACED, names_run=False, compared=False, resume=MORE),
@@ -203,6 +132,7 @@ FIELDS = {
     "eval.clients": Field("all", "clients that are evaluated: all, or the size of a sample", ALL_OR_NUMBER),
     "eval.metrics": Field("accuracy", "metrics of every prediction rule; accuracy is always measured", METRIC_NAMES, compared=False),
     "eval.per_client": Field(False, "write a table of the clients at each evaluation", program=UNUSED, compared=False),
+    **features.declared(),
 }
 # fmt: on
 

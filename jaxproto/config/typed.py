@@ -5,7 +5,7 @@ from typing import Any
 
 import ml_collections
 
-from jaxproto.config.fields import TYPES
+from jaxproto.config.field import TYPES
 from jaxproto.errors import UserError, shorten
 
 

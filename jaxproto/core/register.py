@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from jaxproto import plugins
 from jaxproto.core.registry import Registry
 
 T = TypeVar("T")
@@ -27,9 +28,9 @@ TABLES = {  # kind -> registry
     "order": "jaxproto.config.registries:ORDERS",
     "short_clients": "jaxproto.config.registries:SHORT_CLIENT_POLICIES",
     "optimizer_state": "jaxproto.config.registries:OPTIMIZER_STATES",
-    "centre": "jaxproto.wrappers.robustness:CENTRES",
     "derived_argument": "jaxproto.methods.options:DERIVED_ARGUMENTS",
     "writer": "jaxproto.callbacks:WRITERS",
+    **plugins.table("REGISTRIES"),
 }
 
 

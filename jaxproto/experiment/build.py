@@ -12,7 +12,7 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models
-from jaxproto.config import fields, privacy, robustness
+from jaxproto.config import features, fields
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.core import batches
 from jaxproto.core.method import Method
@@ -22,7 +22,7 @@ from jaxproto.data.partitions.registry import FederationData, Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.devices.mesh import ONE, OneDevice, rows_per_device
 from jaxproto.errors import UserError, failing_line
-from jaxproto.experiment import memory, simulated_devices
+from jaxproto.experiment import memory
 from jaxproto.experiment.cohorts import (
     OFF_DEVICE,
     CohortPlan,
@@ -127,12 +127,12 @@ def experiment(
     names = models.group_members(config.model.group)
     data = data or build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, _ = data
-    privacy.check_vocabulary(config, dataset)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     network = network_factory(dataset, spec, config.model.compute_dtype)
     cohorts = build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
-    privacy.check_networks(config.privacy.unit, cohorts)
+    for feature in features.active(config):
+        feature.check_data(config, dataset, cohorts)
     parts = partial(build_parts, config, spec, data, network)
     built = parts({})
     method, sampler = built.method, built.sampler
@@ -170,12 +170,10 @@ def experiment(
     # networks whose counts of operations are equal on all platforms
     lax_network = network_factory(dataset, spec, config.model.compute_dtype, ops.LAX)
     lax_parts = partial(build_parts, config, spec, data, lax_network)
-    seconds = simulated_devices.floats_of(
-        config, cohorts, lax_parts, lax_network, dataset
-    )
-    floats = traced_floats(config) | seconds
-    if seconds:
-        built = parts(seconds)  # with simulated time
+    arrays = features.arrays(config, cohorts, lax_parts, lax_network, dataset)
+    floats = traced_floats(config) | arrays
+    if arrays:
+        built = parts(arrays)
     size = memory.client_state_bytes(cohorts, method, local, dataset)
     store = choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
@@ -236,12 +234,12 @@ def build_parts(
             config.method, spec, data.num_examples, config, network, public
         )
         parts = Parts(
-            method=robustness.with_robustness(method, config),
-            local=privacy.private_local_training(config, build_local_training(config)),
+            method=method,
+            local=build_local_training(config),
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
         )
-        parts = simulated_devices.with_time(parts, config, values, data.dataset)
+        parts = features.wrap(parts, config, values, data.dataset)
         return parts.collecting() if config.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
         raise UserError(

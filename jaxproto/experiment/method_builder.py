@@ -11,7 +11,7 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models
-from jaxproto.config import default_config, privacy, registries
+from jaxproto.config import default_config, features, registries
 from jaxproto.core.method import Method
 from jaxproto.core.types import Net, Spec
 from jaxproto.data.registry import Dataset
@@ -20,11 +20,6 @@ from jaxproto.experiment.method_check import make_method
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS
 from jaxproto.models.ops import Ops
-
-DERIVED_ARGUMENTS = {
-    **registries.DERIVED_ARGUMENTS,
-    "privacy": lambda run, _: privacy.privacy_of(run),
-}
 
 
 def build_method(
@@ -71,8 +66,12 @@ def build_method(
             arguments[key] = operator.attrgetter(path)(run)
     derived = {*inspect.signature(METHODS[name]).parameters} - plain
     arguments |= {
-        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in derived
+        k: f(run, arguments)
+        for k, f in registries.DERIVED_ARGUMENTS.items()
+        if k in derived
     }
+    given = features.arguments(run)
+    arguments |= {k: v for k, v in given.items() if k in derived}
     if "public" in derived:
         arguments["public"] = public
     arguments = registries.group_arguments(METHODS[name], arguments)

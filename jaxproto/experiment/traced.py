@@ -12,19 +12,18 @@ from collections.abc import Mapping
 import ml_collections
 import numpy as np
 
-from jaxproto.config import fields
+from jaxproto.config import features, fields
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import flatten
 from jaxproto.core.types import ArrayLike
 from jaxproto.experiment.sampler import max_rows
-from jaxproto.wrappers.privacy import OFF
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 
 
 def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     """Returns dotted path -> value of the floats that programs take as arguments."""
-    values, unused = flatten(config), _unused_fields(config)
+    values, unused = flatten(config), features.unused(config)
     return {
         path: np.float32(values[path])
         for path, field in all_fields(config.method.name).items()
@@ -34,25 +33,12 @@ def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     }
 
 
-# Fields that may be "off": the other fields of their section then have no effect.
-SWITCHES = ("privacy.unit", "attack.kind", "robust.aggregate", "time.devices")
-OF_ROBUST = "wire.bound"  # without effect on programs if `robust.aggregate` is off
-
-
-def _unused_fields(config: ml_collections.ConfigDict) -> set[str]:
-    """Returns the fields without effect because the field that needs them is off."""
-    values = flatten(config)
-    off = {path.partition(".")[0] for path in SWITCHES if values[path] == OFF}
-    unused = {path for path in values if path.partition(".")[0] in off} - {*SWITCHES}
-    return unused | {OF_ROBUST} if "robust" in off else unused
-
-
 def program_settings(config: ml_collections.ConfigDict) -> dict:
     """Returns the flat fields that the compiled programs of a run depend on.
 
     Runs that agree in these fields and in their data share programs.
     """
-    ignored = {*traced_floats(config), *_unused_fields(config)}
+    ignored = {*traced_floats(config), *features.unused(config)}
     ignored |= fields.fields_where(program=fields.UNUSED)
     ignored |= fields.resumable(config, fields.MORE)
     settings = {

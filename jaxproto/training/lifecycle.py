@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, EarlyStopping
+from jaxproto.config import features
 from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.errors import UserError
-from jaxproto.experiment import simulated_devices
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, provenance, records, workdir
 from jaxproto.storage.run_folder import METRICS, RunFolder
@@ -89,8 +89,8 @@ def file_checksums(
     read: dict[str, Iterable[np.ndarray]] = {}
     if ":" in config.data.name:
         read["data.name"] = exp.dataset.x, exp.dataset.y
-    if config.time.devices.startswith(simulated_devices.FILE):
-        read["time.devices"] = simulated_devices.devices_of(config)
+    for feature in features.active(config):
+        read |= feature.files(config)
     checksums = {}
     for field, arrays in read.items():
         crc = 0

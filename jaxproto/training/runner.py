@@ -12,7 +12,7 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, make_callbacks
-from jaxproto.config import check, from_name
+from jaxproto.config import check, features, from_name
 from jaxproto.core.types import Examples
 from jaxproto.data.readers import npz
 from jaxproto.devices.mesh import ONE, available_devices, parse_devices
@@ -27,7 +27,6 @@ from jaxproto.summary.progress_lines import make_console, print_table, say
 from jaxproto.training import (
     compiler,
     data_placement,
-    privacy_ledger,
     processes,
     program_cache,
     programs,
@@ -211,7 +210,7 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     started = start.run(
         work=RoundEnvironment(exp, prepared.examples, compiled, config.seed, store),
         compile_stats=prepared.compile_stats,
-        privacy=privacy_ledger.privacy_ledger(config, exp),
+        privacy=features.account(config, exp),
     )
     state = initial_state(exp, config.seed, compiled, config.eval_every)
     return started, *resume(started, state)

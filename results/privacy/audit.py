@@ -15,7 +15,7 @@ from rich.console import Console
 import jaxproto
 from jaxproto import config
 from jaxproto.attacks import privacy_audit
-from jaxproto.config.privacy import private_methods
+from jaxproto.features.privacy.guarantee import private_methods
 from jaxproto.wrappers.privacy import CLIENT, EXAMPLE
 
 HERE = Path(__file__).parent

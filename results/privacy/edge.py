@@ -18,7 +18,8 @@ import numpy as np
 from scipy import stats
 
 from jaxproto.core.jax_settings import make_key
-from jaxproto.wrappers.privacy import accounting, mechanism
+from jaxproto.features.privacy import accounting
+from jaxproto.wrappers.privacy import mechanism
 
 HERE = Path(__file__).parent
 EDGE = 5.2202  # just above the largest single draw

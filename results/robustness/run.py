@@ -8,7 +8,7 @@ SET is digits or fashion_mnist, DATA_DIR its folder of TFDS. `runs` writes SET.c
 
 All runs of a method are calls of one program: attack, aggregation, share and strength
 are its arguments. It has the functions of a run (`federation.one_round`, the wrappers
-of `jaxproto.wrappers.robustness`), with all attacks and aggregations behind switches.
+of `jaxproto.features.robustness`), with all attacks and aggregations behind switches.
 """
 
 import csv
@@ -26,19 +26,21 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import config
-from jaxproto.config.robustness import hostile_clients
 from jaxproto.core.method import Aggregation, Method
 from jaxproto.core.types import Array
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.traced import replace_floats
+from jaxproto.features.robustness import attacks
+from jaxproto.features.robustness.attacks import Attack, attacked
+from jaxproto.features.robustness.hostile_clients import hostile_clients
+from jaxproto.features.robustness.registry import ATTACKS, CENTRES
+from jaxproto.features.robustness.robust_aggregation import centred
 from jaxproto.lab.plots import layout
 from jaxproto.lab.plots.style import MARKERS, line_style, new_figure
 from jaxproto.round import evaluation, federation
 from jaxproto.round.evaluation import EvaluationInputs
 from jaxproto.training import programs
-from jaxproto.wrappers.robustness import ATTACKS, CENTRES, Attack, attacked, attacks
-from jaxproto.wrappers.robustness.robust_aggregation import centred
 
 HERE = Path(__file__).parent
 METHODS = {  # method -> prediction rule of what was aggregated
@@ -83,7 +85,7 @@ FASHION = {
 }
 FEW = ("label_flip", "sign_flip", *attacks.OF_PROTOS, "alie")
 SETS = {
-    "digits": Setting("digits", DIGITS, (0.1, 0.2, 0.3), ATTACKS, (0,)),
+    "digits": Setting("digits", DIGITS, (0.1, 0.2, 0.3), [*ATTACKS], (0,)),
     "fashion_mnist": Setting("fashion_mnist", FASHION, (0.2,), FEW, (0,)),
 }
 VALUES, PROTOS = dict(attacks.OF_VALUES), dict(attacks.OF_PROTOS)

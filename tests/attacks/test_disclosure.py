@@ -8,8 +8,8 @@ from support.refusal import refused
 from support.runs import ROOT, digits
 
 from jaxproto.attacks import disclosure
+from jaxproto.features.privacy import accounting
 from jaxproto.methods import METHODS
-from jaxproto.wrappers.privacy import accounting
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 

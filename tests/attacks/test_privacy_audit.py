@@ -11,10 +11,11 @@ from support.refusal import refused
 from jaxproto import config
 from jaxproto.attacks.cli import audit as command
 from jaxproto.attacks.privacy_audit import AuditRequest, audit, epsilon_lower_bound
-from jaxproto.config.privacy import private_methods
+from jaxproto.features.privacy import accounting
+from jaxproto.features.privacy.guarantee import private_methods
 from jaxproto.lab.callbacks import pictures
 from jaxproto.training import runner
-from jaxproto.wrappers.privacy import CLIENT, EXAMPLE, accounting, mechanism
+from jaxproto.wrappers.privacy import CLIENT, EXAMPLE, mechanism
 
 pytest.importorskip("dp_accounting", reason="extra `privacy`")
 REQUEST = AuditRequest(trials=4000)

@@ -32,11 +32,11 @@ from jaxproto.attacks.leakage.attack_cases import (
     cases_of,
 )
 from jaxproto.attacks.leakage.next_upload import NextRound
-from jaxproto.config import privacy
 from jaxproto.errors import UserError, choose_from
+from jaxproto.features.privacy import guarantee as privacy
+from jaxproto.features.privacy import ledger as privacy_ledger
 from jaxproto.lab import compare, leave_out
 from jaxproto.summary.table_formats import TableView
-from jaxproto.training import privacy_ledger
 from jaxproto.wrappers.privacy import OFF
 
 

@@ -32,9 +32,9 @@ from jaxproto.attacks.leakage import next_upload, scores
 from jaxproto.attacks.leakage.attack_cases import AttackCase, AttackResult
 from jaxproto.attacks.leakage.attacker import AttackerKnowledge, class_means
 from jaxproto.attacks.leakage.next_upload import CapturedUpload, Embedding
-from jaxproto.config import privacy
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Array, Client, Protos
+from jaxproto.features.privacy import guarantee as privacy
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
 from jaxproto.wrappers.privacy import OFF, release

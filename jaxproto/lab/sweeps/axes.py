@@ -21,7 +21,8 @@ import ml_collections
 import numpy as np
 
 from jaxproto.config.checks import check_keys
-from jaxproto.config.fields import TYPES, flatten
+from jaxproto.config.field import TYPES
+from jaxproto.config.fields import flatten
 from jaxproto.config.flags import FOLLOWS
 from jaxproto.errors import UserError, shorten
 

@@ -10,7 +10,7 @@ import ml_collections
 
 from jaxproto.config import check, flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, sampler, simulated_devices, traced
+from jaxproto.experiment import build, sampler, traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import (
     check_early_stopping_rule,
@@ -167,8 +167,6 @@ def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
         with errors_named(cell, UNUSABLE):
             own = experiment(exp, cell)
             check_evaluated(own)
-            if own.timing:
-                simulated_devices.check_buffer(cell.config)
             check_early_stopping_rule(own, cell.config.early_stopping.rule)
             if not RunFolder.at(cell.path).status(cell.config.rounds).ended:
                 check_same(own, cell.path)

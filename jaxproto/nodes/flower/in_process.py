@@ -6,8 +6,8 @@ from pathlib import Path
 import ml_collections
 from rich.console import Console
 
-from jaxproto.config.privacy import rehearsal
 from jaxproto.errors import UserError
+from jaxproto.features.privacy.guarantee import rehearsal
 from jaxproto.nodes.flower.accept import REFUSED
 from jaxproto.nodes.flower.node import Payload
 from jaxproto.nodes.flower.private_data_node import make_node, parse_node_data

@@ -16,6 +16,7 @@ from rich.console import Console
 from jaxproto.config import check
 from jaxproto.data.registry import NODES
 from jaxproto.experiment import build
+from jaxproto.features.privacy import ledger as privacy_ledger
 from jaxproto.nodes.flower import secret_keys
 from jaxproto.nodes.flower.accept import partition_limits, schema_limits
 from jaxproto.nodes.flower.handshake import HandshakeLink, describe_schema
@@ -25,7 +26,7 @@ from jaxproto.storage import default_workdir, records, run_folder
 from jaxproto.storage.workdir import lock_workdir
 from jaxproto.summary import run_summary
 from jaxproto.summary.progress_lines import print_table, say
-from jaxproto.training import privacy_ledger, runner, xla_cache
+from jaxproto.training import runner, xla_cache
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table

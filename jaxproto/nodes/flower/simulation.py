@@ -6,8 +6,8 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config.privacy import rehearsal
 from jaxproto.errors import UserError
+from jaxproto.features.privacy.guarantee import rehearsal
 from jaxproto.nodes.flower.apps import client_app, server_app
 from jaxproto.nodes.flower.private_data_node import parse_node_data
 from jaxproto.storage.run_folder import RunFolder

@@ -28,7 +28,7 @@ from jaxproto.attacks.leakage import (
     scores,
     shadow_federations,
 )
-from jaxproto.training import privacy_ledger
+from jaxproto.features.privacy import ledger as privacy_ledger
 
 pytestmark = pytest.mark.long
 SAVED = {"checkpoint_every": 1, "eval_every": 1}

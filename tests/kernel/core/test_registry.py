@@ -15,10 +15,10 @@ from jaxproto.core import registry as registry_module
 from jaxproto.core.registry import Place, Registry, places
 from jaxproto.data.partitions.registry import PARTITIONS
 from jaxproto.data.registry import DATASETS, FILES
+from jaxproto.features.robustness.registry import CENTRES
 from jaxproto.metrics import METRICS, metric
 from jaxproto.round import participation
 from jaxproto.wire import pack
-from jaxproto.wrappers.robustness import CENTRES
 
 CASES = [
     (METHODS, "fedproto", "method 'fedproto'"),

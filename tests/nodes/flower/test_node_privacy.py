@@ -11,14 +11,14 @@ from support.federated import Calls, metrics, why
 from support.refusal import refused
 from support.simulated import QUIET, simulated, small
 
-from jaxproto.config.privacy import rehearsal
 from jaxproto.experiment import build, statelessness
+from jaxproto.features.privacy import ledger as privacy_ledger
+from jaxproto.features.privacy.guarantee import rehearsal
 from jaxproto.lab import compare
 from jaxproto.nodes.flower import privacy_account, secret_keys
 from jaxproto.nodes.flower.node import Node
 from jaxproto.nodes.flower.server_run import run_server
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.training import privacy_ledger
 
 pytest.importorskip("dp_accounting", reason="extra `privacy`")
 LOT = {"participation__law": "uniform", "participation__fraction": 0.67}

@@ -13,9 +13,9 @@ from support.runs import digits, run
 
 import jaxproto
 from jaxproto.config import optimizers, registries
+from jaxproto.features.robustness.registry import CENTRES
 from jaxproto.round.client import shared_init_key
 from jaxproto.training import xla_cache
-from jaxproto.wrappers.robustness import CENTRES
 
 define = own_code.define  # a fixture
 

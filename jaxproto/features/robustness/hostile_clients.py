@@ -8,24 +8,27 @@ import ml_collections
 import numpy as np
 
 from jaxproto.config.fields import resolved_data_fields
-from jaxproto.core.method import Method
 from jaxproto.core.types import ArrayLike
 from jaxproto.errors import UserError
-from jaxproto.wrappers.privacy import OFF
-from jaxproto.wrappers.robustness import CENTRES, Attack, attacked, robust
+from jaxproto.features.robustness.attacks import Attack, attacked
+from jaxproto.features.robustness.registry import CENTRES
+from jaxproto.features.robustness.robust_aggregation import robust
+from jaxproto.round.federation import Parts
 
 HOSTILE = 21  # random stream of `data.seed` that draws hostile clients
 
 
-def with_robustness(method: Method, run: ml_collections.ConfigDict) -> Method:
-    """Returns the method of a run with its robust aggregation and its attack."""
-    if run.robust.aggregate != OFF:
-        centre = CENTRES[run.robust.aggregate]
-        method = robust(method, centre, run.robust.share, run.wire.bound)
-    if run.attack.kind != OFF:
-        attack = Attack(run.attack.kind, hostile_clients(run), run.attack.strength)
-        method = attacked(method, attack)
-    return method
+def with_robust_aggregation(parts: Parts, run: ml_collections.ConfigDict, *_) -> Parts:
+    """Returns the parts of a federation with robust aggregation."""
+    centre = CENTRES[run.robust.aggregate]
+    method = robust(parts.method, centre, run.robust.share, run.wire.bound)
+    return parts._replace(method=method)
+
+
+def with_attack(parts: Parts, run: ml_collections.ConfigDict, *_) -> Parts:
+    """Returns the parts of a federation with hostile clients."""
+    attack = Attack(run.attack.kind, hostile_clients(run), run.attack.strength)
+    return parts._replace(method=attacked(parts.method, attack))
 
 
 def hostile_clients(run: ml_collections.ConfigDict) -> Callable[[ArrayLike], ArrayLike]:

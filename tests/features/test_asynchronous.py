@@ -112,4 +112,4 @@ def test_what_does_not_go_with_a_buffer_is_refused(tmp_path):
         ({"time__buffer": 1, "privacy__unit": "client"}, "privacy.unit is 'client'"),
     ]:
         with refused(message):
-            build.experiment(small(tmp_path, **fields), "cpu")
+            config.check(small(tmp_path, **fields))

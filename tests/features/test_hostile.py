@@ -16,23 +16,18 @@ from support.simulated import QUIET, simulated, small
 
 import jaxproto
 from jaxproto import config, wire
-from jaxproto.config.robustness import hostile_clients
 from jaxproto.core.types import Protos
 from jaxproto.experiment import traced
 from jaxproto.experiment.cohorts import CohortPlan
+from jaxproto.features.robustness import attacks
+from jaxproto.features.robustness.attacks import Attack, attacked
+from jaxproto.features.robustness.hostile_clients import hostile_clients
+from jaxproto.features.robustness.registry import ATTACKS, CENTRES
+from jaxproto.features.robustness.robust_aggregation import centred, robust
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.round.uploads import PreReport, Report
 from jaxproto.training import rounds
-from jaxproto.wrappers.robustness import (
-    ATTACKS,
-    CENTRES,
-    Attack,
-    attacked,
-    attacks,
-    robust,
-)
-from jaxproto.wrappers.robustness.robust_aggregation import centred
 
 SHARE = 0.3
 RNG = np.random.default_rng(0)

@@ -12,6 +12,7 @@ import jax
 import ml_collections
 import numpy as np
 
+from jaxproto.config.field import OFF
 from jaxproto.config.fields import resolved_data_fields
 from jaxproto.core.hyperparameters import is_zero
 from jaxproto.core.jax_settings import make_key
@@ -21,6 +22,7 @@ from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.sampler import max_participants
 from jaxproto.experiment.traced import Floats, traced_floats
+from jaxproto.features.timing.asynchronous import asynchronous
 from jaxproto.io import atomic
 from jaxproto.round.client import (
     LocalTask,
@@ -30,8 +32,6 @@ from jaxproto.round.client import (
 )
 from jaxproto.round.federation import Cohort, Parts
 from jaxproto.round.simulated_time import Timing, steps_within
-from jaxproto.wrappers.asynchronous import asynchronous
-from jaxproto.wrappers.privacy import OFF
 
 STREAM = 22  # of random numbers from `data.seed`
 GIGA, MEGABIT = 1e9, 1e6 / 8  # number of operations, and of bytes
@@ -60,7 +60,7 @@ def with_time(
       floats: Values of `floats_of`; without them time is not simulated.
       dataset: Data set, for the shapes of uploads.
     """
-    if STEP not in floats:
+    if STEP not in floats:  # to count the operations of a step
         return parts
     time, clients = config.time, config.data.clients
     deadline = math.inf if is_zero(time.deadline) else time.deadline
@@ -86,7 +86,7 @@ def floats_of(
     network: Callable[[str], Net],
     dataset: Dataset,
 ) -> dict[str, np.ndarray]:
-    """Returns the seconds [K] of a step and of a byte; {} if time is not simulated.
+    """Returns the seconds [K] of a step and of a byte.
 
     Args:
       parts: floats -> parts with the networks whose operations are counted.
@@ -95,9 +95,6 @@ def floats_of(
     Raises:
       UserError: the devices are invalid, or simulated time does not go with a field.
     """
-    if config.time.devices == OFF:
-        return {}
-    check_buffer(config)
     devices, counted = devices_of(config), parts({})
     if counted.method.two_exchanges:
         raise UserError(
@@ -174,6 +171,12 @@ def check_buffer(config: ml_collections.ConfigDict):
             "privacy account counts the uploads of synchronous rounds; set "
             f"time.buffer to 0 or privacy.unit to {OFF}."
         )
+
+
+def files(config: ml_collections.ConfigDict) -> dict[str, Devices]:
+    """Returns the devices of a file."""
+    named = config.time.devices.startswith(FILE)
+    return {"time.devices": devices_of(config)} if named else {}
 
 
 def devices_of(config: ml_collections.ConfigDict) -> Devices:

@@ -11,16 +11,17 @@ from jaxproto.config.fields import flatten
 from jaxproto.core.jax_settings import make_key
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError
+from jaxproto.features.privacy import accounting
 from jaxproto.methods import METHODS
 from jaxproto.round import participation
 from jaxproto.round.client import LocalTraining
+from jaxproto.round.federation import Parts
 from jaxproto.wrappers.privacy import (
     CLIENT,
     EXAMPLE,
     OFF,
     UPDATES,
     Privacy,
-    accounting,
     mechanism,
 )
 
@@ -58,13 +59,12 @@ def rehearsal(config):
     return rehearsed
 
 
-def private_local_training(run, plain: LocalTraining) -> LocalTraining:
-    """Returns local training, by DP-SGD where examples are the unit."""
+def with_private_training(parts: Parts, run, *_) -> Parts:
+    """Returns the parts of a federation; DP-SGD trains where examples are the unit."""
     if run.privacy.unit != EXAMPLE:
-        return plain
-    return dataclasses.replace(
-        plain, gradient=mechanism.dp_sgd_gradient(privacy_of(run))
-    )
+        return parts
+    gradient = mechanism.dp_sgd_gradient(privacy_of(run))
+    return parts._replace(local=dataclasses.replace(parts.local, gradient=gradient))
 
 
 def noiseless_gradient(run, plain: LocalTraining) -> Callable:
@@ -85,8 +85,6 @@ def clients_per_round(config) -> int:
 def check(config):
     """Raises UserError for a configuration without a guarantee."""
     unit = config.privacy.unit
-    if unit == OFF:
-        return
     accounting.check_installed()
     private, name = private_methods(), config.method.name
     if name not in private:
@@ -135,11 +133,14 @@ def _refuse(unit, path, value, required, why):
     )
 
 
-def check_networks(unit: str, cohorts):
-    """Raises UserError for networks with BatchNorm under unit `example`."""
-    if unit != EXAMPLE:
-        return
-    for cohort in cohorts:
+def check_data(config, dataset, cohorts):
+    """Raises UserError for a private vocabulary, or BatchNorm under unit `example`."""
+    if dataset.tokens and not config.data.tokens:
+        why = "a vocabulary of the training texts discloses words of single texts"
+        vocabulary = "a file with a public vocabulary"
+        _refuse(config.privacy.unit, "data.tokens", "", vocabulary, why)
+    unit = config.privacy.unit
+    for cohort in cohorts if unit == EXAMPLE else ():
         _, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(make_key, 0))
         if jax.tree.leaves(norm):
             raise UserError(
@@ -147,14 +148,6 @@ def check_networks(unit: str, cohorts):
                 "whose statistics mix the examples of a batch; take one without, such "
                 "as model.group=mlp or cnn4, or set privacy.unit to client."
             )
-
-
-def check_vocabulary(config, dataset):
-    """Raises UserError for a vocabulary that is derived from private training texts."""
-    if config.privacy.unit != OFF and dataset.tokens and not config.data.tokens:
-        why = "a vocabulary of the training texts discloses words of single texts"
-        vocabulary = "a file with a public vocabulary"
-        _refuse(config.privacy.unit, "data.tokens", "", vocabulary, why)
 
 
 def _releases_only_networks(config) -> bool:

@@ -11,12 +11,13 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.config import privacy as private
 from jaxproto.experiment import build
 from jaxproto.experiment import traced as floats
+from jaxproto.features.privacy import accounting
+from jaxproto.features.privacy import guarantee as private
+from jaxproto.features.privacy import ledger as privacy_ledger
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.training import privacy_ledger
-from jaxproto.wrappers.privacy import CLIENT, EXAMPLE, accounting
+from jaxproto.wrappers.privacy import CLIENT, EXAMPLE
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
 LOT = {"participation.law": "uniform", "participation.fraction": 0.34}

@@ -5,8 +5,9 @@ import numpy as np
 from support.refusal import refused
 from support.runs import devices, digits
 
-from jaxproto.experiment import build, simulated_devices
-from jaxproto.experiment.simulated_devices import Devices, devices_of
+from jaxproto.experiment import build
+from jaxproto.features.timing import devices as simulated_devices
+from jaxproto.features.timing.devices import Devices, devices_of
 
 
 def test_drawn_devices_spread_around_their_medians():

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto.config import privacy
 from jaxproto.experiment.build import Experiment
+from jaxproto.features.privacy import guarantee
 from jaxproto.training import programs
 from jaxproto.wrappers.privacy import OFF
 
@@ -36,7 +36,7 @@ def privacy_ledger(
     rehearsed = {"rehearsed": context is None or not config.privacy.secret}
 
     def entry(rounds: int) -> dict[str, dict]:
-        spent = privacy.epsilon_record(config, total_RK[rounds - 1], rounds)
+        spent = guarantee.epsilon_record(config, total_RK[rounds - 1], rounds)
         return {"privacy": spent | rehearsed}
 
     return entry

@@ -19,11 +19,11 @@ from jaxproto.core.hyperparameters import Real
 from jaxproto.core.method import Aggregation, Method
 from jaxproto.core.types import Array, Protos, Top, Tree
 from jaxproto.errors import UserError
+from jaxproto.features.robustness.centres import Centre, median
 from jaxproto.prototypes import kernels
 from jaxproto.round import gather
 from jaxproto.round.uploads import all_finite
 from jaxproto.wire import is_message_node
-from jaxproto.wrappers.robustness.centres import Centre, median
 
 
 def robust(method: Method, centre: Centre, share: Real, bound: Real) -> Method:

@@ -30,7 +30,8 @@ from jaxproto.core.types import (
     Tree,
 )
 from jaxproto.errors import UserError
-from jaxproto.wrappers.robustness.robust_aggregation import arrived
+from jaxproto.features.robustness.registry import ATTACKS
+from jaxproto.features.robustness.robust_aggregation import arrived
 
 NOISE = 5  # stream of the key of a release
 
@@ -45,8 +46,7 @@ class Attack(NamedTuple):
 
 def attacked(method: Method, attack: Attack) -> Method:
     """Returns a method with hostile clients, whose own results do not count."""
-    wrappers = {"label_flip": flip_labels, "alie": collude}
-    method = wrappers.get(attack.kind, change_uploads)(method, attack)
+    method = ATTACKS[attack.kind](method, attack)
     return dataclasses.replace(method, scored=lambda id_K: ~attack.hostile(id_K))
 
 
@@ -182,7 +182,6 @@ OF_VALUES: dict[str, Callable] = {  # x, old, s, key -> x that is sent
     "nan": lambda x, old, s, key: jnp.full_like(x, jnp.nan),
 }
 OF_PROTOS: dict[str, Callable] = {"prototype_roll": roll, "prototype_magnet": magnet}
-ATTACKS = ("label_flip", *OF_VALUES, *OF_PROTOS, "alie")
 
 
 def collude(method: Method, attack: Attack) -> Method:

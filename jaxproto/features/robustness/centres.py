@@ -17,7 +17,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto.core.hyperparameters import Real
-from jaxproto.core.registry import Registry
 from jaxproto.core.types import Array
 
 Centre = Callable[[Array, Array, Real], Array]  # x_KN, sent_K, share -> [N]
@@ -87,9 +86,3 @@ def geometric_median(x_KN: Array, sent_K: Array, share: Real = 0.0) -> Array:
         return weight_K @ x_KN / jnp.maximum(jnp.sum(weight_K), 1e-30)
 
     return lax.fori_loop(0, WEISZFELD, nearer, median(x_KN, sent_K))
-
-
-_BUILTIN = (median, trimmed_mean, clipped_mean, krum, geometric_median)
-CENTRES: Registry[Centre] = Registry(
-    "centre", {f.__name__: f for f in _BUILTIN}, group="jaxproto.centres"
-)

@@ -1,0 +1,1 @@
+"""Features of a run: robust aggregation, hostile clients, privacy, simulated time."""

@@ -1,0 +1,1 @@
+"""Clipping, noise and their accounting."""

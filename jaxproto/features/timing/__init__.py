@@ -1,0 +1,1 @@
+"""Simulated time of the clients' devices, and asynchronous rounds."""
