@@ -24,7 +24,9 @@ from jaxproto.attacks.message_fields import (
     Field,
     message_fields,
 )
-from jaxproto.data.partitions.registry import FederationData
+from jaxproto.data.partitions.partition import (
+    FederationData,
+)
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError, group_by_reason
 from jaxproto.experiment import build

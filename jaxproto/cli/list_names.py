@@ -8,7 +8,9 @@ from jaxproto import models, plugins
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.config import builtin, optimizers, presets
 from jaxproto.data import registry
-from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.partitions.registry import (
+    PARTITIONS,
+)
 from jaxproto.data.registry import DATASETS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS

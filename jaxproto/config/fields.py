@@ -36,8 +36,10 @@ from jaxproto.core.hyperparameters import (
     or_zero,
 )
 from jaxproto.data import registry
-from jaxproto.data.partitions.registry import PARTITIONS, USAGE
-from jaxproto.data.resize import MAX_PIXELS
+from jaxproto.data.partitions.registry import (
+    PARTITIONS,
+    USAGE,
+)
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
@@ -45,6 +47,7 @@ from jaxproto.round import participation
 
 MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
+MAX_PIXELS = 4_096  # larger sizes are mistakes
 PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)

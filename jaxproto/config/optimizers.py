@@ -1,4 +1,4 @@
-"""Builders of local training and its optimiser from a configuration."""
+"""Optimisers and schedules of the learning rate, from a configuration."""
 
 import functools
 import inspect
@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxproto import plugins
 from jaxproto.config import registries
-from jaxproto.core import batches
 from jaxproto.core.hyperparameters import is_concrete, is_zero
 from jaxproto.core.registry import Registry
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.round.client import LocalTraining, constant_schedule
 
+constant_schedule = plugins.lazy("jaxproto.round.client:constant_schedule")
 SCHEDULES: Registry[Callable[..., Callable]] = Registry(
     "schedule",
     {  # name -> factor per round, rounds -> round -> factor
@@ -25,22 +25,6 @@ SCHEDULES: Registry[Callable[..., Callable]] = Registry(
     },
     group="jaxproto.schedules",
 )
-
-
-def build_local_training(config) -> LocalTraining:
-    """Builds local training from a configuration that `config.check` has passed."""
-    local = config.local
-    short = registries.SHORT_CLIENT_POLICIES[local.short]
-    return LocalTraining(
-        opt=build_optimizer(config.optimizer),
-        epochs=local.epochs,
-        batch_size=local.batch_size,
-        order=registries.ORDERS[local.order],
-        steps_per_epoch=batches.at_most(local.max_batches, short),
-        init_opt_state=registries.OPTIMIZER_STATES[local.optimizer_state],
-        schedule=build_schedule(config.optimizer, config.rounds),
-        init_key=registries.INIT_KEYS[config.model.init],
-    )
 
 
 def build_schedule(config, rounds: int) -> Callable:

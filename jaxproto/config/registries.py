@@ -6,30 +6,28 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxproto.core import batches
 from jaxproto.core.hyperparameters import ARGUMENT_GROUPS
-from jaxproto.core.registry import Registry
+from jaxproto.core.registry import Registry, places
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import OPTIONS as OPTIONS
-from jaxproto.round import client
 
-ORDERS = Registry(
+ORDERS: Registry[Callable] = Registry(
     "order",
-    {"shuffled": batches.shuffled, "fixed": batches.fixed},
+    places("core.batches", "shuffled", "fixed"),
     group="jaxproto.orders",
 )
-SHORT_CLIENT_POLICIES = Registry(
+SHORT_CLIENT_POLICIES: Registry[Callable] = Registry(
     "policy of short clients",
-    {"wrap": batches.at_least_one_batch, "skip": batches.whole_batches_only},
+    places("core.batches", wrap="at_least_one_batch", skip="whole_batches_only"),
 )
-INIT_KEYS = Registry(
+INIT_KEYS: Registry[Callable] = Registry(
     "initial key",
-    {"independent": client.per_client_init_key, "same": client.shared_init_key},
+    places("round.client", independent="per_client_init_key", same="shared_init_key"),
     group="jaxproto.initial_keys",
 )
-OPTIMIZER_STATES = Registry(
+OPTIMIZER_STATES: Registry[Callable] = Registry(
     "policy of optimiser states",
-    {"restart": client.reset_opt_state, "keep": client.keep_opt_state},
+    places("round.client", restart="reset_opt_state", keep="keep_opt_state"),
 )
 
 

@@ -13,7 +13,9 @@ from scipy.spatial import distance
 
 from jaxproto.core.hyperparameters import MAX_INT
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.partition import (
+    Partition,
+)
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 

@@ -2,58 +2,32 @@
 
 import os
 from collections.abc import Callable
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from jaxproto import errors, plugins
-from jaxproto.core.registry import Registry
-from jaxproto.data import spiral
-from jaxproto.data.dataset import Dataset, make_dataset
-from jaxproto.data.readers import npz
-from jaxproto.data.resize import resize_and_join
-from jaxproto.data.stored_rows import store_in_memory
+from jaxproto.core.registry import Registry, places
 
-
-def digits(seed: int = 0) -> Dataset:
-    """Returns scikit-learn's 1797 digits of 8x8 pixels, without official test part.
-
-    Source: UCI "Optical Recognition of Handwritten Digits", its test file. Grey levels
-    0..16 become 0..255.
-    """
-    import sklearn.datasets  # imported here, as it takes a second
-
-    x_NHW, y_N = sklearn.datasets.load_digits(return_X_y=True)
-    x_NHW = np.rint(x_NHW.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-    return make_dataset("digits", (x_NHW, y_N))
-
-
-def spiral_fednh(seed: int = 0) -> Dataset:
-    """Returns the spiral as FedNH's code draws it, the default variant."""
-    return make_dataset("spiral", spiral.points(spiral.fednh_angles, seed))
-
-
-def spiral_literal(seed: int = 0) -> Dataset:
-    """Returns the spiral as the ProtoNorm paper prints it."""
-    return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
+if TYPE_CHECKING:
+    from jaxproto.data.dataset import Dataset
 
 
 NODES = "nodes"  # the nodes of a federation have the examples: `nodes/private_data.py`
-DATASETS: Registry[Callable[[int], Dataset]] = Registry(  # name -> seed -> Dataset
+DATASETS: Registry[Callable[[int], "Dataset"]] = Registry(  # name -> seed -> Dataset
     "data set",
-    {"digits": digits, "spiral": spiral_fednh, "spiral_literal": spiral_literal},
+    places("data.builtin", "digits", "spiral_literal", spiral="spiral_fednh"),
     reserved=[NODES],
     group="jaxproto.datasets",
 )
 NAMED = {  # prefix -> name, data_dir, pixels -> Dataset
     k: plugins.lazy(place) for k, (place, _) in plugins.table("NAMED_READERS").items()
 }
-FILES: Registry[Callable[[str, int], Dataset]] = Registry(
+FILES: Registry[Callable[[str, int], "Dataset"]] = Registry(
     "data set prefix",
     {  # prefix -> path, pixels -> Dataset
         **{
             k: plugins.lazy(place) for k, (place, _) in plugins.table("READERS").items()
         },
-        "npz": npz.load,
+        **places("data.readers.npz", npz="load"),
     },
     reserved=NAMED,
     group="jaxproto.readers",
@@ -72,7 +46,7 @@ def load(
     data_dir: str | os.PathLike | None = None,
     seed: int = 0,
     pixels: int = 0,
-) -> Dataset:
+) -> "Dataset":
     """Returns the data set called `name`.
 
     Args:
@@ -98,6 +72,9 @@ def load(
     names = [*DATASETS, NODES, *ABOUT]
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
+        from jaxproto.data.resize import resize_and_join
+        from jaxproto.data.stored_rows import store_in_memory
+
         x = resize_and_join(name, [dataset.x], pixels, store_in_memory)
         return dataset._replace(x=x)
     return dataset

@@ -12,7 +12,6 @@ from PIL import Image
 from jaxproto import errors
 from jaxproto.data.stored_rows import StoreRows
 
-MAX_PIXELS = 4_096  # `config.check` refuses larger sizes as mistakes
 CHUNK = 1_000  # images at a time
 
 

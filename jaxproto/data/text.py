@@ -21,7 +21,9 @@ from jaxproto import errors
 from jaxproto.core.types import PADDING, SPECIAL, UNKNOWN
 from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.partition import (
+    Partition,
+)
 from jaxproto.io import atomic
 
 REPLACED = {  # in this order, in lower-case text; then blanks separate the words

@@ -13,13 +13,15 @@ import numpy as np
 
 from jaxproto import models
 from jaxproto.config import features, fields
-from jaxproto.config.optimizers import build_local_training
 from jaxproto.core import batches
 from jaxproto.core.method import Method
 from jaxproto.core.types import Array, Examples, Net, Shard, Spec
 from jaxproto.data import partition_stats
-from jaxproto.data.partitions.registry import FederationData, Partition
-from jaxproto.data.registry import Dataset
+from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions.partition import (
+    FederationData,
+    Partition,
+)
 from jaxproto.devices.mesh import ONE, OneDevice, rows_per_device
 from jaxproto.errors import UserError, failing_line
 from jaxproto.experiment import memory
@@ -34,6 +36,7 @@ from jaxproto.experiment.cohorts import (
     plan_execution,
 )
 from jaxproto.experiment.data import build_data
+from jaxproto.experiment.local_training import build_local_training
 from jaxproto.experiment.loss_mask import check_loss_mask
 from jaxproto.experiment.method_builder import (
     build_method,

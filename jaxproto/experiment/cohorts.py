@@ -13,9 +13,11 @@ from jaxproto.config.checks import num_evaluated
 from jaxproto.config.fields import resolved_data_fields
 from jaxproto.core.method import Method
 from jaxproto.core.types import Net, Shard
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.host_memory import host_memory_bytes
-from jaxproto.data.partitions.registry import Partition
-from jaxproto.data.registry import Dataset
+from jaxproto.data.partitions.partition import (
+    Partition,
+)
 from jaxproto.errors import UserError
 from jaxproto.experiment import statelessness
 from jaxproto.metrics import Metric, besides_accuracy

@@ -7,19 +7,21 @@ from functools import partial
 from jaxproto.config import presets
 from jaxproto.core.types import kind_of
 from jaxproto.data import registry, text
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import public_examples
 from jaxproto.data.partitions.label_skew import Scheme
-from jaxproto.data.partitions.registry import (
-    PARTITIONS,
-    READ,
-    SCHEMES,
-    USAGE,
+from jaxproto.data.partitions.partition import (
     FederationData,
     Partition,
     centralise,
     hold_out,
 )
-from jaxproto.data.registry import Dataset
+from jaxproto.data.partitions.registry import (
+    PARTITIONS,
+    READ,
+    SCHEMES,
+    USAGE,
+)
 from jaxproto.errors import UserError, choose_from, place_of
 from jaxproto.experiment import memory
 from jaxproto.io import atomic

@@ -14,7 +14,7 @@ from jaxproto import models
 from jaxproto.config import default_config, features, registries
 from jaxproto.core.method import Method
 from jaxproto.core.types import Net, Spec
-from jaxproto.data.registry import Dataset
+from jaxproto.data.dataset import Dataset
 from jaxproto.errors import choose_from
 from jaxproto.experiment.method_check import make_method
 from jaxproto.methods import METHODS

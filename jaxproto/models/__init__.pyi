@@ -1,6 +1,7 @@
 from .adapters import from_equinox as from_equinox
 from .adapters import from_linen as from_linen
 from .adapters import from_nnx as from_nnx
+from .construction import build as build
 from .from_torch import fresh_head as fresh_head
 from .from_torch import from_torch as from_torch
 from .from_torch import given_head as given_head
@@ -9,5 +10,4 @@ from .from_torch import to_torch as to_torch
 from .registry import GROUPS as GROUPS
 from .registry import NETS as NETS
 from .registry import assign_networks as assign_networks
-from .registry import build as build
 from .registry import group_members as group_members

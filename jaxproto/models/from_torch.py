@@ -18,7 +18,8 @@ import safetensors.numpy
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Array, Net, Tree
 from jaxproto.errors import UserError
-from jaxproto.models.registry import NETS, build
+from jaxproto.models.construction import build
+from jaxproto.models.registry import NETS
 from jaxproto.origin import is_external
 
 Weights = Mapping[str, np.ndarray]  # PyTorch's names and shapes

@@ -11,7 +11,7 @@ import numpy as np
 from jaxproto.data import text
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.labels import names_of_classes
-from jaxproto.data.partitions.registry import (
+from jaxproto.data.partitions.partition import (
     FederationData,
     make_partition,
     split_each,

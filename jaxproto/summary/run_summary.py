@@ -10,7 +10,9 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.data import partition_stats
-from jaxproto.data.partitions.registry import partition_lines
+from jaxproto.data.partitions.partition import (
+    partition_lines,
+)
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment

@@ -10,7 +10,10 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto import config as config_
-from jaxproto.data.partitions.registry import FederationData, Partition
+from jaxproto.data.partitions.partition import (
+    FederationData,
+    Partition,
+)
 from jaxproto.experiment import build
 from jaxproto.experiment.data import build_data
 from jaxproto.round import execution

@@ -9,6 +9,7 @@ import pytest
 from support import runs
 from support.refusal import refused
 
+from jaxproto import config
 from jaxproto.experiment import build
 from jaxproto.round import federation
 from jaxproto.round.simulated_time import ELAPSED
@@ -21,9 +22,9 @@ def small(tmp_path, method="fedproto", **changes):
     return runs.digits(method, time__devices=file, **changes)
 
 
-def rounds(config, number):
+def rounds(c, number):
     """Yields server and report, in the order of ids, after every round."""
-    exp = build.experiment(config, "cpu")
+    exp = build.experiment(c, "cpu")
     whole, key = build.federation(exp), jax.random.key(0)
     floats = dict(exp.floats)
     model = federation.init_model(whole, floats, jax.random.split(key))

@@ -8,9 +8,9 @@ from support.fields import changed
 from support.runs import ROOT
 
 from jaxproto import config
-from jaxproto.config.optimizers import build_local_training
 from jaxproto.config.presets import DATASETS
 from jaxproto.experiment import build
+from jaxproto.experiment.local_training import build_local_training
 from jaxproto.papers.variants import READINGS
 from jaxproto.storage import default_workdir
 

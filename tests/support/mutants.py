@@ -45,7 +45,7 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
         ("rate before the optimiser", "scale(task.local.factor, ", "scale(1.0, "),
         ("random streams without ids", "key, client.id)", "key, 0)"),
     ],
-    "data/partitions/registry.py": [("validation rows train", "[~is_held]", "")],
+    "data/partitions/partition.py": [("validation rows train", "[~is_held]", "")],
     "round/federation.py": [
         ("who sits out receives", "trains_R, after", "trains_R | True, after"),
         ("late uploads arrive", "reports & in_time, packed", "reports, packed"),

@@ -26,7 +26,7 @@ def small(name, image=(8, 8, 1)):
     """Returns the sizes of a small network: arguments of `models.build`."""
     dim = {"spiral_mlp": 2, "transformer": 8}.get(name, 5)
     sizes = {"input_shape": SHAPES.get(name, image), "num_classes": 3, "feat_dim": dim}
-    text = name in models.registry.text_networks()
+    text = name in models.construction.text_networks()
     return sizes | ({"input_shape": (6,), "vocab_size": 9} if text else {})
 
 

@@ -11,7 +11,10 @@ from jaxproto import errors
 from jaxproto.data import registry
 from jaxproto.data.dataset import Dataset, input_type
 from jaxproto.data.partitions.label_skew import Scheme
-from jaxproto.data.partitions.registry import Partition, partition_dataset
+from jaxproto.data.partitions.partition import (
+    Partition,
+    partition_dataset,
+)
 
 STREAM = 1  # stream of the data seed
 

@@ -17,7 +17,7 @@ from jaxproto.config.fields import resolved_data_fields
 from jaxproto.core.hyperparameters import is_zero
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Net, Tree
-from jaxproto.data.registry import Dataset
+from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.sampler import max_participants

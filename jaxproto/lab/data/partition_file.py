@@ -20,9 +20,11 @@ import re
 import numpy as np
 
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions import partition, public_examples
 from jaxproto.data.partitions.label_skew import rows_by_class
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.partition import (
+    Partition,
+)
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 
@@ -59,7 +61,7 @@ def load(
       train_share, seed: for the division of a client's examples if the file has no
         column `part`; it does not depend on the order of the lines.
     """
-    official = None if pooled else registry.official_test(dataset)
+    official = None if pooled else partition.official_test(dataset)
     listed = read(path)
     _check_clients(path, listed, clients)
     _check_rows(path, listed, dataset)
@@ -68,7 +70,7 @@ def load(
     if listed.train is None:
         rng = np.random.default_rng(seed)
         client_rows = [np.sort(rows) for rows in _rows_of(listed, clients, slice(None))]
-        train, test = registry.split_each(
+        train, test = partition.split_each(
             client_rows, train_share if pooled else 1, rng
         )
     else:
@@ -76,7 +78,7 @@ def load(
         train, test = (_rows_of(listed, clients, mask) for mask in masks)
     test = test if official is None else [official] * clients
     _check_everyone_has_both(path, train, test)
-    return public_examples.remove_public(dataset, registry.make_partition(train, test))
+    return public_examples.remove_public(dataset, partition.make_partition(train, test))
 
 
 def _rows_of(listed, clients, lines):

@@ -9,7 +9,9 @@ import numpy as np
 from jaxproto.core import jax_settings
 from jaxproto.core.method import every_client
 from jaxproto.core.types import Examples
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.partition import (
+    Partition,
+)
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluation_tables

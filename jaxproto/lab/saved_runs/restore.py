@@ -15,7 +15,9 @@ import numpy as np
 from jaxproto import config as config_
 from jaxproto.core.types import Client
 from jaxproto.data import registry
-from jaxproto.data.partitions.registry import FederationData
+from jaxproto.data.partitions.partition import (
+    FederationData,
+)
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.data.partitions.registry import FederationData
+from jaxproto.data.partitions.partition import (
+    FederationData,
+)
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.nodes import data_schema, private_data

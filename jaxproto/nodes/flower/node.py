@@ -17,7 +17,9 @@ import ml_collections
 
 from jaxproto import wire
 from jaxproto.core.types import Client, Tree
-from jaxproto.data.partitions.registry import FederationData
+from jaxproto.data.partitions.partition import (
+    FederationData,
+)
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment

@@ -19,7 +19,9 @@ from jaxproto import wire
 from jaxproto.config import check, default_config, upgrade_saved
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Data, Tree
-from jaxproto.data.partitions.registry import FederationData
+from jaxproto.data.partitions.partition import (
+    FederationData,
+)
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment

@@ -13,7 +13,9 @@ from jaxproto.config.registries import OPTIONS
 from jaxproto.core import register
 from jaxproto.core import registry as registry_module
 from jaxproto.core.registry import Place, Registry, places
-from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.partitions.registry import (
+    PARTITIONS,
+)
 from jaxproto.data.registry import DATASETS, FILES
 from jaxproto.features.robustness.registry import CENTRES
 from jaxproto.metrics import METRICS, metric

@@ -8,7 +8,9 @@ import pytest
 from support.labels import count, shuffled
 from support.refusal import refused
 
-from jaxproto.data.partitions.registry import partition_dataset
+from jaxproto.data.partitions.partition import (
+    partition_dataset,
+)
 from jaxproto.lab.data.flower_datasets import flower_scheme
 
 

@@ -13,6 +13,7 @@ from jaxproto.errors import UserError
 from jaxproto.lab.saved_runs import restore
 from jaxproto.lab.saved_runs.saved_client import best_class
 from jaxproto.methods import METHODS
+from jaxproto.models import mlp
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_torch_weights_come_back_the_same_or_are_refused(run, tmp_path, monkeypa
         run.to_torch(0, tmp_path / "y.pt")
 
     def own(*args, **kwargs):
-        return models.registry.mlp.mlp(*args, **kwargs)
+        return mlp.mlp(*args, **kwargs)
 
     monkeypatch.setattr(sys.modules[models.from_torch.__module__], "NETS", {"mlp": own})
     with pytest.raises(UserError, match="network 'mlp' is none of this library"):

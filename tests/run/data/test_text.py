@@ -10,7 +10,9 @@ from support.refusal import refused
 
 from jaxproto.core.types import PADDING, UNKNOWN
 from jaxproto.data import registry, text
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.partition import (
+    Partition,
+)
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
 

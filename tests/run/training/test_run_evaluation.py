@@ -5,7 +5,9 @@ import types
 import numpy as np
 from support.labels import shuffled
 
-from jaxproto.data.partitions.registry import make_partition
+from jaxproto.data.partitions.partition import (
+    make_partition,
+)
 from jaxproto.storage.schemas import find_record_error
 from jaxproto.training.run_evaluation import correct_by_domain
 
