@@ -4,19 +4,19 @@ import numpy as np
 
 from jaxproto.data import partition_stats
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions import registry
+from jaxproto.data.partitions import label_skew, other_skews, partition, pfllib
 
 SCHEMES = {
-    "dirichlet": registry.dirichlet(0.3),
-    "extended_dirichlet": registry.extended_dirichlet(2, 0.3),
-    "pathological": registry.pathological(2),
-    "pfllib": registry.pfllib_dirichlet(0.5, least_samples=3),
-    "pfllib_pathological": registry.pfllib_pathological(2),
-    "shards": registry.shards(2),
-    "iid": registry.iid(),
-    "quantity": registry.quantity_skew(0.5),
-    "lognormal": registry.lognormal_sizes(1.0),
-    "feature": registry.by_domain(),
+    "dirichlet": label_skew.dirichlet(0.3),
+    "extended_dirichlet": label_skew.extended_dirichlet(2, 0.3),
+    "pathological": label_skew.pathological(2),
+    "pfllib": pfllib.pfllib_dirichlet(0.5, least_samples=3),
+    "pfllib_pathological": pfllib.pfllib_pathological(2),
+    "shards": label_skew.shards(2),
+    "iid": label_skew.iid(),
+    "quantity": other_skews.quantity_skew(0.5),
+    "lognormal": other_skews.lognormal_sizes(1.0),
+    "feature": other_skews.by_domain(),
 }
 # Examples of each class, official parts together; Oxford Flowers-102: 8,189 images.
 CIFAR10, CIFAR100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
@@ -45,7 +45,7 @@ def shuffled(sizes, test=0, sources=0):
 def held(sizes, scheme):
     """Examples of 20 clients, training and test data together [K, C]."""
     dataset = labels_only(sizes)
-    divided = registry.partition_dataset(dataset, scheme, clients=20)
+    divided = partition.partition_dataset(dataset, scheme, clients=20)
     return sum(partition_stats.counts(dataset, divided)[:2])
 
 

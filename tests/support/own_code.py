@@ -2,10 +2,14 @@
 
 import jax.numpy as jnp
 import pytest
+from rich.console import Console
 
+import jaxproto
 from jaxproto.methods import METHODS
 from jaxproto.storage import records
+from jaxproto.training import xla_cache
 from support.quick import without_pictures
+from support.refusal import refused
 from support.runs import digits
 
 CELL = """
@@ -49,3 +53,21 @@ def half(decay, rounds):
 
 def mine_of(method, **fields):
     return digits(method, **{"data.clients": 2, **fields})
+
+
+def check_trains_anew(field, table, make, tmp_path, monkeypatch):
+    """An edited entry of a registry: another folder, no program of the old one."""
+    monkeypatch.setattr(xla_cache, "enable_xla_cache", lambda: tmp_path / "jax")
+    c, found = digits("fedproto", **{"rounds": 2}), []
+    for value in (1.0, 0.0):
+        monkeypatch.setitem(table, "own", make(value))
+        c.update_from_flattened_dict({field: "own"})
+        folder = tmp_path / str(value)
+        jaxproto.run(c, folder, Console(quiet=True), cache=True)
+        found.append(losses(folder))
+        if value == 1.0:
+            monkeypatch.setitem(table, "own", make(0.5))
+            with refused("holds a run of other code: ", "'own' (Python "):
+                jaxproto.run(c, folder, Console(quiet=True), cache=True)
+    assert found[0] != found[1]
+    assert not (tmp_path / "jax" / "traced").exists()

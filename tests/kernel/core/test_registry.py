@@ -17,7 +17,6 @@ from jaxproto.data.partitions.registry import (
     PARTITIONS,
 )
 from jaxproto.data.registry import DATASETS, FILES
-from jaxproto.features.robustness.registry import CENTRES
 from jaxproto.metrics import METRICS, metric
 from jaxproto.round import participation
 from jaxproto.wire import pack
@@ -36,7 +35,6 @@ CASES = [
     (FILES, "npz", "data set prefix 'npz'"),
     (WRITERS, "csv", "writer 'csv'"),
     (WRITERS, "jsonl", "writer 'jsonl'"),
-    (CENTRES, "krum", "centre 'krum'"),
     (optimizers.SCHEDULES, "constant", "schedule 'constant'"),
     (registries.ORDERS, "fixed", "order 'fixed'"),
     (registries.INIT_KEYS, "same", "initial key 'same'"),

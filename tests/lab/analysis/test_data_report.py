@@ -11,7 +11,7 @@ from support.refusal import refused
 from support.runs import digits
 
 from jaxproto.data import partition_stats
-from jaxproto.data.partitions import registry
+from jaxproto.data.partitions import partition
 from jaxproto.experiment import build
 from jaxproto.lab import plots
 from jaxproto.lab.analysis import data_report, data_samples
@@ -132,5 +132,5 @@ def test_samples_are_the_clients_own_sorted_by_class():
         chosen = data_samples.rows_of(exp, client, 7)
         assert len(chosen) == min(7, len(rows)) == len(np.intersect1d(chosen, rows))
         assert (np.diff(exp.dataset.y[chosen]) >= 0).all()
-    alone = exp._replace(partition=registry.centralise(exp.partition))
+    alone = exp._replace(partition=partition.centralise(exp.partition))
     assert data_samples.shown_clients(alone) == [0]

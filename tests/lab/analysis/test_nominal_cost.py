@@ -12,7 +12,7 @@ from support.labels import CIFAR10, CIFAR100, FLOWERS, NEWS, TINY, held
 
 from jaxproto import config
 from jaxproto.core.types import Spec
-from jaxproto.data.partitions import registry
+from jaxproto.data.partitions import pfllib
 from jaxproto.experiment import build
 from jaxproto.lab.analysis import cost
 from jaxproto.methods.feddistill import feddistill
@@ -30,7 +30,7 @@ def classes_held(name):
     """K_i of 20 clients, Dirichlet 0.1, seed 1, training and test data."""
     if name == "gtsrb":
         return GTSRB, 43
-    held_KC = held(SIZES[name], registry.pfllib_dirichlet(0.1))
+    held_KC = held(SIZES[name], pfllib.pfllib_dirichlet(0.1))
     return (held_KC > 0).sum(1).tolist(), len(SIZES[name])
 
 

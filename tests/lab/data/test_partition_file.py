@@ -10,7 +10,7 @@ from support.labels import SCHEMES, shuffled
 from support.refusal import refused
 from support.runs import digits
 
-from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions import partition, public_examples
 from jaxproto.experiment import build
 from jaxproto.lab.data import partition_file
 from jaxproto.summary import run_summary
@@ -54,12 +54,12 @@ def test_a_saved_partition_loads_as_it_was(load, tmp_path):
         elif public == "another set":
             dataset = BOTH
         made = public_examples.divide(dataset, SCHEMES[name], **options)
-        text = registry.partition_lines(dataset, made)
+        text = partition.partition_lines(dataset, made)
         written = made.train + (made.test if pooled else ())
         assert text.count("\n") == 1 + sum(map(len, written))
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
-        assert registry.partition_lines(dataset, again) == text
+        assert partition.partition_lines(dataset, again) == text
         assert (tmp_path / "who.csv").read_text() == text
 
     public = "none", "a share", "another set"

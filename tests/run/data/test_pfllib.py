@@ -9,7 +9,7 @@ from support.labels import CIFAR10, CIFAR100, FLOWERS, NEWS, TINY, held, labels_
 from support.refusal import refused
 
 from jaxproto.data import partition_stats
-from jaxproto.data.partitions import registry
+from jaxproto.data.partitions import label_skew, partition, pfllib
 from jaxproto.data.partitions.label_skew import Scheme
 
 # CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1: shipped with N's and FedTGP's code.
@@ -34,7 +34,7 @@ CIFAR10_PATHOLOGICAL = (  # of the released recipe, two classes per client
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """The matrix that ships with the code, and its K_i and n_i through it."""
-    found = held(CIFAR10, registry.pfllib_dirichlet(0.1))
+    found = held(CIFAR10, pfllib.pfllib_dirichlet(0.1))
     np.testing.assert_array_equal(found, CIFAR10_KC)
 
 
@@ -59,11 +59,11 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 ):
     """The released recipe with seed 1 and batches of 32."""
     dataset = labels_only(sizes)
-    scheme = registry.pfllib_dirichlet(alpha)
-    divided = registry.partition_dataset(dataset, scheme, clients=clients)
+    scheme = pfllib.pfllib_dirichlet(alpha)
+    divided = partition.partition_dataset(dataset, scheme, clients=clients)
     train, test, _ = counted = partition_stats.counts(dataset, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
-    used, *_ = partition_stats.counts(dataset, registry.Partition(whole, whole))
+    used, *_ = partition_stats.counts(dataset, partition.Partition(whole, whole))
     batch_K = train.sum(axis=1) // 32
     assert tuple((c > 0).sum() for c in (train + test, train, used)) == pairs
     assert (train.sum(axis=1).min(), train.sum(axis=1).max()) == n_train
@@ -74,11 +74,11 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
     """The released recipe: 34 client-class pairs, and one client with one example."""
     y = labels_only(CIFAR10).y
-    enough = registry.pfllib_dirichlet(0.01, max_tries=37)
+    enough = pfllib.pfllib_dirichlet(0.01, max_tries=37)
     client_rows = enough.assign(y, 10, 20, enough.make_rng(1))
     assert sum(len(np.unique(y[rows])) for rows in client_rows) == 34
     assert min(map(len, client_rows)) == 1
-    too_few = registry.pfllib_dirichlet(0.01, max_tries=36)
+    too_few = pfllib.pfllib_dirichlet(0.01, max_tries=36)
     with refused("alpha=0.01: 36 draws gave none in which each of 20 clients has 1 of"):
         too_few.assign(y, 10, 20, too_few.make_rng(1))
 
@@ -86,28 +86,28 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
 def test_twenty_clients_hold_the_published_pairs():
     """Sum K_i; the cost of the pairs of Flowers: `test_nominal_cost.py`."""
     assert sum(FLOWERS) == 8_189  # images; T Table 1 implies 690 to 710 pairs
-    assert (held(FLOWERS, registry.pfllib_dirichlet(0.1)) > 0).sum() == 691
+    assert (held(FLOWERS, pfllib.pfllib_dirichlet(0.1)) > 0).sum() == 691
     for sizes, classes in ((CIFAR10, 2), (CIFAR100, 10), (TINY, 20)):
-        held_KC = held(sizes, registry.pfllib_pathological(classes))
+        held_KC = held(sizes, pfllib.pfllib_pathological(classes))
         assert (held_KC > 0).sum() == 20 * classes
         assert held_KC.sum(axis=0).tolist() == sizes
 
 
 def test_pfllib_pathological_has_the_released_sizes_and_leaves_the_last_classes_out():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
-    size_K = held(CIFAR10, registry.pfllib_pathological(2)).sum(axis=1)
+    size_K = held(CIFAR10, pfllib.pfllib_pathological(2)).sum(axis=1)
     assert size_K.tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
-    held_C = held([100] * 43, registry.pfllib_pathological(4)).sum(axis=0)
+    held_C = held([100] * 43, pfllib.pfllib_pathological(4)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
-@every([*product([registry.pfllib_dirichlet(0.1), registry.iid()], [0.75, 0.6])])
+@every([*product([pfllib.pfllib_dirichlet(0.1), label_skew.iid()], [0.75, 0.6])])
 def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
     """docs/decisions.md#pool; sklearn continues numpy's global stream."""
     dataset = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
     options = {"clients": 7, "train_share": share, "seed": 1}
-    divided = registry.partition_dataset(dataset, scheme, **options)
+    divided = partition.partition_dataset(dataset, scheme, **options)
     before = np.random.get_state()
     try:
         np.random.seed(1)

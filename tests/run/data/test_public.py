@@ -5,7 +5,7 @@ from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.data.dataset import make_dataset
-from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions import partition, public_examples
 from jaxproto.data.partitions.public_examples import sample_public_rows
 from jaxproto.experiment import build
 
@@ -32,10 +32,10 @@ def test_the_sample_is_balanced_over_the_asked_share_of_classes_by_its_seed():
 
 def test_a_client_with_public_examples_alone_is_named():
     dataset = made()._replace(public=np.array([3, 5, 9], np.int32))
-    parts = registry.make_partition([[3, 9], [1, 2]], [[4], [4]])
+    parts = partition.make_partition([[3, 9], [1, 2]], [[4], [4]])
     with refused("all 2 training examples of client 0 are public"):
         public_examples.remove_public(dataset, parts)
-    parts = registry.make_partition([[1], [1]], [[4], [5]])
+    parts = partition.make_partition([[1], [1]], [[4], [5]])
     with refused("all 1 test examples of client 1 are public"):
         public_examples.remove_public(dataset, parts)
 

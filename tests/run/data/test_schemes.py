@@ -11,7 +11,13 @@ from support.labels import SCHEMES, count, labels_only, shuffled
 from support.refusal import refused
 
 from jaxproto.data import domains
-from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions import (
+    label_skew,
+    other_skews,
+    partition,
+    public_examples,
+    registry,
+)
 
 fast = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
@@ -46,7 +52,7 @@ def test_no_client_has_less_than_the_minimum(
     options = {"min_size": min_size, "max_tries": 3}
     scheme = registry.PARTITIONS[name](10**log_alpha, **options)
     assert min(map(len, hands_of(scheme, shuffled(sizes), clients, seed))) >= min_size
-    even = hands_of(registry.iid(), shuffled(sizes), clients, seed)
+    even = hands_of(label_skew.iid(), shuffled(sizes), clients, seed)
     assert np.ptp([*map(len, even)]) <= 1
 
 
@@ -56,7 +62,7 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
     classes = data.draw(st.integers(1, len(sizes)))
     clients = data.draw(st.integers(-(-len(sizes) // classes), 12))
     dataset = shuffled(sizes)
-    client_rows = hands_of(registry.pathological(classes), dataset, clients, seed)
+    client_rows = hands_of(label_skew.pathological(classes), dataset, clients, seed)
     held_KC = count(dataset.y, client_rows)
     assert ((held_KC > 0).sum(axis=1) == classes).all()
     assert np.ptp((held_KC > 0).sum(axis=0)) <= 1  # clients per class
@@ -68,7 +74,7 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
 @given(st.integers(1, 30), st.integers(1, 30), seeds)
 def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
     dataset = shuffled([200], sources=sources)
-    client_rows = hands_of(registry.by_domain(), dataset, clients, seed)
+    client_rows = hands_of(other_skews.by_domain(), dataset, clients, seed)
     count_KS = count(dataset.domain, client_rows)
     if sources >= clients:
         assert ((count_KS > 0).sum(axis=0) == 1).all()
@@ -82,7 +88,7 @@ def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
 def test_quantity_shares_are_dirichlet_and_labels_alike():
     """Li et al. 4.3. A share of 10 has mean 1/10 and variance 0.09 / (10 alpha + 1)."""
     y = np.repeat([0, 1], 5_000)
-    scheme = registry.quantity_skew(0.5, min_size=1, max_tries=1)
+    scheme = other_skews.quantity_skew(0.5, min_size=1, max_tries=1)
     rng = np.random.default_rng(0)
     hands = [rows for _ in range(400) for rows in scheme.assign(y, 2, 10, rng)]
     size = np.array([*map(len, hands)])
@@ -99,7 +105,7 @@ def test_shards_are_equal_pieces_of_the_examples_in_the_order_of_classes(
     """FedAvg 3: a client of two shards has few classes."""
     assume(clients * each <= sum(sizes))
     dataset = shuffled(sizes)
-    client_rows = hands_of(registry.shards(each), dataset, clients, seed)
+    client_rows = hands_of(label_skew.shards(each), dataset, clients, seed)
     size_K = [*map(len, client_rows)]
     assert max(size_K) - min(size_K) <= each
     whole = [np.unique(dataset.y[rows]).size for rows in client_rows]
@@ -115,24 +121,24 @@ def test_extended_dirichlet_draws_classes_and_divides_each(sizes, data, seed):
     classes = data.draw(st.integers(1, len(sizes)))
     clients = data.draw(st.integers(-(-len(sizes) // classes), 12))
     dataset = shuffled(sizes)
-    scheme = registry.extended_dirichlet(classes, 100.0, min_size=1)
+    scheme = label_skew.extended_dirichlet(classes, 100.0, min_size=1)
     held_KC = count(dataset.y, hands_of(scheme, dataset, clients, seed))
     assert ((held_KC > 0).sum(axis=1) <= classes).all()
 
 
 def test_extended_dirichlet_deals_classes_if_no_draw_covers_them():
     """Ten clients draw one of ten classes each: 10! / 10^10 of the draws cover all."""
-    scheme = registry.extended_dirichlet(1, 1.0, max_tries=3)
+    scheme = label_skew.extended_dirichlet(1, 1.0, max_tries=3)
     held_KC = count(shuffled([9] * 10).y, hands_of(scheme, shuffled([9] * 10), 10))
     assert sorted((held_KC > 0).argmax(1).tolist()) == list(range(10))
-    uneven = registry.extended_dirichlet(10, 0.01, min_size=4, max_tries=1)
+    uneven = label_skew.extended_dirichlet(10, 0.01, min_size=4, max_tries=1)
     assert min(map(len, hands_of(uneven, shuffled([9] * 10), 10))) >= 4
 
 
 def test_logarithms_of_lognormal_sizes_have_the_standard_deviation():
     y, rng = np.zeros(100_000, int), np.random.default_rng(0)
     for sigma in (0.0, 1.0):
-        scheme = registry.lognormal_sizes(sigma, min_size=1)
+        scheme = other_skews.lognormal_sizes(sigma, min_size=1)
         size_K = np.array([len(rows) for rows in scheme.assign(y, 1, 500, rng)])
         assert np.std(np.log(size_K)) == pytest.approx(sigma, abs=0.05)
 
@@ -166,25 +172,25 @@ def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name)
 
 
 def test_training_rows_are_shuffled_so_that_batches_mix_classes():
-    official = labels_only([20, 20, 20], test=15), registry.pathological(3)
-    blocks = registry.partition_dataset(*official, clients=1, pooled=False)
+    official = labels_only([20, 20, 20], test=15), label_skew.pathological(3)
+    blocks = partition.partition_dataset(*official, clients=1, pooled=False)
     assert blocks.train[0].tolist() != sorted(blocks.train[0])
 
 
 def test_validation_rows_are_of_the_training_rows_and_nothing_else_changes():
     rows = np.random.default_rng(0).permutation(50).astype(np.int32)
     tested = [np.arange(100, 103)] * 4
-    whole = registry.make_partition(np.split(rows, [1, 5, 10]), tested)
-    parts = registry.hold_out(whole, 0.2, 1)
+    whole = partition.make_partition(np.split(rows, [1, 5, 10]), tested)
+    parts = partition.hold_out(whole, 0.2, 1)
     assert [len(rows) for rows in parts.validation] == [0, 0, 1, 8]
     np.testing.assert_array_equal(parts.test, tested)
     for before, kept, held in zip(whole.train, *parts[::2], strict=True):
         assert before[~np.isin(before, held)].tolist() == kept.tolist()  # their order
         assert sorted([*kept, *held]) == sorted(before) and held.dtype == np.int32
-    assert registry.hold_out(whole, 0.0, 1) == whole
+    assert partition.hold_out(whole, 0.0, 1) == whole
     turned = whole._replace(train=tuple(rows[::-1] for rows in whole.train))
     for seed in (1, 2):  # the order of the rows is all the same
-        drawn = registry.hold_out(turned, 0.2, seed).validation
+        drawn = partition.hold_out(turned, 0.2, seed).validation
         same = sorted(drawn[3]) == sorted(parts.validation[3])
         assert same == (seed == 1)
 
@@ -192,7 +198,7 @@ def test_validation_rows_are_of_the_training_rows_and_nothing_else_changes():
 def test_any_alpha_and_a_thousand_clients_end_soon():
     dataset, start = shuffled([2_000] * 10), time.perf_counter()
     for alpha in (1e-3, 0.1, 1e3):
-        scheme = registry.dirichlet(alpha, min_size=15)
+        scheme = label_skew.dirichlet(alpha, min_size=15)
         assert min(map(len, hands_of(scheme, dataset, 1_000))) >= 15
     assert time.perf_counter() - start < 30
 
@@ -202,9 +208,9 @@ def test_an_impossible_partition_is_named():
     dataset = labels_only([5, 5])._replace(domain=np.array([0] * 9 + [1]))
     many = "12 examples, but there are 10. Use at most 2 clients, or data.min_size 3."
     for scheme, clients, message in (
-        (registry.dirichlet(1.0, min_size=4), 3, many),
-        (registry.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
-        (registry.by_domain(), 4, "source 1 has 1 examples for 2 clients. Use fewer"),
+        (label_skew.dirichlet(1.0, min_size=4), 3, many),
+        (label_skew.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use"),
+        (other_skews.by_domain(), 4, "source 1 has 1 examples for 2 clients. Use"),
     ):
         with refused(message):
-            registry.partition_dataset(dataset, scheme, clients=clients)
+            partition.partition_dataset(dataset, scheme, clients=clients)

@@ -9,13 +9,11 @@ from rich.console import Console
 from support import own_code
 from support.own_code import half, losses, mine
 from support.refusal import refused
-from support.runs import digits, run
+from support.runs import run
 
 import jaxproto
 from jaxproto.config import optimizers, registries
-from jaxproto.features.robustness.registry import CENTRES
 from jaxproto.round.client import shared_init_key
-from jaxproto.training import xla_cache
 
 define = own_code.define  # a fixture
 
@@ -71,15 +69,9 @@ def own_init_key(value):
     return lambda key, id: shared_init_key(jax.random.fold_in(key, int(value)), id)
 
 
-def own_centre(value):
-    median = CENTRES["median"]
-    return lambda x_KN, sent_K, share: median(x_KN, sent_K, share) + value
-
-
 ENTRIES = [
     ("optimizer.schedule", optimizers.SCHEDULES, own_schedule),
     ("model.init", registries.INIT_KEYS, own_init_key),
-    ("robust.aggregate", CENTRES, own_centre),
 ]
 
 
@@ -87,21 +79,7 @@ ENTRIES = [
 def test_an_edited_entry_of_another_registry_trains_anew(
     field, table, make, define, tmp_path, monkeypatch
 ):
-    """In another folder, with the cache that the command line uses."""
-    monkeypatch.setattr(xla_cache, "enable_xla_cache", lambda: tmp_path / "jax")
-    c, found = digits("fedproto", **{"rounds": 2}), []
-    for value in (1.0, 0.0):
-        monkeypatch.setitem(table, "own", make(value))
-        c.update_from_flattened_dict({field: "own"})
-        folder = tmp_path / str(value)
-        jaxproto.run(c, folder, Console(quiet=True), cache=True)
-        found.append(losses(folder))
-        if value == 1.0:
-            monkeypatch.setitem(table, "own", make(0.5))
-            with refused("holds a run of other code: ", "'own' (Python "):
-                jaxproto.run(c, folder, Console(quiet=True), cache=True)
-    assert found[0] != found[1]
-    assert not (tmp_path / "jax" / "traced").exists()
+    own_code.check_trains_anew(field, table, make, tmp_path, monkeypatch)
 
 
 def by_whole_numbers(decay, rounds):
