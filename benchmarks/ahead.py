@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 from benchmarks import synthetic
 from jaxproto import config as config_
 from jaxproto import models
+from jaxproto.core import batches
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.types import Examples, Net, Tree
 from jaxproto.data import registry
@@ -28,6 +29,7 @@ from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
 from jaxproto.models.ops import Ops, ops
+from jaxproto.round import execution
 from jaxproto.training import compiler, programs
 
 CLIENTS, BATCH, DIM = 20, 32, 512
@@ -118,7 +120,7 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
         exp = build.experiment(settings, "cpu").without_lanes()
     steps = cohorts_.steps_per_round(exp.partition, range(num_rows // chips), exp.local)
-    mode = cohorts_.build_mode(how.mode, "cpu", steps)
+    mode = execution.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)
     cohorts = zip(exp.cohorts, nets, strict=True)
     return exp._replace(
@@ -158,7 +160,7 @@ def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
         return all_traced[-1]
 
     x, y = exp.dataset.x, exp.dataset.y
-    examples = Examples(build.flatten_inputs(x), y, shape=x.shape[1:])
+    examples = Examples(batches.flatten_inputs(x), y, shape=x.shape[1:])
     compiler.submit_programs(submit, exp, programs.build_programs(exp), examples)
     return all_traced
 

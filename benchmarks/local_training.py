@@ -37,7 +37,7 @@ from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.models.ops import ops
 from jaxproto.prototypes import losses
-from jaxproto.round import federation, gather, participation
+from jaxproto.round import execution, federation, gather, participation
 from jaxproto.round.client import LocalTraining
 from jaxproto.training.threads import run_parallel
 from jaxproto.wire import EXACT
@@ -176,7 +176,7 @@ def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
         task.name,
         net,
         tuple(range(task.clients)),
-        cohorts.build_mode(mode, platform, [steps] * task.clients),
+        execution.build_mode(mode, platform, [steps] * task.clients),
         num_lanes=lanes,
     )
 

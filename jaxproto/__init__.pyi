@@ -9,6 +9,7 @@ from .experiment.check import check as check
 from .lab.saved_runs import load as load
 from .lab.sweeps import sweep as sweep
 from .methods import METHODS as METHODS
+from .round.simulator import Federation as Federation
 from .training.debug import debug as debug
 from .training.runner import run as run
 

@@ -4,14 +4,16 @@ No other module turns index tables into examples, for training, prototypes and
 evaluation.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto.core.types import Array, Batch, Data, Shard, Tree
+from jaxproto.core.types import Array, Batch, Data, Examples, Shard, Tree
 
 EVAL_BATCH_SIZE = 64  # examples at a time, at most, where no gradient is taken
 # 1 / 255 in two parts: x * HIGH is exact, so that x / 255 is rounded as on the host,
@@ -26,6 +28,25 @@ def tables(rows: Sequence[np.ndarray]) -> Shard:
     for k, own in enumerate(rows):
         index[k, : len(own)] = own
     return Shard(index, size)
+
+
+def host_examples(
+    x: np.ndarray, y: np.ndarray, public: np.ndarray | None = None
+) -> Examples:
+    """Returns examples on the host as a federation stores them: inputs as rows.
+
+    Args:
+      x: Inputs [N, ...].
+      y: Classes [N].
+      public: Numbers of the examples that server and all clients know [P].
+    """
+    labels: Any = jax.tree.map(lambda a: np.asarray(a, np.int32), (y, public))
+    return Examples(flatten_inputs(x), labels[0], labels[1], x.shape[1:])
+
+
+def flatten_inputs(x: np.ndarray) -> Any:
+    """Reshapes inputs [N, ...] to [N, F] on the host, without a copy."""
+    return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
 
 
 def normalise_inputs(x: Array) -> Array:

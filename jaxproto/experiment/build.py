@@ -1,10 +1,9 @@
 """Builds the functions, networks and data of a run from its configuration."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +43,7 @@ from jaxproto.experiment.method_builder import (
     public_inputs,
 )
 from jaxproto.experiment.method_check import check_own_method
-from jaxproto.experiment.sampler import build_sampler, check_sampler, max_rows_of
+from jaxproto.experiment.sampler import build_sampler, check_sampler
 from jaxproto.experiment.schedule import check_schedule
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.methods import METHODS
@@ -157,7 +156,9 @@ def experiment(
         config,
         partition,
         local,
-        max_participants=max_rows_of(method, sampler, cohorts[0].net, num_clients),
+        max_participants=participation.max_rows_of(
+            method, sampler, cohorts[0].net, num_clients
+        ),
         platform=platform,
         num_devices=layout.num_devices,
     )
@@ -260,12 +261,4 @@ def examples(dataset: Dataset) -> Examples:
 
 def host_examples(dataset: Dataset) -> Examples:
     """Returns all examples of a data set on the host."""
-    x: Any = flatten_inputs(dataset.x)
-    labels = dataset.y, dataset.public
-    y, public = jax.tree.map(lambda a: np.asarray(a, np.int32), labels)
-    return Examples(x, y, public, dataset.x.shape[1:])
-
-
-def flatten_inputs(x: np.ndarray) -> np.ndarray:
-    """Reshapes inputs [N, ...] to [N, F] on the host, without a copy."""
-    return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
+    return batches.host_examples(dataset.x, dataset.y, dataset.public)

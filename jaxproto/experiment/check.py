@@ -19,7 +19,7 @@ from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.metrics.shape_check import check_metric
-from jaxproto.round.federation import Cohort
+from jaxproto.round.cohort import Cohort, check_cohorts
 from jaxproto.wire import for_client
 
 
@@ -50,7 +50,8 @@ def check_experiment(exp: Experiment, rule: str = ""):
     """
     check_evaluated(exp)
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
-    check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
+    check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    check_metrics(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     memory.check_experiment_memory(exp)
     sizes = [len(rows) for rows in exp.partition.train]
     batch_size = exp.local.batch_size
@@ -90,73 +91,30 @@ def check_early_stopping_rule(exp: Experiment, rule: str):
     choose_from("early_stopping.rule", rule, rules)
 
 
-def check_cohorts(
+def check_metrics(
     method: Method,
     cohorts: Sequence[Cohort],
     spec: Spec,
     x,
-    metrics: tuple[Metric, ...] = (),
+    metrics: tuple[Metric, ...],
 ):
-    """Raises UserError before training if method and cohorts do not fit.
+    """Raises UserError if a metric does not take the scores of a prediction rule.
 
     Args:
-      x: shape of one batch of inputs, as a ShapeDtypeStruct.
+      x: Shape of one batch of inputs, as a ShapeDtypeStruct.
     """
-    _check_architectures(method, cohorts)
-    method.check_input(x)
-    for cohort in cohorts:
-        _check_features(cohort, spec, x)
-    key = jax.eval_shape(lambda: make_key(0))
+    more, columns = besides_accuracy(metrics), set[int]()
+    if not more:
+        return
+    key = jax.eval_shape(make_key, 0)
     server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
     down = jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
-    more, columns = besides_accuracy(metrics), set[int]()
     for cohort in cohorts:
-        params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
-        _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
-        if more:
-            scores = jax.eval_shape(
-                partial(_scores, method, cohort.net, spec), key, x, down
-            )
-            columns |= {array.shape[-1] for array in scores.values()}
+        of_new_client = partial(_scores, method, cohort.net, spec)
+        scores = jax.eval_shape(of_new_client, key, x, down)
+        columns |= {array.shape[-1] for array in scores.values()}
     for metric, number in itertools.product(more, columns):
         check_metric(metric, number)
-
-
-def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
-    if method.homogeneous and len(cohorts) > 1:
-        names = [cohort.name for cohort in cohorts]
-        raise UserError(
-            f"{method.name} averages networks, so all clients need one architecture, "
-            f"but there are {len(names)}: {', '.join(names)}. Choose one, such as "
-            f"model.group={names[0]}, or a method for several architectures."
-        )
-
-
-def _check_features(cohort: Cohort, spec: Spec, x):
-    params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(make_key, 0))
-    out = jax.eval_shape(lambda *a: cohort.net.apply(*a, False), params, norm, x)
-    for what, dim, required in [
-        ("feature dimension", out.feat.shape[-1], spec.feat_dim),
-        ("number of classes", out.logits.shape[-1], spec.num_classes),
-    ]:
-        if dim != required:
-            raise UserError(
-                f"network {cohort.name!r} has {what} {dim}, but the federation has "
-                f"{required}: prototypes of all cohorts must have one shape. Build it "
-                f"with {what} {required} or leave it out of the group."
-            )
-
-
-def _check_received(cohort: Cohort, before: Tree, after: Tree):
-    trees = [dict(jax.tree_util.tree_leaves_with_path(t)) for t in (before, after)]
-    for path in {**trees[0], **trees[1]}:
-        a, b = (getattr(tree.get(path), "shape", "nothing") for tree in trees)
-        if a != b:
-            raise UserError(
-                f"cohort {cohort.name!r}: the broadcast would turn "
-                f"{jax.tree_util.keystr(path)} from {a} into {b}. A method that "
-                "shares this part needs clients of one architecture."
-            )
 
 
 def _scores(method: Method, net: Net, spec: Spec, key, x, down: Tree):

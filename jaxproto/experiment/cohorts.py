@@ -23,9 +23,8 @@ from jaxproto.experiment import statelessness
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.round import execution
 from jaxproto.round.client import LocalTraining
+from jaxproto.round.cohort import Cohort, group_clients
 from jaxproto.round.evaluation import BY_CLIENT, BY_EQUAL_CLIENTS, BY_EXAMPLE, Scoring
-from jaxproto.round.execution import ExecutionMode
-from jaxproto.round.federation import Cohort
 from jaxproto.round.kept_state import STATELESS
 
 
@@ -56,18 +55,10 @@ class CohortPlan(Cohort):
 def build_cohorts(
     names: tuple[str, ...], partition: Partition, network: Callable[[str], Net]
 ) -> tuple[CohortPlan, ...]:
-    """Builds the cohorts: client i has network i mod n.
-
-    Clients of one architecture form a cohort, in which clients with more examples
-    come first: `execution.plan_segments` relies on it.
-    """
+    """Builds the cohorts: client i has network i mod n."""
     sizes = [len(rows) for rows in partition.train]
-    clients = sorted(range(len(sizes)), key=lambda i: -sizes[i])
-    cohorts: list[CohortPlan] = []
-    for name in dict.fromkeys(names):
-        ids = tuple(i for i in clients if models.assign_networks(names, [i]) == (name,))
-        cohorts += [CohortPlan(name, network(name), ids)] * bool(ids)
-    return tuple(cohorts)
+    groups = group_clients(models.assign_networks(names, range(len(sizes))), sizes)
+    return tuple(CohortPlan(name, network(name), groups[name]) for name in groups)
 
 
 def plan_execution(
@@ -92,7 +83,7 @@ def plan_execution(
         lanes = num_lanes(at_once, platform, cores, len(cohorts), num_rows)
         return dataclasses.replace(
             cohort,
-            mode=build_mode(at_once, platform, steps_K),
+            mode=execution.build_mode(at_once, platform, steps_K),
             max_participants=num_rows,
             num_lanes=lanes if num_devices == 1 else 1,
             sample=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
@@ -237,35 +228,6 @@ def evaluated_rows(cohort: CohortPlan, partition: Partition) -> list[list[np.nda
     return [[part[cohort.ids[k]] for k in cohort.evaluated] for part in parts]
 
 
-def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
-    """Returns the execution mode of a cohort.
-
-    Args:
-      choice: `clients_at_once`: auto, one, all or a number of clients.
-      platform: platform of the device, for auto.
-      steps_K: local steps per round of each client, descending.
-
-    Raises:
-      UserError: the choice is none of these.
-    """
-    if choice == "auto":
-        choice = "one" if platform == "cpu" else "all"
-    if choice == "one":
-        return execution.one_by_one()
-    if choice == "all":
-        segments = execution.plan_segments(steps_K)
-        rows = -(-len(steps_K) // max(len(segments), 1))
-        return execution.in_segments(segments, rows)
-    if not (choice.isascii() and choice.isdecimal()) or int(choice) < 1:
-        raise UserError(
-            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
-            "clients such as 4."
-        )
-    return execution.in_chunks(int(choice))
-
-
 def steps_per_round(partition: Partition, ids, local: LocalTraining) -> list[int]:
     """Returns the local steps per round of the clients `ids`."""
-    sizes = np.asarray([len(partition.train[i]) for i in ids])
-    steps_K = np.asarray(local.steps_per_epoch(sizes, local.batch_size))
-    return (steps_K * local.epochs).tolist()
+    return local.steps_per_round([len(partition.train[i]) for i in ids])

@@ -9,8 +9,6 @@ import ml_collections
 from jaxproto.core import tracing
 from jaxproto.core.hyperparameters import is_concrete
 from jaxproto.core.jax_settings import make_key
-from jaxproto.core.method import Method
-from jaxproto.core.types import Net
 from jaxproto.errors import (
     UserError,
     choose_from,
@@ -85,16 +83,3 @@ def max_rows(config: ml_collections.ConfigDict) -> int:
     """
     rows = participation.row_count(max_participants(config))
     return min(config.data.clients, rows)
-
-
-def max_rows_of(method: Method, sampler: participation.Sampler, net: Net, clients: int):
-    """Returns the number of participant rows for the sampler that a method makes."""
-    counts: list[int] = []
-
-    def trace(key):
-        server = method.init_server(net, key)
-        adjusted = method.adjust_sampler(sampler, server)
-        counts.append(participation.max_clients(adjusted, clients))
-
-    jax.eval_shape(trace, jax.eval_shape(make_key, 0))
-    return min(clients, participation.row_count(counts[0]))

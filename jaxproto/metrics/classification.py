@@ -12,6 +12,8 @@ import numpy as np
 
 from jaxproto.core.types import Array
 
+ACCURACY = "accuracy"  # measured in every run; `rules` of its records have it
+
 
 def correct(scores_BC: Array, y_B: Array) -> Array:
     """Returns whether each example of a batch is predicted correctly [B]."""

@@ -1,12 +1,13 @@
 """Local training of one client."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jaxproto import wire
@@ -74,6 +75,12 @@ class LocalTraining:
     def at_round(self, r: Array) -> "LocalTraining":
         """Returns the options with the learning rate of round `r`, from 0."""
         return dataclasses.replace(self, factor=self.schedule(r))
+
+    def steps_per_round(self, sizes_K: Sequence[int]) -> list[int]:
+        """Returns the local steps per round of clients with so many examples."""
+        with jax.ensure_compile_time_eval():  # also inside a traced function
+            steps_K = self.steps_per_epoch(np.asarray(sizes_K), self.batch_size)
+            return (np.asarray(steps_K) * self.epochs).tolist()
 
 
 def init_client(

@@ -16,8 +16,9 @@ from jaxproto import wire
 from jaxproto.core import batches
 from jaxproto.core.method import Method
 from jaxproto.core.types import Client, Data, Examples, Shard, Tree
-from jaxproto.metrics import ACCURACY, Metric, correct
-from jaxproto.round.federation import Cohort
+from jaxproto.metrics.classification import ACCURACY, correct
+from jaxproto.metrics.metric import Metric
+from jaxproto.round.cohort import Cohort
 
 
 class EvaluationInputs(NamedTuple):

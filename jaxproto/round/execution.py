@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 
 from jaxproto.core.types import Tree
+from jaxproto.errors import UserError
 
 Steps = Sequence[int] | np.ndarray  # of each client
 
@@ -212,3 +213,30 @@ def plan_segments(steps_K: Steps, max_segments: int = 4) -> tuple[Segment, ...]:
 def padded_steps(segments: Sequence[Segment]) -> int:
     """Counts the steps that segments run, padding included."""
     return sum((s.last - s.first) * s.clients for s in segments)
+
+
+def build_mode(choice: str, platform: str, steps_K: Sequence[int]) -> ExecutionMode:
+    """Returns the execution mode of a cohort.
+
+    Args:
+      choice: Clients at once: auto, one, all or a number of clients.
+      platform: Platform of the device, for auto.
+      steps_K: Local steps per round of each client, descending.
+
+    Raises:
+      UserError: The choice is none of these.
+    """
+    if choice == "auto":
+        choice = "one" if platform == "cpu" else "all"
+    if choice == "one":
+        return one_by_one()
+    if choice == "all":
+        segments = plan_segments(steps_K)
+        rows = -(-len(steps_K) // max(len(segments), 1))
+        return in_segments(segments, rows)
+    if not (choice.isascii() and choice.isdecimal()) or int(choice) < 1:
+        raise UserError(
+            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
+            "clients such as 4."
+        )
+    return in_chunks(int(choice))

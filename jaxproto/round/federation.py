@@ -4,7 +4,6 @@ A round is a pure function that runs under `jit`, `scan` and `vmap`. A run compi
 parts as separate programs (`training/programs.py`). Every message passes the `wire`.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from jax import lax
 
 from jaxproto import wire
 from jaxproto.core.method import Aggregation, Method
-from jaxproto.core.types import Array, Client, Data, Examples, Net, Shard, Tree
+from jaxproto.core.types import Array, Client, Data, Examples, Shard, Tree
 from jaxproto.prototypes import kernels
 from jaxproto.round import gather, participation
 from jaxproto.round.client import (
@@ -29,8 +28,8 @@ from jaxproto.round.client import (
     num_steps,
     receive,
 )
-from jaxproto.round.execution import ClientStages, ExecutionMode, one_by_one
-from jaxproto.round.kept_state import STATEFUL, KeptState
+from jaxproto.round.cohort import Cohort
+from jaxproto.round.execution import ClientStages
 from jaxproto.round.participation import Participation, Sampler
 from jaxproto.round.simulated_time import Timing, arrival
 from jaxproto.round.uploads import (
@@ -44,28 +43,6 @@ from jaxproto.round.uploads import (
     upload_and_summand,
 )
 from jaxproto.wire import Wire
-
-
-@dataclasses.dataclass(frozen=True)
-class Cohort:
-    """Clients that share an architecture."""
-
-    name: str
-    net: Net
-    ids: tuple[int, ...]
-    mode: ExecutionMode = dataclasses.field(default_factory=one_by_one)
-    max_participants: int = 0  # participants of a round at most; 0 is all
-    kept_state: KeptState = STATEFUL  # what its clients keep between rounds
-
-    @property
-    def num_rows(self) -> int:
-        """Returns the maximum number of participants of a round."""
-        return min(len(self.ids), self.max_participants) or len(self.ids)
-
-    @property
-    def sampled(self) -> bool:
-        """Returns whether a round has only a part of the clients."""
-        return self.num_rows < len(self.ids)
 
 
 class Parts(NamedTuple):
@@ -121,6 +98,16 @@ class RoundInputs(NamedTuple):
 
 
 SAMPLING, TRAINING, SERVER, FIRST = range(4)  # streams of a round's key
+
+
+def split_key(key: Array) -> Array:
+    """Returns the keys of the clients, of the server and of the rounds [3]."""
+    return jax.random.split(key, 3)
+
+
+def round_key(rounds_key: Array, r: Array | int) -> Array:
+    """Returns the key of round `r`, from 0, on which all its randomness depends."""
+    return jax.random.fold_in(rounds_key, r)
 
 
 def init_model(federation: Federation, floats: Mapping, keys: Array) -> Model:

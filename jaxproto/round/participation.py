@@ -23,8 +23,10 @@ from jax.scipy import stats
 from jax.scipy.special import logsumexp
 
 from jaxproto.core.hyperparameters import is_concrete
+from jaxproto.core.jax_settings import make_key
+from jaxproto.core.method import Method
 from jaxproto.core.registry import Registry
-from jaxproto.core.types import Array
+from jaxproto.core.types import Array, Net
 from jaxproto.errors import UserError
 
 
@@ -278,3 +280,16 @@ def mixture(first: Sampler, other: Sampler, probability: float | Array) -> Sampl
         return Participation(*map(partial(jnp.where, use_first), *draws))
 
     return BoundedSampler(sampler, lambda n: max(max_clients(f, n) for f in samplers))
+
+
+def max_rows_of(method: Method, sampler: Sampler, net: Net, clients: int) -> int:
+    """Returns the number of participant rows for the sampler that a method makes."""
+    counts: list[int] = []
+
+    def trace(key):
+        server = method.init_server(net, key)
+        adjusted = method.adjust_sampler(sampler, server)
+        counts.append(max_clients(adjusted, clients))
+
+    jax.eval_shape(trace, jax.eval_shape(make_key, 0))
+    return min(clients, row_count(counts[0]))

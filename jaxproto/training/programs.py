@@ -54,12 +54,12 @@ class RoundArguments(NamedTuple):
 
 def keys(seed: int):
     """Returns the keys of clients, server and rounds."""
-    return jax.random.split(make_key(seed), 3)
+    return federation.split_key(make_key(seed))
 
 
 def round_context(seed: int, r: int) -> RoundContext:
     """Returns the context of round `r`, from 0."""
-    return RoundContext(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
+    return RoundContext(jnp.int32(r), federation.round_key(keys(seed)[2], r))
 
 
 def sampling_key(context: RoundContext) -> Array:

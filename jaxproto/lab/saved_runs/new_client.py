@@ -20,7 +20,6 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.check import check_cohorts
 from jaxproto.lab.saved_runs import user_inputs
 from jaxproto.lab.saved_runs.metrics_table import Table
 from jaxproto.lab.saved_runs.restore import RestoredRun
@@ -39,6 +38,7 @@ from jaxproto.round.client import (
     local_step,
     num_steps,
 )
+from jaxproto.round.cohort import check_cohorts
 from jaxproto.round.federation import TRAINING, Cohort
 from jaxproto.training import programs
 

@@ -10,7 +10,7 @@ import ml_collections
 
 from jaxproto.config import check, flatten
 from jaxproto.errors import UserError
-from jaxproto.experiment import build, sampler, traced
+from jaxproto.experiment import build, traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import (
     check_early_stopping_rule,
@@ -18,6 +18,7 @@ from jaxproto.experiment.check import (
     check_experiment,
 )
 from jaxproto.lab.sweeps.axes import Axis, cell_changes
+from jaxproto.round import participation
 from jaxproto.storage import checkpoint, default_workdir, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
@@ -186,7 +187,7 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
 def _check_rows(exp: Experiment):
     """Raises UserError if more clients can take part than the programs have rows."""
     clients, net = len(exp.counts.train), exp.cohorts[0].net
-    max_rows = sampler.max_rows_of(exp.method, exp.sampler, net, clients)
+    max_rows = participation.max_rows_of(exp.method, exp.sampler, net, clients)
     for cohort in exp.cohorts:
         if cohort.num_rows < min(max_rows, len(cohort.ids)):
             raise UserError(

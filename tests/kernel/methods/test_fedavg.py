@@ -16,8 +16,8 @@ from support.refusal import refused
 
 from jaxproto.config.optimizers import build_optimizer
 from jaxproto.core.types import Data, Shard
-from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import fednova
+from jaxproto.round.cohort import check_cohorts
 
 
 def test_the_global_network_is_the_mean_weighted_by_examples_of_what_arrives():

@@ -15,10 +15,10 @@ from support.exchange import client, golden
 from support.refusal import refused
 
 from jaxproto.core.types import Batch, NetOutput, Protos, Spec
-from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import fast, fednh, feduv, vhl
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.round import participation
+from jaxproto.round.cohort import check_cohorts
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 

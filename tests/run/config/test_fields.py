@@ -17,10 +17,10 @@ from jaxproto.core.hyperparameters import NonNegative, Range, argument_group
 from jaxproto.core.types import Spec
 from jaxproto.data import host_memory
 from jaxproto.experiment import method_builder
-from jaxproto.experiment.check import check_cohorts
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.round import federation
+from jaxproto.round.cohort import check_cohorts
 from jaxproto.storage import records, workdir
 
 
