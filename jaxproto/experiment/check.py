@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +10,19 @@ import numpy as np
 
 from jaxproto import config as configuration
 from jaxproto.core import batches
-from jaxproto.core.jax_settings import make_key
 from jaxproto.core.method import Method
-from jaxproto.core.types import Client, Net, Spec, Tree
+from jaxproto.core.types import Spec
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, memory, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.metrics.shape_check import check_metric
-from jaxproto.round.cohort import Cohort, check_cohorts
-from jaxproto.wire import for_client
+from jaxproto.round.cohort import (
+    Cohort,
+    broadcast_shapes,
+    check_cohorts,
+    score_shapes,
+)
 
 
 def check(config: ml_collections.ConfigDict | str):
@@ -106,20 +108,9 @@ def check_metrics(
     more, columns = besides_accuracy(metrics), set[int]()
     if not more:
         return
-    key = jax.eval_shape(make_key, 0)
-    server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
-    down = jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
+    down = broadcast_shapes(method, cohorts[0].net)
     for cohort in cohorts:
-        of_new_client = partial(_scores, method, cohort.net, spec)
-        scores = jax.eval_shape(of_new_client, key, x, down)
+        scores = score_shapes(method, cohort, spec, x, down)
         columns |= {array.shape[-1] for array in scores.values()}
     for metric, number in itertools.product(more, columns):
         check_metric(metric, number)
-
-
-def _scores(method: Method, net: Net, spec: Spec, key, x, down: Tree):
-    """Returns the scores of every rule for a new client."""
-    params, norm, memory = method.init_client(net, key)
-    count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
-    client = Client(params, norm, (), memory, count_C, zero, zero)
-    return method.predict(net, client, x, down)

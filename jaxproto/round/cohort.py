@@ -3,12 +3,14 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.method import Method
-from jaxproto.core.types import Net, NetOutput, Spec, Tree, kind_of
+from jaxproto.core.types import Client, Net, NetOutput, Spec, Tree, kind_of
 from jaxproto.errors import UserError, describe_failure
 from jaxproto.round.execution import ExecutionMode, one_by_one
 from jaxproto.round.kept_state import STATEFUL, KeptState
@@ -50,21 +52,21 @@ def networks_by_client(
     Raises:
       UserError: Networks are missing, or something else.
     """
-    if isinstance(networks, Net):
+    if isinstance(networks, Net) or callable(networks):
         networks = {"net": networks}
-    mapped = isinstance(networks, Mapping)
-    if not networks or (not mapped and len(networks) != clients):
-        raise UserError(
-            f"there are {len(networks)} networks, but train has {clients} clients; "
-            "give a network for each client, or one for all."
-        )
     if isinstance(networks, Mapping):
         nets, names = dict(networks), [*networks]
-        names_K = [names[i % len(names)] for i in range(clients)]
     else:
-        distinct = [net for i, net in enumerate(networks) if networks.index(net) == i]
+        listed = [*networks]
+        distinct = [net for i, net in enumerate(listed) if listed.index(net) == i]
         nets = {f"network_{i}": net for i, net in enumerate(distinct)}
-        names_K = [f"network_{distinct.index(net)}" for net in networks]
+        names = [f"network_{distinct.index(net)}" for net in listed]
+    if not names or (len(names) != clients and not isinstance(networks, Mapping)):
+        raise UserError(
+            f"there are {len(names)} networks, but train has {clients} clients; give "
+            "a network for each client, or one for all."
+        )
+    names_K = [names[i % len(names)] for i in range(clients)]
     for name, net in nets.items():
         if not isinstance(net, Net):
             raise UserError(
@@ -101,12 +103,37 @@ def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
     method.check_input(x)
     for cohort in cohorts:
         _check_features(cohort, spec, x)
-    key = jax.eval_shape(make_key, 0)
-    server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
-    down = jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
+    key, down = jax.eval_shape(make_key, 0), broadcast_shapes(method, cohorts[0].net)
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
+
+
+def score_shapes(
+    method: Method, cohort: Cohort, spec: Spec, x, down: Tree
+) -> dict[str, Any]:
+    """Returns the shapes of a new client's scores by every prediction rule.
+
+    Args:
+      x: Shape of one batch of inputs, as a ShapeDtypeStruct.
+      down: Result of `broadcast_shapes`.
+    """
+
+    def scores(key, x, down):
+        params, norm, memory = method.init_client(cohort.net, key)
+        count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
+        client = Client(params, norm, (), memory, count_C, zero, zero)
+        return method.predict(cohort.net, client, x, down)
+
+    return jax.eval_shape(scores, jax.eval_shape(make_key, 0), x, down)
+
+
+def broadcast_shapes(method: Method, net: Net) -> Tree:
+    """Returns the shapes of what a client receives of the first broadcast."""
+    server = jax.eval_shape(
+        partial(method.init_server, net), jax.eval_shape(make_key, 0)
+    )
+    return jax.eval_shape(lambda a: for_client(method.broadcast(a), 0), server)
 
 
 def output_shapes(name: str, net: Net, x) -> NetOutput:
@@ -119,7 +146,7 @@ def output_shapes(name: str, net: Net, x) -> NetOutput:
     try:
         return jax.eval_shape(lambda *a: net.apply(*a, False), params, norm, x)
     except (TypeError, ValueError) as e:
-        why = describe_failure(e)
+        why = describe_failure(e).rstrip(".")
         raise UserError(
             f"network {name!r} fails for inputs of shape {x.shape[1:]}: {why}."
         ) from e

@@ -1,7 +1,7 @@
 """Federation as a library: from a method, networks and arrays, no configuration."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,23 +13,24 @@ from jaxproto.core import batches
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.method import Method
 from jaxproto.core.types import Array, Net, Spec, Tree, is_key
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, describe_failure
 from jaxproto.metrics.classification import ACCURACY, accuracy
 from jaxproto.metrics.metric import Metric
 from jaxproto.round import execution, federation, gather, participation
+from jaxproto.round.arrays import Pair, check_labels, join_arrays
 from jaxproto.round.client import LocalTraining
 from jaxproto.round.cohort import (
     Cohort,
+    broadcast_shapes,
     check_cohorts,
     group_clients,
     networks_by_client,
     output_shapes,
+    score_shapes,
 )
 from jaxproto.round.evaluation import EvaluationInputs, evaluate_cohort
 from jaxproto.round.federation import Model, Parts
 from jaxproto.round.uploads import Report
-
-Pair = tuple[Any, Any]  # inputs [M, ...] and classes [M]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -100,12 +101,12 @@ class Federation:
         sampler = sampler or participation.all_clients()
         parts = Parts(method, training, sampler, dropout)
         names_K, nets = networks_by_client(networks, len(train))
-        data = _join(train, test, public)
+        data = join_arrays(train, test, public)
         x = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)
         x = jax.eval_shape(batches.normalise_inputs, x)
         first = output_shapes(names_K[0], nets[names_K[0]], x)
         spec = Spec(first.logits.shape[-1], first.feat.shape[-1])
-        _check_labels(data, spec.num_classes)
+        check_labels(data, spec.num_classes)
         sizes = [len(rows) for rows in data.train]
         groups = group_clients(names_K, sizes)
         most = participation.max_rows_of(method, sampler, nets[names_K[0]], len(sizes))
@@ -118,6 +119,7 @@ class Federation:
 
         cohorts = tuple(cohort(*group) for group in groups.items())
         check_cohorts(method, cohorts, spec, x)
+        _check_spec(method, cohorts[0], spec, x)
 
         def by_cohort(make, rows_K) -> tuple:
             made = (make([rows_K[i] for i in c.ids]) for c in cohorts)
@@ -218,68 +220,13 @@ def _by_client(reports: Sequence[Report], num_clients: int) -> Report:
     return gather.put_rows(blank, joined.id, joined)
 
 
-class _Data(NamedTuple):
-    x: np.ndarray  # [N, ...]
-    y: np.ndarray  # [N]
-    train: list[np.ndarray]  # row numbers of each client
-    test: list[np.ndarray]
-    public: np.ndarray | None
-
-
-def _join(train: Sequence[Pair], test: Sequence[Pair], public: Pair | None) -> _Data:
-    """Joins the arrays of all clients, after checks of their shapes."""
-    if not len(train) == len(test) > 0:
+def _check_spec(method: Method, cohort: Cohort, spec: Spec, x):
+    """Raises UserError if a method is built for other shapes than the networks."""
+    try:
+        down = broadcast_shapes(method, cohort.net)
+        score_shapes(method, cohort, spec, x, down)
+    except (TypeError, ValueError) as e:
         raise UserError(
-            f"train has {len(train)} clients, and test {len(test)}; give one pair of "
-            "inputs and classes for each client in both."
-        )
-    parts = {"train": train, "test": test}
-    pairs = [
-        _checked(f"{part} of client {i}", *pair)
-        for part, given in parts.items()
-        for i, pair in enumerate(given)
-    ]
-    pairs += [_checked("public", *public)] if public else []
-    kinds = {(x.dtype.name, x.shape[1:]): None for x, _ in pairs}
-    if len(kinds) > 1:
-        raise UserError(
-            "inputs of all clients must have one type and shape, but there are "
-            f"{', '.join(f'{dtype}{[*shape]}' for dtype, shape in kinds)}."
-        )
-    x, y = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-    stops = np.cumsum([len(y) for _, y in pairs])
-    rows = np.split(np.arange(len(y)), stops[:-1])
-    clients = len(train)
-    return _Data(
-        x, y, rows[:clients], rows[clients : 2 * clients], rows[-1] if public else None
-    )
-
-
-def _checked(name: str, x, y) -> tuple[np.ndarray, np.ndarray]:
-    """Returns inputs in the type in which they are stored, and classes."""
-    x, y = np.asarray(x), np.asarray(y)
-    if x.shape[:1] != y.shape or not len(y):
-        raise UserError(
-            f"{name} has inputs {[*x.shape]} and classes {[*y.shape]}; give as many of "
-            "both along one first axis, at least one."
-        )
-    if y.dtype.kind not in "iu" or x.dtype.kind not in "iuf":
-        raise UserError(
-            f"{name} has inputs {x.dtype} and classes {y.dtype}; inputs must be "
-            "numbers, and classes whole numbers from 0."
-        )
-    if x.dtype != np.uint8:
-        x = np.asarray(x, np.float32 if x.dtype.kind == "f" else np.int32)
-    if not np.isfinite(x).all():
-        raise UserError(f"{name} has inputs that are not finite in float32.")
-    return x, y
-
-
-def _check_labels(data: _Data, num_classes: int):
-    for k, rows in enumerate((*data.train, *data.test)):
-        y, part = data.y[rows], "train" if k < len(data.train) else "test"
-        if y.min() < 0 or y.max() >= num_classes:
-            raise UserError(
-                f"{part} of client {k % len(data.train)} has classes from {y.min()} to "
-                f"{y.max()}, but networks have classes from 0 to {num_classes - 1}."
-            )
+            f"the method does not fit network {cohort.name!r}, which has {spec}; build "
+            f"the method with it ({describe_failure(e)})."
+        ) from e
