@@ -29,7 +29,7 @@ Deviations (paper / released code / here):
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 
@@ -48,8 +48,10 @@ from jaxproto.prototypes.transforms import (
     scale,
     show_count,
 )
-from jaxproto.wrappers.privacy import NONE, Privacy
-from jaxproto.wrappers.privacy.release import MEANS, Contribution, private_prototypes
+
+if TYPE_CHECKING:
+    from jaxproto.wrappers.privacy import Privacy
+    from jaxproto.wrappers.privacy.release import Contribution
 
 
 class PrototypeSource(NamedTuple):
@@ -128,8 +130,8 @@ def fedproto(
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
     on_arrival: Callable = lambda up: up,
-    privacy: Privacy = NONE,
-    contribution: Contribution = MEANS,
+    privacy: "Privacy | None" = None,
+    contribution: "Contribution | None" = None,
 ) -> Method:
     """FedProto.
 
@@ -144,7 +146,8 @@ def fedproto(
       on_arrival: uploads [K, C, ...] -> what is aggregated.
       privacy: clipping and noise of what clients send; the mean is then over all that
         was sent, weighted by how much of it was not clipped.
-      contribution: of an example to its class's row, for `privacy`.
+      contribution: of an example to its class's row, for `privacy`; its features by
+        default.
     """
     weighted = aggregate in kernels.COUNTED
     on_upload = chain(on_upload, show_count() if weighted else hide_count())
@@ -196,4 +199,9 @@ def fedproto(
         title="FedProto",
         nominal=nominal.class_rows(spec, spec.feat_dim),
     )
-    return private_prototypes(method, privacy, contribution, spec.num_classes)
+    if privacy is None:
+        return method
+    from jaxproto.wrappers.privacy import release  # a method without it loads none
+
+    rows = contribution or release.MEANS
+    return release.private_prototypes(method, privacy, rows, spec.num_classes)

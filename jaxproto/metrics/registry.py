@@ -5,19 +5,11 @@ from collections.abc import Callable
 
 from jaxproto.core.registry import Registry, places
 from jaxproto.errors import UserError, choose_from, shorten
-<<<<<<< HEAD
 from jaxproto.metrics import classification
-from jaxproto.metrics.metric import Metric, mean_of_sums
-
-ACCURACY = "accuracy"  # measured in every run; `rules` of its records have it
-_BUILTIN: dict[str, Metric] = {
-=======
-from jaxproto.metrics import auc, calibration, classification
 from jaxproto.metrics.classification import ACCURACY
 from jaxproto.metrics.metric import Metric, mean_of_sums
 
-_BUILTIN = {
->>>>>>> 3982b7b8 (Federation: a round as a library, from a method, networks and arrays)
+_BUILTIN: dict[str, Metric] = {
     ACCURACY: Metric(classification.accuracy, counts=True),
     "balanced_accuracy": Metric(
         classification.balanced_accuracy, classification.mean_recall, counts=True

@@ -188,7 +188,7 @@ def test_networks_and_arrays_that_do_not_fit_are_refused_in_one_line(text):
     assert text in str(e.value) and "\n" not in str(e.value)
 
 
-FILES = 53  # of the package
+FILES = 52  # of the package
 CLASSIC = """
 import sys
 import jaxproto
