@@ -107,8 +107,17 @@ def sweep(made):
     assert ended == ["finished"] * 4 and len(made["done"].plan.groups) == 1
 
 
+def library(made):
+    """Eight seeds of their own numbers, which learn."""
+    accuracy = np.asarray(made["accuracy"])
+    assert accuracy.shape == (8, 20) and len({*accuracy[:, -1]}) > 1
+    assert np.all(accuracy[:, -1] > accuracy[:, 0]) and accuracy[:, -1].min() > 0.8
+    assert Path("seeds.png").stat().st_size > 1000
+
+
 CHECKS = (own_method, own_network, own_data, own_nodes, own_sampler, own_metric)
-DONE = {f.__name__: f for f in (*CHECKS, own_writer, predict, pretrained, sweep)}
+CHECKS += (own_writer, predict, pretrained, sweep, library)
+DONE = {f.__name__: f for f in CHECKS}
 
 
 @pytest.mark.long
