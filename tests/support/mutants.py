@@ -51,6 +51,10 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
         ("late uploads arrive", "reports & in_time, packed", "reports, packed"),
         ("format of the broadcast", "formats.down)", "'float32')"),
     ],
+    "round/simulator.py": [
+        ("results by cohort", "cohort.ids for cohort", "cohort.ids[::-1] for cohort"),
+        ("one key for all rounds", "_keys(key)[2], r)", "_keys(key)[2], 0)"),
+    ],
     "nodes/flower/accept.py": [
         ("counts of strangers", "count) > most_C", "count) < 0")
     ],

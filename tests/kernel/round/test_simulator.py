@@ -96,6 +96,14 @@ def test_results_are_in_the_order_of_the_clients_whatever_the_cohorts(scanned):
     assert pooled == pytest.approx(np.concatenate([*right.values()]).mean())
 
 
+def test_all_clients_at_once_have_the_numbers_of_one_after_the_other(scanned):
+    model, reports, accuracy = fast_jit.jit(whole)(federation(clients_at_once="all"), 0)
+    assert toys.gap(model.server, scanned[0].server) < 1e-4
+    assert toys.gap(reports.loss, scanned[1].loss) < 1e-4
+    np.testing.assert_array_equal(reports.steps, scanned[1].steps)
+    assert accuracy.keys() == scanned[2].keys()
+
+
 def test_networks_by_name_one_for_all_and_one_for_each_form_cohorts():
     def ids(networks):
         return {c.name: c.ids for c in federation(networks=networks).setup.cohorts}
