@@ -91,10 +91,14 @@ def test_every_decision_that_is_cited_is_there_once():
 
 @pytest.mark.parametrize(
     ("module", "examples"),
-    [("core.method", 7), pytest.param("lab.sweeps.sweep", 6, marks=pytest.mark.long)],
+    [
+        ("core.method", 7),
+        ("round.simulator", 8),
+        pytest.param("lab.sweeps.sweep", 6, marks=pytest.mark.long),
+    ],
 )
 def test_the_example_of_a_docstring_runs(elsewhere, module, examples):
-    """Runs those of `Method` and `sweep`; `quiet` is a console that shows nothing."""
+    """Runs it in a folder; `quiet` is a console that shows nothing."""
     given = {"quiet": Console(quiet=True)}
     there = importlib.import_module(f"jaxproto.{module}")
     found = doctest.testmod(there, extraglobs=given)

@@ -96,6 +96,7 @@ def test_results_are_in_the_order_of_the_clients_whatever_the_cohorts(scanned):
     assert pooled == pytest.approx(np.concatenate([*right.values()]).mean())
 
 
+@pytest.mark.long
 def test_all_clients_at_once_have_the_numbers_of_one_after_the_other(scanned):
     model, reports, accuracy = fast_jit.jit(whole)(federation(clients_at_once="all"), 0)
     assert toys.gap(model.server, scanned[0].server) < 1e-4

@@ -48,7 +48,9 @@ def rounds(setup, seed, number):
     return model
 
 
-@pytest.mark.parametrize("name", ["fedproto", "protonorm"])
+@pytest.mark.parametrize(
+    "name", ["fedproto", pytest.param("protonorm", marks=pytest.mark.long)]
+)
 def test_a_federation_from_arrays_has_the_numbers_of_a_run(trained_runs, name):
     """Of one architecture, and of two with a part of the clients in each round."""
     c, path = trained.CONFIGS[name](), trained_runs(name)
