@@ -9,7 +9,7 @@ from support.every import every
 from support.refusal import refused
 
 from jaxproto.core.types import PADDING, UNKNOWN
-from jaxproto.data import registry, text
+from jaxproto.data import dataset, text
 from jaxproto.data.partitions.partition import (
     Partition,
 )
@@ -40,7 +40,7 @@ def test_the_vocabulary_is_sorted_by_frequency_then_by_the_alphabet():
 
 
 def encoded(texts, train, test, public=None, **options):
-    data = registry.make_dataset("t", (np.array(texts), np.arange(len(texts)) % 2))
+    data = dataset.make_dataset("t", (np.array(texts), np.arange(len(texts)) % 2))
     part = Partition((np.array(train),), (np.array(test),))
     return text.encode(data._replace(public=public), part, **options)
 
