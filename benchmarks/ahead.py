@@ -118,7 +118,7 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     config_.check(settings)
     dataset = GROUPS[group]()
     with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
-        exp = build.experiment(settings, "cpu").without_lanes()
+        exp = build.experiment(settings, "cpu")._replace(cores=1)
     steps = cohorts_.steps_per_round(exp.partition, range(num_rows // chips), exp.local)
     mode = execution.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)

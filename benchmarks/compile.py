@@ -55,7 +55,7 @@ def alone(settings: dict) -> list[dict]:
     """Compiles one program after the other; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
-    exp, rows = exp.without_lanes(), []
+    exp, rows = exp._replace(cores=1), []
 
     def submit(name, f, *rest):
         jitted, arguments = jax.jit(f, **f.options), (exp.floats, *rest)

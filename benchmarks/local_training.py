@@ -6,11 +6,11 @@
     python -m benchmarks.local_training --contenders=ours,auto:bfloat16
 
 `ours` is the local training of a run, for clients of one architecture, in the form of
-the platform: on a CPU, parallel lanes of clients, one per core. `naive` is one jitted
-`vmap` of a step over the clients, with XLA's convolutions. `naive_loop` also has the
-loop over the steps inside the program, like `ours`. `torch` is an eager PyTorch loop
-over the clients. FORM:OPS is `ours` in another form (one, all, or a number of clients
-at a time) with other operations (lax, matmul, or bfloat16 on CPUs).
+the platform: on a CPU, a call for the clients of each core, side by side. `naive` is
+one jitted `vmap` of a step over the clients, with XLA's convolutions. `naive_loop` also
+has the loop over the steps inside the program, like `ours`. `torch` is an eager PyTorch
+loop over the clients. FORM:OPS is `ours` in another form (one, all, or a number of
+clients at a time) with other operations (lax, matmul, or bfloat16 on CPUs).
 """
 
 import dataclasses
@@ -119,12 +119,13 @@ def network(task: Task, kind: str, dtype: str = "float32") -> Net:
 def ours(
     task: Task, mode: str, kind: str, steps: int, dtype: str = "float32"
 ) -> Contender:
-    """Compiles a run's local training of one cohort, in its lanes."""
+    """Compiles a run's local training of one cohort, in its calls."""
     net, key = network(task, kind, dtype), make_key(0)
     size = len(task.examples.y) // task.clients
     index = jnp.arange(task.clients * size, dtype=jnp.int32).reshape(-1, size)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
-    cohort = cohort_of(task, net, mode, steps)
+    cohort, platform = cohort_of(task, net, mode, steps), jax.default_backend()
+    calls = min(cohorts.usable_cores(mode, platform), task.clients)
     local = LocalTraining(optax.sgd(RATE), batch_size=task.batch)
     count = jnp.ones((task.clients, task.spec.num_classes))
     init = jax.jit(partial(federation.init_cohort, task.method, local, cohort))
@@ -145,8 +146,7 @@ def ours(
 
     @jax.jit
     def gathered(clients):
-        rows, lanes = cohort.num_rows, cohort.num_lanes
-        return gather.gather(participants, clients, shards, rows, lanes)
+        return gather.gather(participants, clients, shards, cohort.num_rows, calls)
 
     scatter = jax.jit(gather.scatter, donate_argnums=0)
     rows = gathered(clients)
@@ -158,8 +158,8 @@ def ours(
     def run():
         nonlocal clients
         rows = gathered(clients)
-        lanes = [partial(compiled, own.clients, own.shards) for own in rows]
-        trained, _, reports = zip(*run_parallel(lanes), strict=True)
+        each = [partial(compiled, own.clients, own.shards) for own in rows]
+        trained, _, reports = zip(*run_parallel(each), strict=True)
         clients = scatter(clients, [own.place for own in rows], list(trained))
         for report in reports:
             if not np.all(jax.device_get((report.usable, report.finite))):
@@ -171,13 +171,11 @@ def ours(
 def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
     """Plans the clients of the task as in a federation of this network alone."""
     platform = jax.default_backend()
-    lanes = cohorts.num_lanes(mode, platform, measure.cores(), 1, task.clients)
     return CohortPlan(
         task.name,
         net,
         tuple(range(task.clients)),
         execution.build_mode(mode, platform, [steps] * task.clients),
-        num_lanes=lanes,
     )
 
 

@@ -162,7 +162,7 @@ def rows_per_device(count: int, devices: int) -> int:
 
 
 def interleaved_order(count: int, devices: int) -> np.ndarray:
-    """Returns the row at each place of the devices, or of lanes; -1 for padding."""
+    """Returns the row at each place of the devices, or of calls; -1 for padding."""
     rows = np.arange(rows_per_device(count, devices) * devices)
     return np.where(rows < count, rows, -1).reshape(-1, devices).T.ravel()
 

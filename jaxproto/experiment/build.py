@@ -1,6 +1,5 @@
 """Builds the functions, networks and data of a run from its configuration."""
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -33,6 +32,7 @@ from jaxproto.experiment.cohorts import (
     evaluation_tables,
     make_stateless,
     plan_execution,
+    usable_cores,
 )
 from jaxproto.experiment.data import build_data
 from jaxproto.experiment.local_training import build_local_training
@@ -81,6 +81,7 @@ class Experiment(NamedTuple):
     fit: bool  # train fewer clients at a time if all do not fit into memory
     store: str = "device"  # where clients are between rounds; see `choose_store`
     layout: OneDevice = ONE  # or several devices
+    cores: int = 1  # of one CPU, on which calls of programs run side by side
 
     @property
     def resident(self) -> tuple[CohortPlan, ...]:
@@ -93,15 +94,17 @@ class Experiment(NamedTuple):
         id_K = np.array([i for cohort in self.cohorts for i in evaluated_ids(cohort)])
         return id_K[np.asarray(self.method.scored(id_K))]
 
-    def rows_of_call(self, num_rows: int, lanes: int = 1) -> int:
+    def num_calls(self, cohort: CohortPlan) -> int:
+        """Returns the number of calls that train a cohort side by side.
+
+        The calls of all cohorts run at the same time, and together use all cores.
+        """
+        return max(1, min(-(-self.cores // len(self.cohorts)), cohort.num_rows))
+
+    def rows_of_call(self, num_rows: int, calls: int = 1) -> int:
         """Returns the rows of each of several calls, with the padding of devices."""
         devices = self.layout.num_devices
-        return rows_per_device(-(-num_rows // lanes), devices) * devices
-
-    def without_lanes(self) -> "Experiment":
-        """Returns the experiment with one lane per cohort."""
-        cohorts = tuple(dataclasses.replace(c, num_lanes=1) for c in self.cohorts)
-        return self._replace(cohorts=cohorts)
+        return rows_per_device(-(-num_rows // calls), devices) * devices
 
 
 def experiment(
@@ -150,7 +153,7 @@ def experiment(
             dataset,
         )
         check_loss_mask(method, cohorts[0].net, local, spec, dataset)
-    num_clients = len(partition.train)
+    num_clients, at_once = len(partition.train), config.clients_at_once
     cohorts = plan_execution(
         cohorts,
         config,
@@ -197,9 +200,10 @@ def experiment(
         counts=partition_stats.counts(dataset, partition),
         formats=Wire(config.wire.up, config.wire.down),
         check_wire=config.wire.check,
-        fit=config.clients_at_once == "auto",
+        fit=at_once == "auto",
         store=store,
         layout=layout,
+        cores=1 if layout.num_devices > 1 else usable_cores(at_once, platform),
     )
 
 

@@ -30,9 +30,8 @@ from jaxproto.round.kept_state import STATELESS
 
 @dataclasses.dataclass(frozen=True)
 class CohortPlan(Cohort):
-    """A cohort with its lanes and its evaluation."""
+    """A cohort with its evaluation."""
 
-    num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
     sample: tuple[int, ...] | None = None  # indices in `ids` of evaluated clients
 
@@ -71,8 +70,7 @@ def plan_execution(
     platform: str,
     num_devices: int,
 ) -> tuple[CohortPlan, ...]:
-    """Returns cohorts with their execution mode, lanes and evaluated clients."""
-    at_once, cores = config.clients_at_once, os.cpu_count() or 1
+    """Returns cohorts with their execution mode and evaluated clients."""
     number, seed = num_evaluated(config), resolved_data_fields(config).seed
     evaluated = {*sample_evaluated(number, len(partition.train), seed)}
 
@@ -80,12 +78,10 @@ def plan_execution(
         num_rows = min(max_participants, len(cohort.ids))
         steps_K = steps_per_round(partition, cohort.ids, local)
         steps_K = steps_K[:num_rows:num_devices]  # on the first device
-        lanes = num_lanes(at_once, platform, cores, len(cohorts), num_rows)
         return dataclasses.replace(
             cohort,
-            mode=execution.build_mode(at_once, platform, steps_K),
+            mode=execution.build_mode(config.clients_at_once, platform, steps_K),
             max_participants=num_rows,
-            num_lanes=lanes if num_devices == 1 else 1,
             sample=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
         )
 
@@ -95,21 +91,20 @@ def plan_execution(
 SAMPLED = 20  # stream of the seed, for `sample_evaluated`
 
 
-def num_lanes(
-    at_once: str, platform: str, cores: int, cohorts: int, num_rows: int
-) -> int:
-    """Returns the number of programs that train a cohort side by side on a CPU.
+def usable_cores(choice: str, platform: str) -> int:
+    """Returns the number of cores on which programs run side by side.
 
-    The programs of all cohorts run at the same time, and together use all cores.
+    Args:
+      choice: `clients_at_once`.
+      platform: platform of the device.
     """
-    if platform != "cpu" or at_once not in ("auto", "one"):
-        return 1
-    return max(1, min(-(-cores // cohorts), num_rows))
+    one_by_one = platform == "cpu" and choice in ("auto", "one")
+    return (one_by_one and os.cpu_count()) or 1
 
 
 def with_all_in_one_call(cohort: CohortPlan) -> CohortPlan:
     """Returns the cohort with rows for all clients, trained by one call."""
-    return dataclasses.replace(cohort, max_participants=0, num_lanes=1)
+    return dataclasses.replace(cohort, max_participants=0)
 
 
 def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:

@@ -29,44 +29,44 @@ def participation_flags(who: Participation, id_R: Array) -> Participation:
 
 
 def participant_places(
-    who: Participation, id_K: Array, num_rows: int, lanes: int = 1
+    who: Participation, id_K: Array, num_rows: int, calls: int = 1
 ) -> list[tuple[Array | None, Array]]:
-    """Returns places and ids of the participants of a cohort, [R] for each lane.
+    """Returns places and ids of the participants of a cohort, [R] for each call.
 
-    Participants are assigned to lanes in turn. Clients are in the order of their local
-    steps, so all lanes have about the same work.
+    Participants are assigned to calls in turn. Clients are in the order of their local
+    steps, so all calls have about the same work.
 
     Args:
       who: Participation by client id over all cohorts.
       id_K: Ids of the clients of the cohort [K].
-      num_rows: Rows of all lanes, at least the number of participants; K rows in one
-        lane are all clients, and their places None.
-      lanes: Calls that train the cohort side by side.
+      num_rows: Rows of all calls, at least the number of participants; K rows in one
+        call are all clients, and their places None.
+      calls: Calls that train the cohort side by side.
     """
-    if lanes == 1 and num_rows == len(id_K):
+    if calls == 1 and num_rows == len(id_K):
         return [(None, id_K)]
-    width = -(-num_rows // lanes)
-    rank = jnp.arange(1, width * lanes + 1)  # of each participant in the cohort
+    width = -(-num_rows // calls)
+    rank = jnp.arange(1, width * calls + 1)  # of each participant in the cohort
     place = jnp.searchsorted(jnp.cumsum(participation_flags(who, id_K).trains), rank)
     ids = id_K.at[place].get(mode="fill", fill_value=len(who.trains))
-    return [(place[lane::lanes], ids[lane::lanes]) for lane in range(lanes)]
+    return [(place[i::calls], ids[i::calls]) for i in range(calls)]
 
 
 def gather(
-    who: Participation, clients: Client, shards: Shard, num_rows: int, lanes: int = 1
+    who: Participation, clients: Client, shards: Shard, num_rows: int, calls: int = 1
 ) -> list[ParticipantRows]:
     """Gathers the participants of a cohort; unused rows hold arbitrary values.
 
     Args:
-      who, num_rows, lanes: As in `participant_places`.
+      who, num_rows, calls: As in `participant_places`.
       clients: All clients of the cohort [K, ...].
       shards: Training examples of the clients [K, ...].
     """
-    calls = []
-    for place, ids in participant_places(who, clients.id, num_rows, lanes):
+    rows_of_calls = []
+    for place, ids in participant_places(who, clients.id, num_rows, calls):
         rows, tables = take_rows((clients, shards), place)
-        calls.append(ParticipantRows(place, rows.replace(id=ids), tables))
-    return calls
+        rows_of_calls.append(ParticipantRows(place, rows.replace(id=ids), tables))
+    return rows_of_calls
 
 
 def take_rows(tree: Tree, place: Array | None) -> Tree:
@@ -79,7 +79,7 @@ def take_rows(tree: Tree, place: Array | None) -> Tree:
 def scatter(
     clients: Client, places: Sequence[Array | None], trained: Sequence[Client]
 ) -> Client:
-    """Returns all clients of a cohort with the trained rows of each lane."""
+    """Returns all clients of a cohort with the trained rows of each call."""
     for place, new in zip(places, trained, strict=True):
         clients = new if place is None else put_rows(clients, place, new)
     return clients

@@ -95,7 +95,7 @@ def reduce_uploads(
     """Returns all uploads, unpacked, in the order of ids, or the sum of the summands.
 
     Args:
-      num_rows: Rows of all cohorts, without the padding of lanes and devices.
+      num_rows: Rows of all cohorts, without the padding of calls and devices.
     """
     if aggregation.summand is None:
         rows = gather.join_by_id([u.id for u in uploads], [u.up for u in uploads])

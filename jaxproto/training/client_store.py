@@ -53,7 +53,7 @@ class ClientStore:
     @cached_property
     def _tests(self) -> list[list[tuple[np.ndarray, Shard]]]:
         by_cohort = zip(self._exp.test, self._exp.cohorts, strict=True)
-        return [_in_lanes(tests, cohort.num_lanes) for tests, cohort in by_cohort]
+        return [_in_calls(tests, self._exp.num_calls(c)) for tests, c in by_cohort]
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
@@ -124,8 +124,8 @@ class ClientStore:
         """Ends threads and removes scratch files."""
 
 
-def _in_lanes(tests: Shard, lanes: int) -> list[tuple[np.ndarray, Shard]]:
+def _in_calls(tests: Shard, calls: int) -> list[tuple[np.ndarray, Shard]]:
     """Returns the places and index tables of each call, on the device."""
-    places = mesh.interleaved_order(len(tests.size), lanes).reshape(lanes, -1)
+    places = mesh.interleaved_order(len(tests.size), calls).reshape(calls, -1)
     tables = (jax.tree.map(lambda a, p=p: a[p], tests) for p in places)
     return list(zip(places, map(jax.device_put, tables), strict=True))

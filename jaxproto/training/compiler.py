@@ -72,7 +72,7 @@ def _compile_all(
     """
     clock = time.perf_counter()
     if many:
-        exp, suffix = exp.without_lanes(), f" of {many}"
+        exp, suffix = exp._replace(cores=1), f" of {many}"
     table = sharded_programs.build_programs(exp)
     if many:
         table = jax.tree.map(lambda program: program.over_federations(over), table)

@@ -60,7 +60,7 @@ class HostedStore(ClientStore):
             for c, shape in zip(exp.cohorts, shapes, strict=True)
         ]
         self._sizes = [  # rows of a call
-            exp.rows_of_call(c.num_rows, c.num_lanes) for c in exp.cohorts
+            exp.rows_of_call(c.num_rows, exp.num_calls(c)) for c in exp.cohorts
         ]
         self._pool = ThreadPoolExecutor(1)
         self._now: Places = []
@@ -83,18 +83,18 @@ class HostedStore(ClientStore):
             next_places = self._places(upcoming())
             self._next = next_places, self._pool.submit(self._read_all, next_places)
 
-        def call(i, place, lane_rows):
+        def call(i, place, own):
             tables = self._tables(i, self.exp.train[i], place)
-            return ParticipantRows(None, self._on_devices(i, place, lane_rows), tables)
+            return ParticipantRows(None, self._on_devices(i, place, own), tables)
 
         return [
-            [call(i, *lane) for lane in self._in_lanes(i, places[i], rows[i])]
+            [call(i, *own) for own in self._in_calls(i, places[i], rows[i])]
             for i in range(len(self.cohorts))
         ]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Starts to write the trained rows of the participants."""
-        new = [self._from_devices(i, lanes) for i, lanes in enumerate(trained)]
+        new = [self._from_devices(i, calls) for i, calls in enumerate(trained)]
         if self._next is not None:
             next_places, reading = self._next  # before this round's training
             by_cohort = zip(self._now, next_places, reading.result(), new, strict=True)
@@ -110,7 +110,7 @@ class HostedStore(ClientStore):
         """Yields the clients in chunks of the size of a call."""
         for i, cohort in enumerate(self.exp.cohorts):
             evaluated, size = cohort.evaluated, self._sizes[i]
-            step = size * cohort.num_lanes
+            step = size * self.exp.num_calls(cohort)
             order = mesh.interleaved_order(size, self.exp.layout.num_devices)
             for first in range(0, len(evaluated), step):
                 places = np.arange(len(evaluated))[first : first + step]
@@ -120,10 +120,10 @@ class HostedStore(ClientStore):
                     Chunk(
                         cohort=i,
                         place=pad_rows(place, size, -1)[order],
-                        clients=self._on_devices(i, evaluated[place], lane_rows),
+                        clients=self._on_devices(i, evaluated[place], own),
                         tests=self._tables(i, self.exp.test[i], place),
                     )
-                    for place, lane_rows in self._in_lanes(i, places, rows)
+                    for place, own in self._in_calls(i, places, rows)
                 ]
 
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
@@ -142,16 +142,16 @@ class HostedStore(ClientStore):
         trains = np.asarray(who.trains)
         return [np.flatnonzero(trains[stored.ids]) for stored in self.cohorts]
 
-    def _in_lanes(self, i: int, place: np.ndarray, rows: Client):
+    def _in_calls(self, i: int, place: np.ndarray, rows: Client):
         """Yields the places and rows of each call."""
-        lanes = self.exp.cohorts[i].num_lanes
-        for lane in range(lanes):
-            yield jax.tree.map(lambda a, lane=lane: a[lane::lanes], (place, rows))
+        calls = self.exp.num_calls(self.exp.cohorts[i])
+        for first in range(calls):
+            yield jax.tree.map(lambda a, first=first: a[first::calls], (place, rows))
 
-    def _from_devices(self, i: int, lanes: Sequence[Client]) -> Client:
+    def _from_devices(self, i: int, calls: Sequence[Client]) -> Client:
         """Returns the rows of all calls in the order of their places."""
-        rows = jax.tree.map(lambda *a: np.concatenate(a), *mesh.to_host(list(lanes)))
-        columns = len(lanes) * self.exp.layout.num_devices  # one of the two is 1
+        rows = jax.tree.map(lambda *a: np.concatenate(a), *mesh.to_host(list(calls)))
+        columns = len(calls) * self.exp.layout.num_devices  # one of the two is 1
         return mesh.deinterleave(rows, len(self._now[i]), columns)
 
     def _read_all(self, places: Places) -> list[Client]:

@@ -100,7 +100,8 @@ def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     settings = traced.program_settings(config)
     sizes = [[len(rows) for rows in part] for part in exp.partition if part]
     cohorts = [
-        (c.name, c.ids, c.num_rows, c.num_lanes, c.scoring.rules) for c in exp.cohorts
+        (c.name, c.ids, c.num_rows, exp.num_calls(c), c.scoring.rules)
+        for c in exp.cohorts
     ]
     parts = [settings, sizes, cohorts, environment()]
     text = json.dumps(parts, sort_keys=True, default=repr).encode()

@@ -1,7 +1,7 @@
 """Table of the programs of a run (`Programs`).
 
 They are the parts of `federation.one_round`. Separate programs let architectures and
-lanes train side by side, and clients need not all be on the device.
+parts of a cohort train side by side, and clients need not all be on the device.
 """
 
 from collections.abc import Callable
@@ -118,7 +118,8 @@ def _update_server(exp, aggregation, stream, context, server, uploads):
 
 
 def _gather(exp, cohort, floats, who, clients, shards):
-    return gather.gather(who, clients, shards, cohort.num_rows, cohort.num_lanes)
+    calls = exp.num_calls(cohort)
+    return gather.gather(who, clients, shards, cohort.num_rows, calls)
 
 
 def _scatter(exp, cohort, floats, clients, places, trained):
@@ -126,9 +127,10 @@ def _scatter(exp, cohort, floats, clients, places, trained):
 
 
 def _tested(exp, cohort, floats, clients):
-    places = mesh.interleaved_order(len(cohort.evaluated), cohort.num_lanes)
-    places = cohort.evaluated[places].reshape(cohort.num_lanes, -1)
-    return [gather.take_rows(clients, jnp.asarray(place)) for place in places]
+    calls = exp.num_calls(cohort)
+    places = cohort.evaluated[mesh.interleaved_order(len(cohort.evaluated), calls)]
+    rows = map(jnp.asarray, places.reshape(calls, -1))
+    return [gather.take_rows(clients, place) for place in rows]
 
 
 def _evaluate(exp, cohort, floats, down, clients, examples, tests):
@@ -151,12 +153,12 @@ def _diagnostics(exp, floats, server):
 
 def _trained_in_parts(exp: Experiment, cohort: CohortPlan) -> bool:
     """Returns whether a call trains only a part of the clients of a cohort."""
-    return bool(exp.resident) and (cohort.num_lanes > 1 or cohort.sampled)
+    return bool(exp.resident) and (exp.num_calls(cohort) > 1 or cohort.sampled)
 
 
 def _evaluated_in_parts(exp: Experiment, cohort: CohortPlan) -> bool:
     """Returns whether a call evaluates only a part of the clients of a cohort."""
-    whole = cohort.num_lanes == 1 and len(cohort.evaluated) == len(cohort.ids)
+    whole = exp.num_calls(cohort) == 1 and len(cohort.evaluated) == len(cohort.ids)
     return bool(exp.resident) and not cohort.stateless and not whole
 
 
@@ -267,7 +269,7 @@ def plain_programs(exp: Experiment) -> Programs:
 
 def plain_batched_programs(exp: Experiment, stacked: Floats) -> Programs:
     """Returns the programs of federations with stacked floats without compilation."""
-    table = build_programs(exp.without_lanes())
+    table = build_programs(exp._replace(cores=1))
     batched = jax.tree.map(lambda program: program.over_federations(mesh.ONE), table)
     return with_floats(batched, stacked)
 

@@ -60,8 +60,8 @@ class RoundOutputs(NamedTuple):
     participants: Participation
     scalars_down: ArrayLike  # that a client gets: [], or [K] by client id
     bytes_down: ArrayLike  # of these on the wire
-    reports: list[Report]  # per cohort and lane
-    pre_reports: list[PreReport]  # per cohort and lane; empty with one exchange
+    reports: list[Report]  # per cohort and call
+    pre_reports: list[PreReport]  # per cohort and call; empty with one exchange
     diagnostics: dict[str, np.ndarray]
 
 

@@ -43,20 +43,20 @@ class CohortShapes(Shapes):
         """Starts with the shapes of the data of cohort `i`."""
         cohort = exp.cohorts[i]
         super().__init__({})
-        self.known, self._lanes = self.known.new_child(), cohort.num_lanes
+        self.known, self._num_calls = self.known.new_child(), exp.num_calls(cohort)
         self.known.maps.append(shared.known)
         shared.cohorts.append(self)
         ids, count = programs.client_ids_and_counts(exp, cohort)
         tables = {k.IDS: ids, k.COUNTS: count, k.SHARDS: exp.train[i]}
         for kind, table in tables.items():
             self.add([kind], _of_call(exp, cohort, table))
-        self.add([k.TESTS], _of_call(exp, cohort, exp.test[i], cohort.num_lanes))
+        self.add([k.TESTS], _of_call(exp, cohort, exp.test[i], self._num_calls))
 
     @property
     def calls(self) -> list[ParticipantRows]:
         """Returns the participants of every call that trains the cohort."""
         whole = ParticipantRows(None, self[k.CLIENTS], self[k.SHARDS])
-        return self.known.get(k.CALLS.name) or [whole] * self._lanes
+        return self.known.get(k.CALLS.name) or [whole] * self._num_calls
 
     @property
     def evaluated(self) -> Tree:
@@ -64,11 +64,11 @@ class CohortShapes(Shapes):
         return (self.known.get(k.TESTED.name) or [self[k.CLIENTS]])[0]
 
 
-def _of_call(exp: Experiment, cohort: CohortPlan, tree: Tree, lanes: int = 1) -> Tree:
+def _of_call(exp: Experiment, cohort: CohortPlan, tree: Tree, calls: int = 1) -> Tree:
     """Returns the shapes of a call's part of arrays [K, ...] of all clients."""
 
     def one(a):
-        resident, hosted = (len(a), lanes), (cohort.num_rows, cohort.num_lanes)
+        resident, hosted = (len(a), calls), (cohort.num_rows, exp.num_calls(cohort))
         rows = exp.rows_of_call(*resident if exp.resident else hosted)
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 

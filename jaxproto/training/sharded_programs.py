@@ -6,7 +6,7 @@ Every program runs on all devices under `shard_map`. The rows of clients are dis
 device over its rows, without communication; only an evaluation of a sample moves
 clients. The server's step gathers the uploads, and every device computes it completely,
 in the order of one device. Only sums over clients (`Aggregation.summand`) depend on the
-number of devices, by rounding, as they do on the number of lanes.
+number of devices, by rounding, as they do on the number of calls.
 
 If a round has only some of the clients, `gather` distributes its participants evenly,
 and `scatter` moves them back.

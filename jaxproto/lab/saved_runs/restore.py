@@ -125,7 +125,7 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     exp = build.experiment(config, jax.default_backend(), tokens, data=known)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.folder)
-    return exp.without_lanes()
+    return exp
 
 
 def store_of_checkpoint(path: Path) -> str | None:

@@ -93,7 +93,7 @@ class BatchedEngine(Engine):
         first = environments[0]
         plain = partial(programs.plain_batched_programs, first.exp, stacked)
         bound = locate_nans(programs.with_floats(compiled, stacked), plain)
-        store = ClientStore(first.exp.without_lanes(), bound)
+        store = ClientStore(first.exp._replace(cores=1), bound)
         self._environment = first._replace(compiled=bound, store=store)
         self._exps = [environment.exp for environment in environments]
 

@@ -77,7 +77,7 @@ class Server(Engine):
             "train": exp.method.aggregation,
         }
         self.split_uploads = {
-            stage: jax.jit(partial(stack_uploads.split_into_lanes, exp, aggregation))
+            stage: jax.jit(partial(stack_uploads.split_into_calls, exp, aggregation))
             for stage, aggregation in aggregations.items()
         }
 
@@ -94,8 +94,8 @@ class Server(Engine):
             early, _ = self._split_broadcast(server)
             everyone = participants._replace(reports=participants.trains)
             uploads, report = self._exchange("first", r, everyone, early)
-            lanes = self._lanes(drawn, uploads, "first")
-            server = self.run.pre_aggregate(context, server, lanes)
+            stacked = self._in_calls(drawn, uploads, "first")
+            server = self.run.pre_aggregate(context, server, stacked)
             sizes = report.scalars, report.bytes
             pre_reports = [PreReport(report.id, *sizes, report.usable)]
             bytes_down = HEADER  # the broadcast is sent in two messages
@@ -191,7 +191,7 @@ class Server(Engine):
         """Updates the server; drops uploads that make its state infinite or nan."""
 
         def after(ups):
-            return self.run.update(context, server, self._lanes(drawn, ups, "train"))
+            return self.run.update(context, server, self._in_calls(drawn, ups, "train"))
 
         state = after(ups)
         if self.is_finite(state) or not self.is_finite(server):
@@ -207,10 +207,10 @@ class Server(Engine):
     def _report(self, r: int, id: int, stage: str, why: str):
         self.report_fault(LostMessage(r + 1, id, stage, why))
 
-    def _lanes(
+    def _in_calls(
         self, drawn: Participation, ups: Mapping[int, Tree], stage: str
     ) -> tuple[Uploads, ...]:
-        """Returns the uploads of an exchange in lanes, the input of server programs."""
+        """Returns the uploads of an exchange by call, the input of server programs."""
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
         participation = drawn._replace(reports=drawn.trains & arrived)

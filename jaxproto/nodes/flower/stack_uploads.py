@@ -87,13 +87,13 @@ def stack_messages(
     ]
 
 
-def split_into_lanes(
+def split_into_calls(
     exp: Experiment,
     aggregation: Aggregation,
     participation: Participation,
     stacked: Sequence[Tree],
 ) -> tuple[Uploads, ...]:
-    """Gathers uploads into lanes, as the client programs of the simulator do.
+    """Gathers the uploads of each call of the client programs of the simulator.
 
     Sums over clients have the order of the simulator.
 
@@ -101,17 +101,17 @@ def split_into_lanes(
       participation: Drawn clients, and those whose upload arrived.
       stacked: Packed uploads from `stack_messages`.
     """
-    lanes = []
+    uploads = []
     for cohort, packed in zip(exp.cohorts, stacked, strict=True):
         ids = jnp.asarray(cohort.ids)
         map_rows = cohort.mode.map_and_sum(partial(upload_and_summand, aggregation))
         for place, id_R in gather.participant_places(
-            participation, ids, cohort.num_rows, cohort.num_lanes
+            participation, ids, cohort.num_rows, exp.num_calls(cohort)
         ):
             reports_R = gather.participation_flags(participation, id_R).reports
             rows = map_rows(reports_R, gather.take_rows(packed, place))
-            lanes.append(Uploads(id_R, *rows))
-    return tuple(lanes)
+            uploads.append(Uploads(id_R, *rows))
+    return tuple(uploads)
 
 
 def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:

@@ -160,7 +160,9 @@ def test_there_is_room_for_whom_a_sampler_draws_and_it_is_that_of_nearby_shares(
     ("name", "share"), [("fedavg", 1.0), ("protonorm", 0.4), ("refprotofl", 0.4)]
 )
 @pytest.mark.long
-def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
+def test_calls_side_by_side_change_no_number_of_a_client(
+    tmp_path, monkeypatch, name, share
+):
     """Nor one of the server, but where it adds uploads up: to rounding."""
     told = {}
     for cores in (1, 3):
@@ -168,7 +170,8 @@ def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
         law = "uniform" if share < 1 else "all"
         fields = {"participation__law": law, "participation__fraction": share}
         c = small(name, data__clients=8, eval_every=1, **fields)
-        assert {g.num_lanes for g in build.experiment(c, "cpu").cohorts} == {cores}
+        exp = build.experiment(c, "cpu")
+        assert {exp.num_calls(cohort) for cohort in exp.cohorts} == {cores}
         runs.run(c, tmp_path / str(cores))
         told[cores] = runs.records(tmp_path / str(cores))
     for one, several in zip(told[1], told[3], strict=True):
