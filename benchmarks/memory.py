@@ -22,7 +22,7 @@ from jaxproto.core.types import Shard
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, records
-from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training.engine import LocalEngine
 
 FLAGS = measure.flag_values(
     *("group", "pixels", "classes", "dim", "form"),
@@ -82,7 +82,7 @@ def run(settings: dict, images: str) -> dict:
     return {"stages": stages, "seconds": clock.parts, "programs": programs(fed.work)}
 
 
-def programs(work: RoundEnvironment) -> list[dict]:
+def programs(work: LocalEngine) -> list[dict]:
     """Returns XLA's account of every program, in bytes."""
     compiled, names = work.compiled, [c.name for c in work.exp.cohorts]
     named = {

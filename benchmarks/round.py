@@ -9,6 +9,7 @@ among the contenders. `scripts` is the round of the released PyTorch scripts. `l
 efficient PyTorch, with models in memory and no loops over examples (torch_rounds.py).
 """
 
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from jaxproto import models
 from jaxproto.core import batches
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
-from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training.engine import LocalEngine
 
 FLAGS = measure.flag_values(
     *("group", "clients", "train", "test", "repeats", "batch"),
@@ -56,13 +57,14 @@ def ours(exp: Experiment) -> Callable[[], dict]:
     return timed
 
 
-def evaluation_of_training(work: RoundEnvironment) -> RoundEnvironment:
-    """Returns an environment that evaluates on the clients' training parts."""
+def evaluation_of_training(work: LocalEngine) -> LocalEngine:
+    """Returns an engine that evaluates on the clients' training parts."""
     exp = work.exp
     run = programs.with_floats(programs.build_programs(exp), exp.floats)
     evaluate = tuple(jax.jit(f) for f in run.evaluate)  # compiles in the warm-up run
     compiled = work.compiled._replace(evaluate=evaluate)
-    return work._replace(exp=exp._replace(test=exp.train), compiled=compiled)
+    on_train = exp._replace(test=exp.train)
+    return dataclasses.replace(work, exp=on_train, compiled=compiled)
 
 
 def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], dict]]:

@@ -32,6 +32,7 @@ from jaxproto import config as config_
 from jaxproto.experiment import build, traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.lab.sweeps.batched import BatchedEngine
+from jaxproto.round.federation import Model
 from jaxproto.training import compiler
 from jaxproto.training.programs import Programs
 
@@ -124,7 +125,8 @@ def federations(exp: Experiment, count: int, compiled) -> list[synthetic.Run]:
 def together(started: list[synthetic.Run], compiled: Programs) -> Callable[[], None]:
     """Returns a function that runs the next round of all federations as one program."""
     engine = BatchedEngine([run.work for run in started], compiled, len(started))
-    model, numbers = engine.joined([run.state for run in started]), itertools.count()
+    models = [Model(run.state.server, run.state.clients) for run in started]
+    model, numbers = engine.joined(models), itertools.count()
 
     def next_round():
         nonlocal model

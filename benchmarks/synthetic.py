@@ -13,14 +13,8 @@ from jaxproto import config as config_
 from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import (
-    compiler,
-    data_placement,
-    programs,
-    rounds,
-    run_evaluation,
-)
-from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training import compiler, data_placement, engine, programs
+from jaxproto.training.engine import LocalEngine
 from jaxproto.training.stores import open_store
 
 AS_RELEASED = {  # loss and batches of the released code
@@ -117,18 +111,18 @@ class Run:
         compiled = programs.with_floats(unbound, exp.floats, exp.layout.put)
         self.state = programs.init(exp, seed, compiled)
         store = open_store(exp, compiled, seed, folder, tables)
-        self.work = RoundEnvironment(exp, examples, compiled, seed, store)
+        self.work = LocalEngine(exp, examples, compiled, seed, store)
         self.r, self.seen = 0, None
 
     def next_round(self):
         """Trains the next round, with the server's step."""
-        self.state, self.seen = rounds.next_state(self.work, self.r, self.state)
+        self.state, self.seen = engine.next_state(self.work, self.r, self.state)
         self.r += 1
 
-    def evaluate(self, work: RoundEnvironment | None = None) -> dict:
-        """Evaluates the last round, in another environment if one is given."""
+    def evaluate(self, work: LocalEngine | None = None) -> dict:
+        """Evaluates the last round, by another engine if one is given."""
         work = work or self.work
-        return run_evaluation.evaluate(work, self.r, self.state, self.seen, [1.0])
+        return work.record(self.r, self.state, self.seen, [1.0])
 
     def timed_round(self, training: str = "training") -> dict[str, float]:
         """Returns the seconds of a round, by the name `training`, and an evaluation."""

@@ -1,5 +1,6 @@
 """Arrays of jaxproto's clients and server, under PyTorch's names and shapes."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -10,7 +11,6 @@ from benchmarks.parity.record import Record
 from jaxproto.core.types import Array, Protos, Shard, Tree
 from jaxproto.experiment.build import Experiment
 from jaxproto.models import to_torch
-from jaxproto.training import rounds
 from jaxproto.training.programs import State
 
 
@@ -89,11 +89,11 @@ def begun(seen: list[Look]) -> Record:
     }
 
 
-def after(exp: Experiment, state: State, learnt: rounds.RoundSummary) -> Record:
+def after(exp: Experiment, state: State, learnt: Mapping) -> Record:
     """Records the weights after training, and the loss that a run logs."""
     return {
         record.WEIGHTS: record.of_clients(weights(exp, state)),
-        record.LOSS: {"all clients": np.asarray(learnt.loss)},
+        record.LOSS: {"all clients": np.asarray(learnt["loss"])},
     }
 
 

@@ -1,6 +1,6 @@
 """jaxproto's side of the comparison: the compiled programs of a run.
 
-The round is `rounds.next_state`, and correct predictions are those of the run's own
+The round is `engine.next_state`, and correct predictions are those of the run's own
 evaluation. Batches and first steps come from the functions of local training, called
 with the key of the run, and scores from the method's `predict`.
 """
@@ -45,8 +45,8 @@ from jaxproto.prototypes import kernels
 from jaxproto.round import client, federation
 from jaxproto.round.federation import Cohort, Model
 from jaxproto.summary import host_prototypes
+from jaxproto.training import engine, programs
 from jaxproto.training import program as program_
-from jaxproto.training import programs, rounds, run_evaluation
 from jaxproto.training.programs import State
 
 SWEEP = 64  # examples at a time
@@ -118,13 +118,13 @@ class Ours:
                 self.diagnostics, state.clients, self.exp.train, strict=True
             )
         )
-        self.state, learnt = rounds.next_state(self.work, self.r, state)
+        self.state, learnt = engine.next_state(self.work, self.r, state)
         self.r += 1
         made = begun(seen) | after(self.exp, self.state, learnt)
         made |= self.protos() if self.shares else {}
         if hasattr(self.state.server, "adapter"):
             made |= self.adapter()
-        order = Order([s.order for s in seen], self.server_order(context.key))
+        order = Order([s.order for s in seen], self.server_order(context[1]))
         return Round(made | self.evaluated(), order)
 
     def broadcast(self, state: State) -> Tree:
@@ -184,7 +184,7 @@ class Ours:
         inputs = zip(self.score, self.state.clients, self.exp.test, strict=True)
         scores_of = self.by_client(f(down, c, examples, s) for f, c, s in inputs)
         model = Model(self.state.server, self.state.clients)
-        right = self.by_client(run_evaluation.evaluate_model(self.work, model))
+        right = self.by_client(self.work.sums(model))
         sizes, recorded = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in scores_of[0]):
             recorded[record.SCORES.format(rule)] = {
@@ -202,8 +202,8 @@ def diagnostics(
     exp: Experiment, cohort: Cohort, context, down, clients, examples, shards
 ) -> Look:
     """Returns order, batches and first steps of a cohort's next round."""
-    key = jax.random.fold_in(context.key, federation.TRAINING)
-    local = exp.local.at_round(context.r)
+    key = jax.random.fold_in(context[1], federation.TRAINING)
+    local = exp.local.at_round(context[0])
     task = client.LocalTask(exp.method, cohort.net, local, key, down, examples)
     numbers = jnp.arange(len(examples.y), dtype=jnp.int32)
     max_steps = -(-shards.index.shape[1] // local.batch_size) * local.epochs

@@ -38,8 +38,9 @@ class Feature(NamedTuple):
     arrays: Callable = nothing
     # parts, config, its arrays, data set -> parts with the feature
     wrap: Callable = lambda parts, *_: parts
-    # config, experiment -> rounds done -> entries of a record
-    account: Callable = lambda config, exp: nothing
+    # config, experiment, number of a round -> its context; None: by the seed
+    # -> rounds done -> entries of a record
+    account: Callable = lambda config, exp, context: nothing
     files: Callable = nothing  # config -> field -> arrays of the file that it names
 
 
@@ -101,9 +102,11 @@ def wrap(parts, config: ml_collections.ConfigDict, values: Mapping, dataset):
     return parts
 
 
-def account(config: ml_collections.ConfigDict, exp) -> Callable[[int], dict[str, dict]]:
+def account(
+    config: ml_collections.ConfigDict, exp, context: Callable | None = None
+) -> Callable[[int], dict[str, dict]]:
     """Returns the function from rounds done to the features' entries of a record."""
-    accounts = [feature.account(config, exp) for feature in active(config)]
+    accounts = [feature.account(config, exp, context) for feature in active(config)]
     return lambda rounds: functools.reduce(
         lambda entries, entry: entries | entry(rounds), accounts, {}
     )

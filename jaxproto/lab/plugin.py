@@ -69,7 +69,7 @@ CACHES = {  # reader -> function that reads a data set, or maps it as it was rea
     "npz": "jaxproto.lab.data.decoded_cache:load_file",
 }
 
-AT_END = {  # of a run that ended well: functions of `TrainedFederation`, path, console
+AT_END = {  # of a run that ended well: functions of experiment, model, path, console
     "pictures": "jaxproto.lab.callbacks.pictures:draw_all",
 }
 

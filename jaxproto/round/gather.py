@@ -11,14 +11,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.core.types import Array, Client, Shard, Tree
+from jaxproto.core.types import Array, ArrayLike, Client, Shard, Tree
 from jaxproto.round.participation import Participation
 
 
 class ParticipantRows(NamedTuple):
     """Clients of a cohort that one call of a program trains."""
 
-    place: Array | None  # [R] in the cohort, its length for unused rows; None: all
+    place: ArrayLike | None  # [R] in the cohort, its length for unused rows; None: all
     clients: Client  # [R, ...]
     shards: Shard  # [R, ...]
 
@@ -77,7 +77,7 @@ def take_rows(tree: Tree, place: Array | None) -> Tree:
 
 
 def scatter(
-    clients: Client, places: Sequence[Array | None], trained: Sequence[Client]
+    clients: Client, places: Sequence[ArrayLike | None], trained: Sequence[Client]
 ) -> Client:
     """Returns all clients of a cohort with the trained rows of each call."""
     for place, new in zip(places, trained, strict=True):
@@ -85,7 +85,7 @@ def scatter(
     return clients
 
 
-def put_rows(tree: Tree, place: Array, new: Tree) -> Tree:
+def put_rows(tree: Tree, place: ArrayLike, new: Tree) -> Tree:
     """Returns arrays [K, ...] with new rows; drops rows at places beyond K."""
     return jax.tree.map(lambda a, b: a.at[place].set(b, mode="drop"), tree, new)
 

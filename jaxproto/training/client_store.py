@@ -8,7 +8,6 @@ where clients are between rounds: on one device (this module), on several device
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,15 +25,9 @@ Clients = tuple[Client, ...]  # per cohort, of the state of the run
 Calls = list[list[ParticipantRows]]  # participants, by cohort and call
 Trained = list[list[Client]]  # participants after training, by cohort and call
 Upcoming = Callable[[], Participation] | None  # participation of the next round
-
-
-class Chunk(NamedTuple):
-    """Clients of a cohort that one call of a program evaluates."""
-
-    cohort: int
-    place: np.ndarray  # [R] position among the evaluated clients, -1 for padding
-    clients: Client
-    tests: Shard
+# index of a cohort, and its clients that one call evaluates, in their places among the
+# evaluated clients, -1 for padding
+Chunk = tuple[int, ParticipantRows]
 
 
 class ClientStore:
@@ -83,7 +76,7 @@ class ClientStore:
         for i, (f, of_cohort, tests) in enumerate(by_cohort):
             calls = f(of_cohort) if f else [of_cohort] * len(tests)
             for rows, (place, table) in zip(calls, tests, strict=True):
-                chunks.append(Chunk(i, place, rows, table))
+                chunks.append((i, ParticipantRows(place, rows, table)))
         yield chunks
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":

@@ -18,9 +18,9 @@ from jaxproto.experiment import build
 from jaxproto.experiment.data import build_data
 from jaxproto.round import execution
 from jaxproto.summary.progress_lines import make_console, say
-from jaxproto.training import programs, rounds, run_evaluation
+from jaxproto.training import programs
+from jaxproto.training.engine import LocalEngine, next_state
 from jaxproto.training.programs import Programs
-from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
 
 BATCHES = 2  # of training examples, and of test examples
@@ -73,10 +73,10 @@ def debug(
         printing = _printing(plain, console or make_console())
         store = open_store(exp, printing, config.seed, Path())
         examples = build.examples(exp.dataset)
-        work = RoundEnvironment(exp, examples, printing, config.seed, store)
+        engine = LocalEngine(exp, examples, printing, config.seed, store)
         state = programs.init(exp, config.seed, printing)
-        state, summary = rounds.next_state(work, 0, state)
-        return run_evaluation.evaluate(work, 1, state, summary, [0.0])
+        state, summary = next_state(engine, 0, state)
+        return engine.record(1, state, summary, [0.0])
 
 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:

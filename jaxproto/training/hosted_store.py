@@ -117,11 +117,13 @@ class HostedStore(ClientStore):
                 self.wait()
                 rows = self._read(i, evaluated[places])
                 yield [
-                    Chunk(
-                        cohort=i,
-                        place=pad_rows(place, size, -1)[order],
-                        clients=self._on_devices(i, evaluated[place], own),
-                        tests=self._tables(i, self.exp.test[i], place),
+                    (
+                        i,
+                        ParticipantRows(
+                            place=pad_rows(place, size, -1)[order],
+                            clients=self._on_devices(i, evaluated[place], own),
+                            shards=self._tables(i, self.exp.test[i], place),
+                        ),
                     )
                     for place, own in self._in_calls(i, places, rows)
                 ]

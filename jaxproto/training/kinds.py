@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
 FLOATS = Kind("floats")  # of a configuration: the first argument of every program
 KEY = Kind("key")  # of the first state of clients or server
-CONTEXT = Kind("context")  # `RoundContext`
+CONTEXT = Kind("context")  # number and key of a round
 SERVER = Kind("server")
 BROADCAST = Kind("broadcast")  # message with its size
 DOWN = Kind("down", shape=lambda s: s[BROADCAST].message)  # message after the wire

@@ -1,7 +1,7 @@
-"""Start and resume of a run in its work directory."""
+"""Start of a run in its work directory."""
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,36 +9,15 @@ import ml_collections
 import numpy as np
 from rich.console import Console
 
-from jaxproto.callbacks import Callback, EarlyStopping
+from jaxproto.callbacks import Callback
 from jaxproto.config import features
 from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
-from jaxproto.storage import checkpoint, provenance, records, workdir
-from jaxproto.storage.run_folder import METRICS, RunFolder
+from jaxproto.storage import checkpoint, provenance, workdir
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.summary import run_summary
-from jaxproto.summary.progress_lines import say
-from jaxproto.training import processes
-from jaxproto.training.callback_list import CallbackList
-from jaxproto.training.programs import State
 from jaxproto.training.progress import progress
-from jaxproto.training.rounds import RoundEnvironment
-
-
-class Run(NamedTuple):
-    """Constants of a run in training."""
-
-    config: ml_collections.ConfigDict
-    settings: Mapping  # that its checkpoints share
-    path: Path
-    work: RoundEnvironment
-    compile_stats: run_summary.CompileStats
-    console: Console
-    grace: float  # seconds that a round may take after SIGTERM
-    progress: Callable  # rounds, rounds done, console -> context of a `Progress`
-    callbacks: CallbackList
-    privacy: Callable[[int], dict]  # see `privacy_ledger`
 
 
 class Start(NamedTuple):
@@ -61,25 +40,6 @@ class Start(NamedTuple):
         provenance.record(self.path, self.config)
         workdir.save_config(self.path, self.config)  # after all checks
         self.lock.keep()
-
-    def run(self, work: RoundEnvironment, **others) -> Run:
-        """Returns the run that starts, with the other fields of a `Run`."""
-        checksums = file_checksums(self.config, work.exp)
-        options, callbacks = self.config.early_stopping, list(self.callbacks)
-        if options.patience and processes.is_primary():
-            early = EarlyStopping(options.patience, options.rule, options.least)
-            callbacks.insert(0, early)
-        return Run(
-            config=self.config,
-            settings=workdir.settings(self.config) | checksums,
-            path=self.path,
-            work=work,
-            console=self.console,
-            grace=self.grace,
-            progress=self.progress,
-            callbacks=CallbackList(callbacks, self.console),
-            **others,
-        )
 
 
 def file_checksums(
@@ -125,40 +85,3 @@ def finished_summary(start: Start) -> dict | None:
         return None  # it resumes with the new rule
     workdir.check_complete(path, config, summary["rounds"])
     return summary
-
-
-def resume(run: Run, state: State) -> tuple[int, State]:
-    """Restores the newest valid checkpoint, and truncates the metrics to its round.
-
-    A checkpoint is valid only if the metrics have the records of all evaluations that
-    are due up to its round.
-
-    Returns:
-      The round and the state; 0 and `state` without checkpoints.
-
-    Raises:
-      UserError: No checkpoint is valid.
-    """
-    like = run.work.store.gather_state(state)
-    restored = processes.raise_everywhere(lambda: _restore_latest(run, like))
-    start, saved = processes.broadcast_arrays((restored.round, restored.state))
-    if start:
-        state = run.work.store.restore(saved)
-    records.truncate_after(run.path / METRICS, int(start))
-    return int(start), state
-
-
-def _restore_latest(run: Run, like: State) -> checkpoint.Restored:
-    """Restores the newest valid checkpoint; loads its client rows into the store."""
-    directory = run.path / "checkpoints"
-    due = workdir.expected_rounds(run.path, run.config)
-    covered = records.coverage(run.path / METRICS, due)
-    restored = checkpoint.restore_latest(directory, like, run.settings, covered)
-    if restored is None:
-        return checkpoint.Restored(0, like, [])
-    run.work.store.load(directory / str(restored.round))
-    for note in restored.notes:
-        say(run.console, note)
-    say(run.console, f"resuming {run.path} after round {restored.round}")
-    checkpoint.prune(directory, restored.round)
-    return restored

@@ -21,7 +21,6 @@ from jaxproto.experiment.traced import Floats
 from jaxproto.prototypes import kernels, transforms
 from jaxproto.round import federation, gather, kept_state
 from jaxproto.round.evaluation import EvaluationInputs
-from jaxproto.round.participation import Participation
 from jaxproto.training import data_placement
 from jaxproto.training import kinds as k
 from jaxproto.training.debug_nans import locate_nans
@@ -37,19 +36,8 @@ class State(NamedTuple):
     watched: Tree = ()  # {name: [eval_every]} of `diagnostics`, or ()
 
 
-class RoundContext(NamedTuple):
-    """Number and key of a round, as arguments of programs that all rounds share."""
-
-    r: Array  # [] number, from 0
-    key: Array  # of all randomness of the round
-
-
-class RoundArguments(NamedTuple):
-    """Arguments of the clients' programs that all participants of a round share."""
-
-    context: RoundContext
-    participants: Participation
-    down: Tree  # the broadcast, after the wire
+Context = tuple[Array, Array]  # number of a round, from 0, and key of its randomness
+RoundContexts = Callable[[Array], Context]  # of a round's number
 
 
 def keys(seed: int):
@@ -57,14 +45,14 @@ def keys(seed: int):
     return federation.split_key(make_key(seed))
 
 
-def round_context(seed: int, r: int) -> RoundContext:
+def round_context(seed: int, r: int) -> Context:
     """Returns the context of round `r`, from 0."""
-    return RoundContext(jnp.int32(r), federation.round_key(keys(seed)[2], r))
+    return jnp.int32(r), federation.round_key(keys(seed)[2], r)
 
 
-def sampling_key(context: RoundContext) -> Array:
+def sampling_key(context: Context) -> Array:
     """Returns the key that draws the participants of a round."""
-    return jax.random.fold_in(context.key, federation.SAMPLING)
+    return jax.random.fold_in(context[1], federation.SAMPLING)
 
 
 def _start_clients(exp, cohort, floats, key, ids, count):
@@ -83,19 +71,20 @@ def _broadcast(exp, floats, server):
 def _participate(exp, floats, context, server):
     parts, key = exp.parts(floats), sampling_key(context)
     num_clients = len(exp.partition.train)
-    return federation.draw_participants(parts, num_clients, key, server, context.r)
+    return federation.draw_participants(parts, num_clients, key, server, context[0])
 
 
-def _inputs(exp, floats, arguments: RoundArguments) -> federation.RoundInputs:
-    parts, ((r, key), who, down) = exp.parts(floats), arguments
+def _inputs(exp, floats, context, who, down) -> federation.RoundInputs:
+    parts, (r, key) = exp.parts(floats), context
     key, formats = jax.random.fold_in(key, federation.TRAINING), exp.formats
     return federation.RoundInputs(
         parts.method, parts.local.at_round(r), formats, who, down, key, parts.timing
     )
 
 
-def _pre_upload(exp, cohort, floats, arguments, *rows):
-    return federation.pre_upload_cohort(_inputs(exp, floats, arguments), cohort, *rows)
+def _pre_upload(exp, cohort, floats, context, who, down, *rows):
+    inputs = _inputs(exp, floats, context, who, down)
+    return federation.pre_upload_cohort(inputs, cohort, *rows)
 
 
 def _pre_aggregate(exp, floats, *args):
@@ -103,8 +92,9 @@ def _pre_aggregate(exp, floats, *args):
     return _update_server(exp, aggregation, federation.FIRST, *args)
 
 
-def _train(exp, cohort, floats, arguments, *rows):
-    return federation.train_cohort(_inputs(exp, floats, arguments), cohort, *rows)
+def _train(exp, cohort, floats, context, who, down, *rows):
+    inputs = _inputs(exp, floats, context, who, down)
+    return federation.train_cohort(inputs, cohort, *rows)
 
 
 def _update(exp, floats, *args):
@@ -113,7 +103,7 @@ def _update(exp, floats, *args):
 
 
 def _update_server(exp, aggregation, stream, context, server, uploads):
-    key = jax.random.fold_in(context.key, stream)
+    key = jax.random.fold_in(context[1], stream)
     return federation.update_server(exp.cohorts, aggregation, key, server, uploads)
 
 
@@ -166,11 +156,8 @@ def _two_exchanges(exp: Experiment, *cohort: CohortPlan) -> bool:
     return exp.method.two_exchanges
 
 
-ROUND = k.Kind(
-    "round",
-    shape=lambda s: RoundArguments(s[k.CONTEXT], s[k.PARTICIPANTS], s[k.DOWN]),
-)
-TRAINING = ROUND, k.ROWS, k.EXAMPLES, k.ROW_SHARDS
+ROUND = k.CONTEXT, k.PARTICIPANTS, k.DOWN  # that all clients of a round share
+TRAINING = *ROUND, k.ROWS, k.EXAMPLES, k.ROW_SHARDS
 SERVER_STEP = k.CONTEXT, k.SERVER, k.UPLOADS
 
 

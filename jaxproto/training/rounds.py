@@ -1,57 +1,25 @@
-"""One round on the host: calls of compiled programs, checks and counts."""
+"""Outputs of a round on the host: checks and counts."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxproto.core.method import Method
-from jaxproto.core.types import ArrayLike, Examples, Tree
-from jaxproto.devices import mesh
+from jaxproto.core.types import ArrayLike, Tree
 from jaxproto.errors import first_few
 from jaxproto.experiment.build import Experiment
-from jaxproto.round.federation import Broadcast, Model
 from jaxproto.round.participation import Participation
 from jaxproto.round.simulated_time import ELAPSED
-from jaxproto.round.uploads import PreReport, Report, Uploads
+from jaxproto.round.uploads import PreReport, Report
 from jaxproto.training import programs
-from jaxproto.training.client_store import Calls, ClientStore
-from jaxproto.training.programs import Programs, RoundArguments, RoundContext, State
-from jaxproto.training.threads import run_parallel
-from jaxproto.wire import HEADER, codec
+from jaxproto.training.programs import Programs, State
+from jaxproto.wire import codec
 
 
 class Diverged(RuntimeError):
     """Error of a loss, upload or parameter that is no finite number."""
-
-
-class RoundEnvironment(NamedTuple):
-    """Data, programs and client store of a run."""
-
-    exp: Experiment
-    examples: Examples
-    compiled: Programs
-    seed: int
-    store: ClientStore
-
-    def context(self, r: int) -> RoundContext:
-        """Returns the context of round `r`, from 0, on all devices."""
-        return self.exp.layout.put(programs.round_context(self.seed, r))
-
-
-class RoundSummary(NamedTuple):
-    """Loss and traffic of a round."""
-
-    loss: float  # mean over the clients that took a step; nan if none did
-    participants: int
-    scalars_up: int
-    scalars_down: int
-    bytes_up: int
-    bytes_down: int
-    bytes_by_client: dict[str, np.ndarray]  # "up" and "down", by client id
 
 
 class RoundOutputs(NamedTuple):
@@ -65,92 +33,27 @@ class RoundOutputs(NamedTuple):
     diagnostics: dict[str, np.ndarray]
 
 
-def next_state(
-    work: RoundEnvironment, r: int, state: State
-) -> tuple[State, RoundSummary]:
-    """Returns the state after round `r`, from 0, and the summary of the round.
-
-    Raises:
-      Diverged: A client has numbers that are not finite.
-    """
-    model = Model(state.server, state.clients)
-    model, outputs = compute_round(work, work.context(r), model, r)
-    counts, summary = finish_round(work.exp, r, state, outputs)
-    return counts._replace(server=model.server, clients=model.clients), summary
-
-
-def compute_round(
-    work: RoundEnvironment, context: RoundContext, model: Model, r: int
-) -> tuple[Model, RoundOutputs]:
-    """Computes round `r`, from 0; returns the model and the outputs of its programs.
-
-    With programs of several federations, arguments and results have a leading axis.
-    """
-    compiled, store, server = work.compiled, work.store, model.server
-    who = compiled.participate(context, server)
-
-    def next_participants():
-        return compiled.participate(work.context(r + 1), server)
-
-    depends_on_server = work.exp.method.adjust_sampler is not Method.adjust_sampler
-    upcoming = None if depends_on_server else next_participants
-    rows = store.gather(who, model.clients, upcoming)
-    server, down, pre_uploads = first_exchange(work, context, who, server, rows)
-    inputs = RoundArguments(context, who, down.message)
-    results = in_calls(work, compiled.train, inputs, rows)
-    trained, uploads, reports = zip(*results, strict=True)
-    remaining = iter(trained)
-    by_cohort = [[next(remaining) for _ in calls] for calls in rows]
-    clients = store.scatter(model.clients, rows, by_cohort)
-    if work.exp.check_wire:
-        sent = [*pre_uploads, *zip(uploads, reports, strict=True)]
-        check_wire(work.exp, sent, server)
-    server = compiled.update(context, server, uploads)
-    outputs = RoundOutputs(
-        participants=who,
-        scalars_down=down.scalars,
-        bytes_down=down.bytes,
-        reports=list(reports),
-        pre_reports=[report for _, report in pre_uploads],
-        diagnostics=compiled.diagnostics(server),
-    )
-    outputs = mesh.to_host(outputs)  # sizes, losses; never uploads
-    return Model(jax.block_until_ready(server), clients), outputs
-
-
-def in_calls(
-    work: RoundEnvironment,
-    compiled: Sequence[Callable],
-    inputs: RoundArguments,
-    rows: Calls,
-) -> list:
-    """Runs the programs of cohorts on the rows of every call; returns the results."""
-    return run_parallel(
-        partial(f, inputs, call.clients, work.examples, call.shards)
-        for f, calls in zip(compiled, rows, strict=True)
-        for call in calls
-    )
-
-
 def finish_round(
-    exp: Experiment, r: int, counts: State, outputs: RoundOutputs
-) -> tuple[State, RoundSummary]:
-    """Checks and counts round `r`, from 0; returns the counters and the summary.
+    exp: Experiment, r: int, outputs: RoundOutputs, traffic: np.ndarray, watched: Tree
+) -> tuple[dict[str, Any], np.ndarray, Tree]:
+    """Checks and counts round `r`, from 0.
 
     Args:
-      counts: State before the round; only `traffic` and `watched` are read.
+      traffic, watched: Of the state before the round.
+
+    Returns:
+      `summarize_round`, and traffic and diagnostics after the round.
 
     Raises:
       Diverged: A client has numbers that are not finite.
     """
     check_finite(exp, r, outputs)
     summary = summarize_round(exp, outputs)
-    moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
-    seconds = elapsed(r, outputs.reports, counts.watched)
+    moved = np.array([summary["bytes_up"], summary["bytes_down"]], np.int64)
+    seconds = elapsed(r, outputs.reports, watched)
     # an asynchronous server has the elapsed time among its diagnostics
     values = {ELAPSED: seconds, **outputs.diagnostics}
-    watched = record_history(r, values, counts.watched)
-    return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
+    return summary, traffic + moved, record_history(r, values, watched)
 
 
 def initial_state(
@@ -179,25 +82,6 @@ def record_history(r: int, values: Mapping, watched: Tree) -> Tree:
         name: np.where(np.arange(len(old)) == r % len(old), float(values[name]), old)
         for name, old in dict(watched).items()
     }
-
-
-def first_exchange(
-    work: RoundEnvironment,
-    context: RoundContext,
-    who: Participation,
-    server: Tree,
-    rows: Calls,
-) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
-    """Returns server, broadcast for training, and messages sent before training."""
-    compiled, down = work.compiled, work.compiled.broadcast(server)
-    if compiled.pre_aggregate is None:
-        return server, down, []
-    inputs = RoundArguments(context, who, down.message)
-    sent = in_calls(work, compiled.pre_upload, inputs, rows)
-    uploads = tuple(up for up, _ in sent)
-    server = compiled.pre_aggregate(context, server, uploads)
-    down = compiled.broadcast(server)
-    return server, down._replace(bytes=down.bytes + HEADER), sent  # of both broadcasts
 
 
 def check_finite(exp: Experiment, r: int, outputs: RoundOutputs):
@@ -262,8 +146,12 @@ def check_wire(exp: Experiment, sent, server: Tree):
     codec.check_broadcast(exp.method.broadcast(server), exp.formats.down)
 
 
-def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
-    """Sums losses and traffic of a round over clients."""
+def summarize_round(exp: Experiment, outputs: RoundOutputs) -> dict[str, Any]:
+    """Returns loss and traffic of a round, as in the records.
+
+    The loss is the mean over the clients that took a step, nan if none did;
+    `bytes_by_client` has arrays by client id.
+    """
     reports = outputs.reports
     sent: list[Report | PreReport] = [*outputs.reports, *outputs.pre_reports]
     stepped = sum(int((report.steps > 0).sum()) for report in reports)
@@ -274,12 +162,12 @@ def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     up, down = up[:clients], trains * np.asarray(outputs.bytes_down, np.int64)
     scalars_down = trains * np.asarray(outputs.scalars_down, np.int64)
     losses = (x for report in reports for x in report.loss.tolist())
-    return RoundSummary(
-        loss=math.fsum(losses) / stepped if stepped else math.nan,
-        participants=int(trains.sum()),
-        scalars_up=sum(int(report.scalars.sum()) for report in sent),
-        scalars_down=int(scalars_down.sum()),
-        bytes_up=int(up.sum()),
-        bytes_down=int(down.sum()),
-        bytes_by_client={"up": up, "down": down},
-    )
+    return {
+        "loss": math.fsum(losses) / stepped if stepped else math.nan,
+        "participants": int(trains.sum()),
+        "scalars_up": sum(int(report.scalars.sum()) for report in sent),
+        "scalars_down": int(scalars_down.sum()),
+        "bytes_up": int(up.sum()),
+        "bytes_down": int(down.sum()),
+        "bytes_by_client": {"up": up, "down": down},
+    }

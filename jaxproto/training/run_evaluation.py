@@ -1,22 +1,17 @@
-"""Evaluation of a run on the host: calls of compiled programs, and records."""
+"""Records of the evaluations of a run."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 
 from jaxproto.core.types import ArrayLike, Tree
 from jaxproto.data import domains
-from jaxproto.devices import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import evaluated_ids, evaluated_rows
 from jaxproto.metrics import besides_accuracy
-from jaxproto.round.federation import Model
 from jaxproto.summary import metric_record, run_summary
-from jaxproto.training.programs import State
-from jaxproto.training.rounds import RoundEnvironment, RoundSummary
-from jaxproto.training.threads import run_parallel
 
 TEST, VALIDATION = 0, 1  # parts of `evaluated_rows`
 # most clients for which a record lists bytes, and correct predictions
@@ -26,30 +21,6 @@ MAX_LISTED_CLIENTS, MAX_LISTED_ACCURACIES = 100, 1000
 # per cohort: {rule: {metric: [K, ...]}}, or another result of `Scoring.evaluate` for
 # several parts or stateless clients
 CohortSums = list[dict[str, Tree]]
-
-
-def evaluate(
-    work: RoundEnvironment, r: int, state: State, last: RoundSummary, seconds
-) -> dict:
-    """Evaluates every rule on every client's data; returns the record."""
-    sums = evaluate_model(work, Model(state.server, state.clients))
-    diagnostics = work.compiled.diagnostics(state.server)
-    return record(work.exp, r, state, last, diagnostics, seconds, sums)
-
-
-def evaluate_model(work: RoundEnvironment, model: Model) -> CohortSums:
-    """Evaluates every cohort with the compiled programs; returns sums on the host."""
-    compiled, examples = work.compiled, work.examples
-    down = compiled.broadcast(model.server).message
-    parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
-    for chunks in work.store.evaluated(model.clients):
-        calls = [
-            partial(compiled.evaluate[c.cohort], down, c.clients, examples, c.tests)
-            for c in chunks
-        ]
-        for c, sums in zip(chunks, mesh.to_host(run_parallel(calls)), strict=True):
-            parts[c.cohort].append((c.place, sums))
-    return [in_order_of_places(part) for part in parts]
 
 
 def in_order_of_places(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
@@ -69,33 +40,39 @@ def in_order_of_places(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
 def record(
     exp: Experiment,
     r: int,
-    state: State,
-    last: RoundSummary,
-    diagnostics: Mapping[str, ArrayLike],
-    seconds,
+    last: Mapping[str, Any],
     cohort_sums: CohortSums,
+    *,
+    traffic: np.ndarray,
+    watched: Tree = (),
+    diagnostics: Mapping[str, ArrayLike],
+    seconds: Sequence[float],
 ) -> dict:
     """Returns the record of an evaluation for `metrics.jsonl`.
 
-    The record has `diagnostics` of round `r`, and under `every_round` those of each
-    round since the previous record, if the state has them.
+    Args:
+      last: Summary of round `r`, from 1.
+      traffic, watched: Of the state after round `r`. The record has the diagnostics of
+        each round since the previous record under `every_round`.
+      diagnostics: Of round `r`.
+      seconds: Of the rounds since the previous record.
     """
     sums, size_K, id_K = by_client(exp, cohort_sums)
     correct = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in correct.items()}
     further = besides_accuracy(exp.metrics)
     all_evaluated = len(id_K) == len(exp.counts.test)
-    total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
+    total = dict(zip(("up", "down"), traffic.tolist(), strict=True))
     return {
         "round": r,
         "rules": rules,
         **_validation(exp, cohort_sums),
         **({"metrics": metric_record.metric_record(further, sums)} if further else {}),
         **({} if all_evaluated else {"evaluated_clients": len(id_K)}),
-        **last._asdict(),
+        **last,
         "bytes_by_client": {
             direction: bytes_K.tolist()
-            for direction, bytes_K in last.bytes_by_client.items()
+            for direction, bytes_K in last["bytes_by_client"].items()
             if len(bytes_K) <= MAX_LISTED_CLIENTS
         },
         **_correct_by_client(id_K, correct, size_K),
@@ -104,7 +81,7 @@ def record(
         **{name: float(value) for name, value in diagnostics.items()},
         "every_round": {
             name: value[: (r - 1) % len(value) + 1].tolist()
-            for name, value in dict(state.watched).items()
+            for name, value in dict(watched).items()
         },
         "seconds": float(np.mean(seconds)),
     }
@@ -160,13 +137,13 @@ def correct_columns(
 
 
 def client_columns(
-    exp: Experiment, last: RoundSummary, cohort_sums: CohortSums
+    exp: Experiment, last: Mapping[str, Any], cohort_sums: CohortSums
 ) -> dict[str, np.ndarray]:
     """Returns `correct_columns` with all other metrics, and bytes of the round."""
     sums, size_K, id_K = by_client(exp, cohort_sums)
     others = metric_record.client_columns(besides_accuracy(exp.metrics), sums)
     columns = correct_columns(id_K, metric_record.accuracies(sums), size_K, **others)
-    for direction, bytes_K in last.bytes_by_client.items():
+    for direction, bytes_K in last["bytes_by_client"].items():
         columns[f"bytes_{direction}"] = bytes_K[columns["id"]]
     return columns
 

@@ -12,7 +12,7 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, make_callbacks
-from jaxproto.config import check, features, from_name
+from jaxproto.config import check, from_name
 from jaxproto.core.types import Examples
 from jaxproto.data.readers import npz
 from jaxproto.devices.mesh import ONE, available_devices, parse_devices
@@ -34,11 +34,13 @@ from jaxproto.training import (
 )
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.debug_nans import locate_nans
-from jaxproto.training.lifecycle import Run, Start, finished_summary, resume
-from jaxproto.training.loop import LocalEngine, train_rounds
-from jaxproto.training.programs import Programs, State
+from jaxproto.training.engine import LocalEngine
+from jaxproto.training.lifecycle import Start, finished_summary
+from jaxproto.training.loop import train_rounds
+from jaxproto.training.programs import Programs
 from jaxproto.training.progress import metrics_table, result_table
-from jaxproto.training.rounds import RoundEnvironment, initial_state
+from jaxproto.training.rounds import initial_state
+from jaxproto.training.run import Run
 from jaxproto.training.stores import open_store
 
 
@@ -189,15 +191,14 @@ def train(start: Start, prepared: PreparedRun) -> dict:
     Raises:
       signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
-    started, first, state = restore_or_init(start, prepared)
-    with contextlib.closing(started.work.store):
-        engine = LocalEngine(started.work)
-        (summary,) = train_rounds([started], engine, first, [state])
+    run, engine = restore_or_init(start, prepared)
+    with contextlib.closing(run.store):
+        (summary,) = train_rounds([run], engine)
     return summary
 
 
-def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, State]:
-    """Returns a run, its number of trained rounds, and its state, saved or new.
+def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, LocalEngine]:
+    """Returns a run with its saved or new state, and its engine.
 
     Raises:
       UserError: The folder has checkpoints, and none is valid.
@@ -207,10 +208,6 @@ def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, Stat
     compiled = programs.with_floats(prepared.programs, exp.floats, exp.layout.put)
     compiled = locate_nans(compiled, partial(programs.plain_programs, exp))
     store = open_store(exp, compiled, config.seed, path, prepared.tables, start.home)
-    started = start.run(
-        work=RoundEnvironment(exp, prepared.examples, compiled, config.seed, store),
-        compile_stats=prepared.compile_stats,
-        privacy=features.account(config, exp),
-    )
     state = initial_state(exp, config.seed, compiled, config.eval_every)
-    return started, *resume(started, state)
+    run = Run(start, exp, store, state, prepared.compile_stats)
+    return run, LocalEngine(exp, prepared.examples, compiled, config.seed, store)

@@ -37,14 +37,14 @@ def made(folder, workload, **other):
 
 def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch):
     path, seen = made(tmp_path, "logistic"), []
-    next_state = synthetic.rounds.next_state
+    next_state = synthetic.engine.next_state
 
     def spied(work, r, state):
         state, told = next_state(work, r, state)
-        seen.append(np.flatnonzero(told.bytes_by_client["up"]).tolist())
+        seen.append(np.flatnonzero(told["bytes_by_client"]["up"]).tolist())
         return state, told
 
-    monkeypatch.setattr(synthetic.rounds, "next_state", spied)
+    monkeypatch.setattr(synthetic.engine, "next_state", spied)
     ours.main(str(path))
     assert seen == shared.load(path).cohorts.tolist()
 

@@ -91,8 +91,8 @@ BY_FILE = {  # name of a mutant, text that stands in the file once, what it beco
     "storage/records.py": [
         ("test accuracy chooses", "rows] if validation is None else", "rows] or"),
     ],
-    "training/lifecycle.py": [
-        ("a record outlives its checkpoint", ", int(start))", ", int(start) + 1)"),
+    "training/run.py": [
+        ("a record outlives its checkpoint", ", int(first))", ", int(first) + 1)"),
     ],
     "prototypes/transforms.py": [
         ("forgotten classes", ", kept.mean)", ", 0 * kept.mean)")

@@ -114,13 +114,13 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     if compiled.pre_aggregate:
         everyone = Participation(*[jnp.ones(len(exp.partition.train), bool)] * 2)
         args = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
-        inputs = programs.RoundArguments(context, everyone, down)
-        ups = [f(inputs, client, examples, shard) for f, client, shard in args]
+        given = context, everyone, down
+        ups = [f(*given, client, examples, shard) for f, client, shard in args]
         uploads = tuple(uploads for uploads, _ in ups)
         server = compiled.pre_aggregate(context, server, uploads)
         down = compiled.broadcast(server).message
     local = exp.local.at_round(jnp.int32(min(run.round, run.config.rounds - 1)))
-    key = jax.random.fold_in(context.key, 1)
+    key = jax.random.fold_in(context[1], 1)
     return NextRound(run, examples, local, key, first, down)
 
 

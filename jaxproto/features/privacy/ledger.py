@@ -13,13 +13,11 @@ from jaxproto.features.privacy import guarantee
 from jaxproto.training import programs
 from jaxproto.wrappers.privacy import OFF
 
-RoundContexts = Callable[[jax.Array], programs.RoundContext]  # of a round's number
-
 
 def privacy_ledger(
     config: ml_collections.ConfigDict,
     exp: Experiment,
-    context: RoundContexts | None = None,
+    context: programs.RoundContexts | None = None,
 ) -> Callable[[int], dict[str, dict]]:
     """Returns a function from rounds done to {"privacy": entry}, or {} without privacy.
 
@@ -45,7 +43,7 @@ def privacy_ledger(
 def participation_matrix(
     config: ml_collections.ConfigDict,
     exp: Experiment,
-    context: RoundContexts | None = None,
+    context: programs.RoundContexts | None = None,
 ) -> np.ndarray:
     """Returns which clients train in which round [R, K]."""
     clients = len(exp.partition.train)

@@ -12,6 +12,7 @@ from jaxproto.core import batches
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.lab import plots
+from jaxproto.round.federation import Model
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary.host_prototypes import (
     HostProtos,
@@ -22,12 +23,14 @@ from jaxproto.summary.host_prototypes import (
     note_of,
 )
 from jaxproto.summary.progress_lines import progress_line
-from jaxproto.training.loop import TrainedFederation
+from jaxproto.training.client_store import Clients
 
 Picture = Callable[[Path], None]  # draws it into a file
 
 
-def draw_all(trained: TrainedFederation, path: Path, console: Console, name: str = ""):
+def draw_all(
+    exp: Experiment, model: Model, path: Path, console: Console, name: str = ""
+):
     """Draws the partition, accuracies, prototypes and heads of a run.
 
     Without matplotlib it prints how to install it and draws nothing.
@@ -44,8 +47,8 @@ def draw_all(trained: TrainedFederation, path: Path, console: Console, name: str
     with atomic.write_errors(folder, 0):
         folder.mkdir(exist_ok=True)
     records, name = RunFolder.at(path).records, name or path.name
-    pictures = _record_pictures(trained.exp, records, name)
-    pictures |= _prototype_pictures(trained, name)
+    pictures = _record_pictures(exp, records, name)
+    pictures |= _prototype_pictures(exp, model, name)
     with progress_line(console, "drawing", "pictures", len(pictures)) as done:
         for stem, draw in pictures.items():
             draw(folder / f"{stem}.png")
@@ -72,12 +75,12 @@ def _record_pictures(exp: Experiment, records, name: str) -> dict[str, Picture]:
     return pictures
 
 
-def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Picture]:
+def _prototype_pictures(exp: Experiment, model: Model, name: str) -> dict[str, Picture]:
     """Returns the pictures of prototypes and heads."""
-    exp, pictures = trained.exp, dict[str, Picture]()
-    learnt = learnt_prototypes(exp, trained.server, trained.clients)
+    (server, clients), pictures = model, dict[str, Picture]()
+    learnt = learnt_prototypes(exp, server, clients)
     protos, local = learnt.protos, learnt.local
-    norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
+    norm_KC, dim = head_norms(exp.cohorts, clients), exp.spec.feat_dim
     if protos is not None:
         drawn = protos, dim, name, list(range(len(protos.mean)))
         pictures["angles"] = lambda to: angles(to, *drawn)
@@ -88,7 +91,8 @@ def _prototype_pictures(trained: TrainedFederation, name: str) -> dict[str, Pict
         counts = exp.counts.train
         pictures["heads"] = lambda to: plots.head_norms(to, {name: norm_KC}, counts)
     if learnt.client_view is not None and local is not None and dim == 2:
-        pictures |= _planes(trained, mean_or_zero(learnt.client_view), local, name)
+        global_CD = mean_or_zero(learnt.client_view)
+        pictures |= _planes(exp, clients, global_CD, local, name)
     return pictures
 
 
@@ -165,14 +169,14 @@ def local_values(
     plots.prototype_heatmap(path, value_KD, _title(name, f"{title} clients"), **more)
 
 
-def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
+def _planes(exp: Experiment, clients: Clients, global_CD, local: HostProtos, name: str):
     """Returns pictures of prototypes and features of two dimensions."""
     arrows = [plots.prototype_plane(name, global_CD, local.mean, local.count)]
     ids = default_clients(local.count)
     return {
         "prototypes": lambda to: plots.prototypes_2d(to, arrows),
         "features": lambda to: plots.features_grid(
-            to, [feature_plane(trained, local, i, name) for i in ids]
+            to, [feature_plane(exp, clients, local, i, name) for i in ids]
         ),
     }
 
@@ -184,23 +188,22 @@ def default_clients(count_KC: np.ndarray) -> list[int]:
 
 
 def feature_plane(
-    trained: TrainedFederation, local: HostProtos, i: int, name: str
+    exp: Experiment, clients: Clients, local: HostProtos, i: int, name: str
 ) -> plots.Plane:
     """Returns the test features and the prototypes of a client."""
-    feat_MD, y_M = features(trained, i, trained.exp.partition.test[i])
+    feat_MD, y_M = features(exp, clients, i, exp.partition.test[i])
     title = f"{name}, client {i}"
     return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
 def features(
-    trained: TrainedFederation, i: int, rows: np.ndarray
+    exp: Experiment, clients: Clients, i: int, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns features [M, D] by the network of client i, and labels, of rows [M]."""
-    exp = trained.exp
-    for cohort, clients in zip(exp.cohorts, trained.clients, strict=True):
+    for cohort, stacked in zip(exp.cohorts, clients, strict=True):
         if i in cohort.ids:
             k = cohort.ids.index(i)
-            client = jax.tree.map(lambda a, k=k: a[k], clients)
+            client = jax.tree.map(lambda a, k=k: a[k], stacked)
             x = batches.normalise_inputs(jnp.asarray(exp.dataset.x[rows]))
             feat_MD = exp.method.features(cohort.net, client, x)
             return np.asarray(feat_MD), exp.dataset.y[rows]

@@ -41,13 +41,13 @@ def before_alignment(run: RestoredRun) -> Protos:
         programs.build_programs(exp).participate(exp.floats, context, server).reports
     )
     up = received_prototypes(run, reports_K)
-    return method.update(exp.cohorts[0].net, unaligned, up, context.key).protos
+    return method.update(exp.cohorts[0].net, unaligned, up, context[1]).protos
 
 
 def after_first_round(run: RestoredRun) -> RestoredRun:
     """Trains the first round again; returns the run with the state after it."""
     exp, seed = run.exp, run.config.seed
-    fed, key = build.federation(exp), programs.round_context(seed, 0).key
+    fed, (_, key) = build.federation(exp), programs.round_context(seed, 0)
 
     @jax.jit
     def train(keys, floats, examples, shards):

@@ -49,7 +49,7 @@ def features(args):
         default = pictures.default_clients(pick.local.count)
         clients = pick.clients if args.clients else default
         planes += [
-            pictures.feature_plane(pick.trained, pick.local, i, name) for i in clients
+            pictures.feature_plane(*pick.trained, pick.local, i, name) for i in clients
         ]
         classes = pick.classes
     plots.features_grid(args.out, planes, classes)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from jaxproto.errors import UserError
+from jaxproto.experiment.build import Experiment
 from jaxproto.lab import leave_out
 from jaxproto.lab.figures import arguments
 from jaxproto.lab.saved_runs.restore import RestoredRun, load
@@ -11,7 +12,7 @@ from jaxproto.summary.host_prototypes import (
     LearntPrototypes,
     learnt_prototypes,
 )
-from jaxproto.training.loop import TrainedFederation
+from jaxproto.training.client_store import Clients
 
 
 class SelectedRun(NamedTuple):
@@ -23,10 +24,9 @@ class SelectedRun(NamedTuple):
     classes: list[int]
 
     @property
-    def trained(self) -> TrainedFederation:
-        """The federation after its last checkpoint."""
-        state = self.run.state
-        return TrainedFederation(self.run.exp, state.server, state.clients)
+    def trained(self) -> tuple[Experiment, Clients]:
+        """The experiment, and the clients after its last checkpoint."""
+        return self.run.exp, self.run.state.clients
 
     @property
     def protos(self) -> HostProtos:

@@ -55,7 +55,7 @@ def _points(pick: SelectedRun, limit: int) -> list[tuple[np.ndarray, np.ndarray]
     for i in pick.clients:
         rows = exp.partition.test[i]
         rows = rows[sample(exp.dataset.y[rows], classes, limit, i)]
-        parts += [pictures.features(pick.trained, i, rows)] if len(rows) else []
+        parts += [pictures.features(*pick.trained, i, rows)] if len(rows) else []
     if not parts:
         raise UserError("these clients have no test sample of these classes.")
     feat, label = zip(*parts, strict=True)
@@ -88,7 +88,7 @@ def _local(pick: SelectedRun) -> HostProtos:
         return HostProtos(pick.local.mean[pick.clients], pick.local.count[pick.clients])
     means, counts = [], []
     for i in pick.clients:
-        x, y = pictures.features(pick.trained, i, pick.run.exp.partition.train[i])
+        x, y = pictures.features(*pick.trained, i, pick.run.exp.partition.train[i])
         count_C = np.bincount(y, minlength=pick.run.exp.spec.num_classes)
         sum_CD = np.zeros((len(count_C), x.shape[1]))
         np.add.at(sum_CD, y, x)

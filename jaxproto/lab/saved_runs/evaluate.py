@@ -19,7 +19,7 @@ from jaxproto.lab.saved_runs.restore import RestoredRun, check_clients
 from jaxproto.round.federation import Model
 from jaxproto.summary import metric_record, run_summary
 from jaxproto.training import programs, run_evaluation
-from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training.engine import LocalEngine
 
 
 class EvaluationCounts(NamedTuple):
@@ -62,9 +62,8 @@ def evaluate(
     exp = evaluating_on(run.exp, choose_from("part", part, Partition._fields), everyone)
     compiled = programs.jit_programs(exp)
     store = run.store.of_tests(exp, compiled)
-    environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
-    model = Model(run.state.server, run.state.clients)
-    cohort_sums = run_evaluation.evaluate_model(environment, model)
+    engine = LocalEngine(exp, examples, compiled, run.config.seed, store)
+    cohort_sums = engine.sums(Model(run.state.server, run.state.clients))
     sums, size_K, id_K = run_evaluation.by_client(exp, cohort_sums)
     return EvaluationCounts(id_K, metric_record.accuracies(sums), size_K)
 

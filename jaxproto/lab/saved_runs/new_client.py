@@ -104,8 +104,8 @@ def join(
     # a new client has no device, whose speed could limit its steps
     limit = local.limit_steps if id < run.config.data.clients else all_steps
     local = dataclasses.replace(local, epochs=epochs or local.epochs, limit_steps=limit)
-    context = programs.round_context(seed, r)
-    keys = programs.keys(seed)[0], jax.random.fold_in(context.key, TRAINING)
+    _, key = programs.round_context(seed, r)
+    keys = programs.keys(seed)[0], jax.random.fold_in(key, TRAINING)
     count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)
     examples, shard = with_public_examples(exp.dataset, data)
 

@@ -18,23 +18,23 @@ from jaxproto.devices import mesh
 from jaxproto.lab.sweeps.live_table import LiveTable
 from jaxproto.lab.sweeps.plan import Cell
 from jaxproto.round.federation import Model
-from jaxproto.training import programs, rounds, runner
+from jaxproto.training import programs
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.debug_nans import locate_nans, unchecked
-from jaxproto.training.loop import Engine, Evaluation, train_rounds
+from jaxproto.training.engine import Evaluation, LocalEngine
+from jaxproto.training.loop import train_rounds
 from jaxproto.training.program import stack_trees
-from jaxproto.training.programs import Programs, State
-from jaxproto.training.rounds import RoundEnvironment
-from jaxproto.training.run_evaluation import evaluate_model
+from jaxproto.training.programs import Programs
+from jaxproto.training.rounds import RoundOutputs
+from jaxproto.training.run import Run
 
 
 class BatchedRun(NamedTuple):
     """Cell that trains in a batch."""
 
     cell: Cell
-    run: runner.Run
-    first: int  # number of rounds computed before its state
-    state: State
+    run: Run
+    engine: LocalEngine  # of the run alone
 
 
 def group_by_schedule(
@@ -44,7 +44,7 @@ def group_by_schedule(
     groups: dict[tuple, list[BatchedRun]] = {}
     for member in members:
         c = member.cell.config
-        key = (member.first, c.rounds, c.eval_every, c.checkpoint_every)
+        key = (member.run.first, c.rounds, c.eval_every, c.checkpoint_every)
         groups.setdefault(key, []).append(member)
     return [
         group[i : i + max_size]
@@ -70,52 +70,45 @@ def train(
     def ended(i, summary):
         table.ended(members[i].cell, summary, time.perf_counter() - start)
 
-    engine = BatchedEngine([m.run.work for m in members], compiled, count)
-    runs, states = [m.run for m in members], [m.state for m in members]
-    train_rounds(runs, engine, members[0].first, states, ended)
+    engine = BatchedEngine([m.engine for m in members], compiled, count)
+    train_rounds([m.run for m in members], engine, ended)
 
 
-class BatchedEngine(Engine):
+class BatchedEngine(LocalEngine):
     """Engine of federations that are stacked along a leading axis of every array."""
 
-    def __init__(
-        self,
-        environments: Sequence[RoundEnvironment],
-        compiled: Programs,
-        count: int,
-    ):
+    def __init__(self, engines: Sequence[LocalEngine], compiled: Programs, count: int):
         """Stacks the floats of runs and binds them to the programs; see `train`."""
-        self.size, self._num_runs = count, len(environments)
-        padded = self._pad(environments)
-        self._seeds = [environment.seed for environment in padded]
-        floats = [environment.exp.floats for environment in padded]
+        self.size, self._exps = count, [engine.exp for engine in engines]
+        self._seeds = [engine.seed for engine in self._pad(engines)]
+        floats, first = [exp.floats for exp in self._pad(self._exps)], engines[0]
         stacked = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
-        first = environments[0]
-        plain = partial(programs.plain_batched_programs, first.exp, stacked)
+        exp = first.exp._replace(cores=1)
+        plain = partial(programs.plain_batched_programs, exp, stacked)
         bound = locate_nans(programs.with_floats(compiled, stacked), plain)
-        store = ClientStore(first.exp._replace(cores=1), bound)
-        self._environment = first._replace(compiled=bound, store=store)
-        self._exps = [environment.exp for environment in environments]
+        store = ClientStore(exp, bound)
+        super().__init__(exp, first.examples, bound, first.seed, store)
 
     def _pad(self, items: Sequence) -> list:
         """Returns a value per federation of the program, repeating the first."""
         return [*items, *[items[0]] * (self.size - len(items))]
 
-    def joined(self, states: Sequence[State]) -> Model:
+    def joined(self, models: Sequence[Model]) -> Model:
         """Returns servers and clients with the leading axis."""
-        padded = self._pad(states)
-        server = stack_trees([s.server for s in padded])
-        return Model(server, stack_trees([s.clients for s in padded]))
+        return stack_trees(self._pad(models))
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
+    def context(self, r: int) -> programs.Context:
+        """Returns the contexts of round `r`, from 0, of all federations."""
+        return stack_trees([programs.round_context(s, r) for s in self._seeds])
+
+    def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Computes a round of all federations."""
-        context = stack_trees([programs.round_context(s, r) for s in self._seeds])
-        model, outputs = rounds.compute_round(self._environment, context, model, r)
-        return model, [select_member(outputs, i) for i in range(self._num_runs)]
+        model, outputs = self.one_round(r, model)
+        return model, [select_member(outputs, i) for i in range(len(self._exps))]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates all federations."""
-        sums = evaluate_model(self._environment, model)
+        sums = self.sums(model)
         return [(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)]
 
     def member(self, model: Model, i: int) -> Model:

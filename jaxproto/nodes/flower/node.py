@@ -173,8 +173,8 @@ class Node:
         """Returns the arguments of programs in which only this client trains."""
         is_client = jnp.arange(len(self.exp.counts.train)) == self.id
         who = Participation(is_client, is_client & reports)
-        inputs = programs.RoundArguments(self._context(r), who, down)
-        return inputs, self.client(r), self.examples, *self.exp.train
+        shared = self._context(r), who, down
+        return *shared, self.client(r), self.examples, *self.exp.train
 
     def client(self, r: int) -> Client:
         """Returns the state of the client before round `r`."""

@@ -27,7 +27,7 @@ KEY_BYTES = 8  # of a JAX key
 
 def round_contexts(
     config: ml_collections.ConfigDict, path: Path
-) -> Callable[[Array | int], programs.RoundContext]:
+) -> Callable[[Array | int], programs.Context]:
     """Returns a function from a round, from 0, to its number and key.
 
     Without privacy, or with `privacy.secret` off, keys are those of the simulator.
@@ -39,7 +39,7 @@ def round_contexts(
         return partial(programs.round_context, config.seed)
     secret = jnp.frombuffer(folder_secret(path), jnp.uint32)
     root = jax.random.wrap_key_data(secret, impl=IMPLEMENTATION)
-    return lambda r: programs.RoundContext(jnp.int32(r), jax.random.fold_in(root, r))
+    return lambda r: (jnp.int32(r), jax.random.fold_in(root, r))
 
 
 def folder_secret(path: Path) -> bytes:

@@ -22,8 +22,9 @@ from jaxproto.nodes.flower.protocol import Messages
 from jaxproto.round.federation import Model
 from jaxproto.round.participation import Participation
 from jaxproto.round.uploads import PreReport, Report, Uploads, all_finite
-from jaxproto.training import programs, rounds
-from jaxproto.training.loop import Engine, Evaluation
+from jaxproto.training import programs
+from jaxproto.training.engine import Engine, Evaluation
+from jaxproto.training.rounds import RoundOutputs
 from jaxproto.wire import HEADER
 
 
@@ -55,7 +56,7 @@ class Server(Engine):
         link: Link,
         report_fault: Callable[[LostMessage], None],
         limits: Limits,
-        context: Callable[[Array | int], programs.RoundContext],
+        context: Callable[[Array | int], programs.Context],
     ):
         """Compiles the programs of the server.
 
@@ -83,7 +84,7 @@ class Server(Engine):
 
     checkpoint_every = 1  # nodes keep only their last few checkpoints
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
+    def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Exchanges messages with the connected participants and updates the server."""
         context = self.context(r)
         drawn = jax.device_get(self.run.participate(context, model.server))
@@ -103,7 +104,7 @@ class Server(Engine):
         uploads, report = self._exchange("train", r, participants, down)
         broadcast = self.run.broadcast(server)
         server = self._update(context, server, drawn, uploads, r)
-        outputs = rounds.RoundOutputs(
+        outputs = RoundOutputs(
             participants=participants,
             scalars_down=np.asarray(broadcast.scalars),
             bytes_down=np.asarray(broadcast.bytes) + bytes_down,
@@ -182,7 +183,7 @@ class Server(Engine):
 
     def _update(
         self,
-        context: programs.RoundContext,
+        context: programs.Context,
         server: Tree,
         drawn: Participation,
         ups: Mapping[int, Tree],

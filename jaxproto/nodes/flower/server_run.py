@@ -15,8 +15,6 @@ from rich.console import Console
 
 from jaxproto.config import check
 from jaxproto.data.registry import NODES
-from jaxproto.experiment import build
-from jaxproto.features.privacy import ledger as privacy_ledger
 from jaxproto.nodes.flower import secret_keys
 from jaxproto.nodes.flower.accept import partition_limits, schema_limits
 from jaxproto.nodes.flower.handshake import HandshakeLink, describe_schema
@@ -30,7 +28,7 @@ from jaxproto.training import runner, xla_cache
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table
-from jaxproto.training.rounds import RoundEnvironment, initial_state
+from jaxproto.training.rounds import initial_state
 
 FAULTS = "faults.jsonl"
 
@@ -85,20 +83,10 @@ def _train(start: runner.Start, link: Link) -> dict:
     exp = server.exp
     start.claim_folder(exp.dataset.tokens)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
-    run = start.run(
-        work=RoundEnvironment(
-            exp,
-            build.examples(exp.dataset),
-            server.run,
-            config.seed,
-            ClientStore(exp, server.run),
-        ),
-        compile_stats=run_summary.CompileStats(0.0, 0),
-        privacy=privacy_ledger.privacy_ledger(config, exp, server.context),
-    )
-    start_state = initial_state(exp, config.seed, server.run, config.eval_every)
-    first, state = runner.resume(run, start_state)
-    (summary,) = train_rounds([run], server, first, [state])
+    state = initial_state(exp, config.seed, server.run, config.eval_every)
+    stats, store = run_summary.CompileStats(0.0, 0), ClientStore(exp, server.run)
+    run = runner.Run(start, exp, store, state, stats, server.context)
+    (summary,) = train_rounds([run], server)
     return summary
 
 

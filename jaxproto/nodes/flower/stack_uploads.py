@@ -54,13 +54,12 @@ def _client_shapes(exp: Experiment, down: Tree) -> UploadShapes:
     ones = jnp.ones(len(exp.counts.train), bool)
     everyone, message = Participation(ones, ones), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
-    context = programs.round_context(0, 0)
-    inputs = programs.RoundArguments(context, everyone, message)
-    args = client, examples, *exp.train
-    _, uploads, _ = jax.eval_shape(compiled.train[0], inputs, *args)
+    shared = programs.round_context(0, 0), everyone, message
+    args = *shared, client, examples, *exp.train
+    _, uploads, _ = jax.eval_shape(compiled.train[0], *args)
     early = ()
     if exp.method.two_exchanges:
-        early = jax.eval_shape(compiled.pre_upload[0], inputs, *args)[0].up
+        early = jax.eval_shape(compiled.pre_upload[0], *args)[0].up
     sums = jax.eval_shape(compiled.evaluate[0], message, client, examples, *exp.test)
     return jax.tree.map(  # without the leading axis
         lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype),

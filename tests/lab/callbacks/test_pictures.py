@@ -12,9 +12,9 @@ from jaxproto.core.types import Protos
 from jaxproto.lab.callbacks import pictures
 from jaxproto.methods import METHODS
 from jaxproto.prototypes import masks
+from jaxproto.round.federation import Model
 from jaxproto.storage import records as metrics
 from jaxproto.summary import host_prototypes
-from jaxproto.training.loop import TrainedFederation
 
 QUIET = Console(quiet=True)
 DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]
@@ -57,7 +57,7 @@ def finished(tmp_path, method):
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
-    return TrainedFederation(exp, server, tuple(clients)), path
+    return exp, Model(server, tuple(clients)), path
 
 
 def synthetic(count, dim, seed):
@@ -73,8 +73,9 @@ def by_id(trained, pick):
 
 
 def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
-    trained, path = finished(tmp_path, toys.method(METHODS["fedproto"], upscale=3.0))
-    pictures.draw_all(trained, path, QUIET)
+    method = toys.method(METHODS["fedproto"], upscale=3.0)
+    exp, trained, path = finished(tmp_path, method)
+    pictures.draw_all(exp, trained, path, QUIET)
     assert set(calls) == set(DRAWN)
     _, runs, _ = calls["accuracy_against_bytes"]
     assert list(runs) == ["a-run"] and runs["a-run"][0][0]["round"] == 1
@@ -83,7 +84,7 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     assert title == "a-run" and classes == list(range(5))
     # Local prototypes: of the class that most hold; global: as clients compare with it.
     _, proto_KD, title, named = calls["prototype_heatmap"]
-    held_C = (trained.exp.counts.train > 0).sum(0)
+    held_C = (exp.counts.train > 0).sum(0)
     c = held_C.argmax()
     want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
     np.testing.assert_array_equal(proto_KD[:-1], want_KD)
@@ -95,13 +96,13 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
     norm_KC = np.sqrt((kernel_KDC**2).sum(1))
     np.testing.assert_allclose(runs["a-run"], norm_KC, rtol=1e-6)
-    np.testing.assert_array_equal(count_KC, trained.exp.counts.train)
+    np.testing.assert_array_equal(count_KC, exp.counts.train)
 
 
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     method = toys.method(METHODS["tinyproto"], s=3, mu=0.1)
-    trained, path = finished(tmp_path, method)
-    pictures.draw_all(trained, path, QUIET)
+    exp, trained, path = finished(tmp_path, method)
+    pictures.draw_all(exp, trained, path, QUIET)
     down = method.broadcast(trained.server)
     want_CD = np.zeros((5, 8), np.float32)
     for c, row_S in enumerate(masks.random_masks(*toys.SPEC, 3, 0)):
@@ -122,12 +123,12 @@ def test_masks_are_read_in_both_forms_that_are_sent():
 
 
 def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeypatch):
-    trained, path = finished(tmp_path, toys.method(METHODS["local"]))
-    pictures.draw_all(trained, path, QUIET)
+    exp, trained, path = finished(tmp_path, toys.method(METHODS["local"]))
+    pictures.draw_all(exp, trained, path, QUIET)
     assert set(calls) == {*DRAWN[:3], "head_norms"}
     before = runs.snapshot(tmp_path)
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
-    pictures.draw_all(trained, path, QUIET)
+    pictures.draw_all(exp, trained, path, QUIET)
     assert runs.snapshot(tmp_path) == before
 
 

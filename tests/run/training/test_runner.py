@@ -20,6 +20,7 @@ from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint
 from jaxproto.storage import records as metrics
 from jaxproto.training import loop
+from jaxproto.training.engine import LocalEngine
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,7 +51,7 @@ def finished(tmp_path_factory):
         return f
 
     with pytest.MonkeyPatch.context() as patch, runs.compilations() as compiled:
-        patch.setattr(loop.LocalEngine, "round", counting(loop.LocalEngine.round))
+        patch.setattr(LocalEngine, "round", counting(LocalEngine.round))
         patch.setattr(loop, "_rounds", counting(loop._rounds))
         summary, text = run(tiny(), path)
     return Finished(path, summary, text, counts)

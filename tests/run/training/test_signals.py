@@ -72,14 +72,14 @@ def test_a_signal_during_imports_is_one_line(tmp_path, entry, after, told):
 SLOW = """
 import sys, time
 from jaxproto import cli
-from jaxproto.training import loop, signals
+from jaxproto.training import engine, signals
 signals.install_signal_handlers()
 
 def slow(*args):
     sys.stdout.write("in a round\\n"), sys.stdout.flush()
     time.sleep(30)
 
-loop.LocalEngine.round = slow
+engine.LocalEngine.round = slow
 cli.call("run", "main.py", sys.argv[1:])
 """
 
