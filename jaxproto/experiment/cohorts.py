@@ -219,8 +219,8 @@ def evaluation_tables(
 
 def evaluated_rows(cohort: CohortPlan, partition: Partition) -> list[list[np.ndarray]]:
     """Returns the test rows that a cohort's programs evaluate, and validation rows."""
-    parts = filter(None, (partition.test, partition.validation))
-    return [[part[cohort.ids[k]] for k in cohort.evaluated] for part in parts]
+    splits = filter(None, (partition.test, partition.validation))
+    return [[split[cohort.ids[k]] for k in cohort.evaluated] for split in splits]
 
 
 def steps_per_round(partition: Partition, ids, local: LocalTraining) -> list[int]:

@@ -59,13 +59,13 @@ def evaluate_cohort(
 
     Args:
       clients: Clients to evaluate [R, ...].
-      shards: Test examples of the clients [R, M], or several parts of each [R, P, M];
-        sums then are [R, P, ...].
+      shards: Test examples of the clients [R, M], or several splits of each [R, S, M];
+        sums then are [R, S, ...].
     """
 
     def one(client, shard):
-        of_part = partial(evaluate_client, inputs, client)
-        return lax.map(of_part, shard) if shard.size.ndim else of_part(shard)
+        of_split = partial(evaluate_client, inputs, client)
+        return lax.map(of_split, shard) if shard.size.ndim else of_split(shard)
 
     cohort = inputs.cohort
     restored = cohort.kept_state.restore(inputs.method, cohort.net, clients)
@@ -120,34 +120,34 @@ def _any_client(inputs: EvaluationInputs, clients: Client) -> Client:
 
 
 Rows = Sequence[np.ndarray]  # example numbers of each client
-Parts = Sequence[Rows]  # test examples and, if there are any, validation examples
+Splits = Sequence[Rows]  # test examples and, if there are any, validation examples
 
 
 class Scoring(NamedTuple):
     """Functions that evaluate the clients of a cohort."""
 
-    tests: Callable[[Parts], Shard]  # examples to evaluate -> inputs of the calls
+    tests: Callable[[Splits], Shard]  # examples to evaluate -> inputs of the calls
     evaluate: Callable[[EvaluationInputs, Client, Shard], dict[str, Tree]]
-    by_client: Callable[[Parts, dict], dict]  # sums of all calls -> sums of all clients
-    # [P * K, ...], part after part
+    by_client: Callable[[Splits, dict], dict]  # sums of all calls -> sums of all clients
+    # [S * K, ...], split after split
     rules: tuple[str, ...] = ()  # that are computed; () is every rule
 
 
-def tables_of_parts(parts: Parts) -> Shard:
-    """Returns the index tables of clients: [K, M], or [K, P, M] of several parts."""
-    shard = batches.tables(joined(parts))
-    if len(parts) == 1:
+def tables_of_splits(splits: Splits) -> Shard:
+    """Returns the index tables of clients: [K, M], or [K, S, M] of several splits."""
+    shard = batches.tables(joined(splits))
+    if len(splits) == 1:
         return shard
 
     def by_client(a):
-        return a.reshape(len(parts), -1, *a.shape[1:]).swapaxes(0, 1)
+        return a.reshape(len(splits), -1, *a.shape[1:]).swapaxes(0, 1)
 
     return jax.tree.map(by_client, shard)
 
 
-def joined(parts: Parts) -> Rows:
-    """Returns the examples of each client, part after part."""
-    return [row for rows in parts for row in rows]
+def joined(splits: Splits) -> Rows:
+    """Returns the examples of each client, split after split."""
+    return [row for rows in splits for row in rows]
 
 
 def distinct(rows: Rows) -> tuple[list[np.ndarray], list[int]]:
@@ -190,19 +190,19 @@ def same_rows(rows: Rows) -> bool:
     return all(row is rows[0] or np.array_equal(row, rows[0]) for row in rows[1:])
 
 
-def _sums_of_parts(parts: Parts, sums: dict) -> dict:
-    if len(parts) == 1:
+def _sums_of_splits(splits: Splits, sums: dict) -> dict:
+    if len(splits) == 1:
         return sums
     return jax.tree.map(lambda a: a.swapaxes(0, 1).reshape(-1, *a.shape[2:]), sums)
 
 
-def _sums_of_distinct(parts: Parts, sums: dict) -> dict:
-    place = np.array(distinct(joined(parts))[1])
+def _sums_of_distinct(splits: Splits, sums: dict) -> dict:
+    place = np.array(distinct(joined(splits))[1])
     return jax.tree.map(lambda a: a[place], sums)
 
 
-def _sums_of_hits(parts: Parts, hits: dict) -> dict:
-    rows = joined(parts)
+def _sums_of_hits(splits: Splits, hits: dict) -> dict:
+    rows = joined(splits)
     size_K = np.array([len(row) for row in rows])
 
     def sums(hit_TB):
@@ -211,14 +211,14 @@ def _sums_of_hits(parts: Parts, hits: dict) -> dict:
     return {rule: {ACCURACY: sums(hit[ACCURACY])} for rule, hit in hits.items()}
 
 
-BY_CLIENT = Scoring(tables_of_parts, evaluate_cohort, _sums_of_parts)
+BY_CLIENT = Scoring(tables_of_splits, evaluate_cohort, _sums_of_splits)
 # For a network shared by all clients: each distinct test set once, or each example once
 # if accuracy is the only metric.
 BY_EQUAL_CLIENTS = Scoring(
-    lambda parts: batches.tables(distinct(joined(parts))[0]),
+    lambda splits: batches.tables(distinct(joined(splits))[0]),
     evaluate_shared,
     _sums_of_distinct,
 )
 BY_EXAMPLE = Scoring(
-    lambda parts: in_batches(joined(parts)), evaluate_examples, _sums_of_hits
+    lambda splits: in_batches(joined(splits)), evaluate_examples, _sums_of_hits
 )

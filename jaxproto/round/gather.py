@@ -99,12 +99,12 @@ def where_rows(on_R: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(choose, new, old)
 
 
-def join_by_id(ids: Sequence[Array | Sequence[int]], parts: Sequence[Tree]) -> Tree:
+def join_by_id(ids: Sequence[Array | Sequence[int]], trees: Sequence[Tree]) -> Tree:
     """Joins rows of several arrays in the order of their ids, unused rows last.
 
     Args:
-      ids: Client ids of each part [R].
-      parts: Trees of arrays [R, ...].
+      ids: Client ids of each tree [R].
+      trees: Trees of arrays [R, ...].
     """
     order = jnp.argsort(jnp.concatenate(list(map(jnp.asarray, ids))), stable=True)
-    return jax.tree.map(lambda *rows: jnp.concatenate(rows)[order], *parts)
+    return jax.tree.map(lambda *rows: jnp.concatenate(rows)[order], *trees)

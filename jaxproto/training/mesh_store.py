@@ -52,19 +52,19 @@ class MeshStore(ClientStore):
         return state._replace(server=server, clients=clients)
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round, or this process's part of it."""
+        """Writes the checkpoint of a round, or this process's pieces of it."""
 
-        def write_part(unfinished):
+        def write_pieces(unfinished):
             processes.barrier("the checkpoint is begun")
             index, rows = jax.process_index(), self._local_rows(state)
             process_shards.write(unfinished, index, rows)
-            processes.barrier("all parts are written")
+            processes.barrier("all pieces are written")
             return {}
 
         if self._home is None:
             rest, write = self.gather_state(state), checkpoint.no_others
         else:
-            rest, write = self._without_rows(state), write_part
+            rest, write = self._without_rows(state), write_pieces
             directory = self._home / directory.name
         if processes.is_primary():
             checkpoint.save(directory, r, rest, settings, write)
@@ -90,12 +90,12 @@ class MeshStore(ClientStore):
         for i, (cohort, clients) in enumerate(by_cohort):
             order = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
             for path, a in jax.tree_util.tree_leaves_with_path(clients):
-                parts = sorted(
+                pieces = sorted(
                     a.addressable_shards, key=lambda p: p.index[0].start or 0
                 )
-                place = np.concatenate([order[part.index[0]] for part in parts])
+                place = np.concatenate([order[piece.index[0]] for piece in pieces])
                 used = place >= 0
-                rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
+                rows = np.concatenate([np.asarray(piece.data) for piece in pieces])[used]
                 if rows.size:
                     arrays[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
                     arrays[process_shards.PLACES.format(i)] = place[used]

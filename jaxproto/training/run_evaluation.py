@@ -13,23 +13,23 @@ from jaxproto.experiment.cohorts import evaluated_ids, evaluated_rows
 from jaxproto.metrics import besides_accuracy
 from jaxproto.summary import metric_record, run_summary
 
-TEST, VALIDATION = 0, 1  # parts of `evaluated_rows`
+TEST, VALIDATION = 0, 1  # splits of `evaluated_rows`
 # most clients for which a record lists bytes, and correct predictions
 MAX_LISTED_CLIENTS, MAX_LISTED_ACCURACIES = 100, 1000
 
 
 # per cohort: {rule: {metric: [K, ...]}}, or another result of `Scoring.evaluate` for
-# several parts or stateless clients
+# several splits or stateless clients
 CohortSums = list[dict[str, Tree]]
 
 
-def in_order_of_places(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
+def in_order_of_places(rows: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
     """Returns rows in the order of their places.
 
     Args:
-      parts: Places [R], -1 for unused rows, and arrays [R, ...] of each call.
+      rows: Places [R], -1 for unused rows, and arrays [R, ...] of each call.
     """
-    places, trees = zip(*parts, strict=True)
+    places, trees = zip(*rows, strict=True)
     place = np.concatenate(places)
     if np.array_equal(place, np.arange(len(place))) and len(trees) == 1:
         return trees[0]  # also with a leading axis of federations
@@ -149,22 +149,22 @@ def client_columns(
 
 
 def by_client(
-    exp: Experiment, sums: CohortSums, part: int = TEST
+    exp: Experiment, sums: CohortSums, split: int = TEST
 ) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
     """Returns sums by rule and metric, numbers of examples, and ids of clients.
 
-    Clients that are not evaluated or whose results are left out have no row; `part` is
+    Clients that are not evaluated or whose results are left out have no row; `split` is
     `TEST` or `VALIDATION`.
     """
     trees, rows = [], []
     for cohort, cohort_sums in zip(exp.cohorts, sums, strict=True):
         if not cohort.counted:  # the sample has no client of this cohort
             continue
-        parts = evaluated_rows(cohort, exp.partition)
-        of_parts, count = cohort.scoring.by_client(parts, cohort_sums), len(parts[part])
-        chosen = slice(part * count, (part + 1) * count)
-        trees.append(jax.tree.map(lambda a, chosen=chosen: a[chosen], of_parts))
-        rows += parts[part]
+        splits = evaluated_rows(cohort, exp.partition)
+        of_splits, count = cohort.scoring.by_client(splits, cohort_sums), len(splits[split])
+        chosen = slice(split * count, (split + 1) * count)
+        trees.append(jax.tree.map(lambda a, chosen=chosen: a[chosen], of_splits))
+        rows += splits[split]
     size_K = np.array([len(row) for row in rows])
     id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     scored_K = np.asarray(exp.method.scored(id_K))

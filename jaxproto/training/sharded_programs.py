@@ -61,8 +61,8 @@ def _gather_uploads(cohort: Cohort, uploads: Uploads) -> Uploads:
     id_R, up = jax.tree.map(
         lambda a: a[: cohort.num_rows], mesh.all_gather_rows((uploads.id, uploads.up))
     )
-    parts = jax.tree.map(lambda a: lax.all_gather(a[0], AXIS), uploads.total)
-    return Uploads(id_R, up, jax.tree.map(lambda a: sum(a[1:], start=a[0]), parts))
+    totals = jax.tree.map(lambda a: lax.all_gather(a[0], AXIS), uploads.total)
+    return Uploads(id_R, up, jax.tree.map(lambda a: sum(a[1:], start=a[0]), totals))
 
 
 def _tested(exp, cohort, floats, clients) -> list[Client]:
