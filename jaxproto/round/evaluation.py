@@ -128,7 +128,9 @@ class Scoring(NamedTuple):
 
     tests: Callable[[Splits], Shard]  # examples to evaluate -> inputs of the calls
     evaluate: Callable[[EvaluationInputs, Client, Shard], dict[str, Tree]]
-    by_client: Callable[[Splits, dict], dict]  # sums of all calls -> sums of all clients
+    by_client: Callable[
+        [Splits, dict], dict
+    ]  # sums of all calls -> sums of all clients
     # [S * K, ...], split after split
     rules: tuple[str, ...] = ()  # that are computed; () is every rule
 

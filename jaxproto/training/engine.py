@@ -25,7 +25,11 @@ from jaxproto.training import programs, run_evaluation
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.programs import Context, Programs, State
 from jaxproto.training.rounds import RoundOutputs, check_wire, finish_round
-from jaxproto.training.run_evaluation import CohortSums, in_order_of_places
+from jaxproto.training.run_evaluation import (
+    CohortSums,
+    in_order_of_places,
+    sums_of_clients,
+)
 from jaxproto.training.threads import run_parallel
 from jaxproto.wire import HEADER
 
@@ -81,6 +85,10 @@ class LocalEngine(Engine):
     def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates on the devices of this process."""
         return [(self.exp, self.sums(model))]
+
+    def sums(self, model: Model) -> CohortSums:
+        """Evaluates every client; returns sums on the host."""
+        return sums_of_clients(self.exp, self.results(model))
 
     def one_round(self, r: int, model: Model) -> tuple[Model, RoundOutputs]:
         """Returns the model after round `r`, from 0, and outputs of the programs."""
@@ -145,8 +153,8 @@ class LocalEngine(Engine):
         # bytes of both broadcasts
         return server, down._replace(bytes=down.bytes + HEADER), sent
 
-    def sums(self, model: Model) -> CohortSums:
-        """Evaluates every cohort; returns sums on the host."""
+    def results(self, model: Model) -> list[Tree]:
+        """Returns the results of `Scoring.evaluate` of every cohort, on the host."""
         f, down = self.compiled.evaluate, self.compiled.broadcast(model.server).message
         found: list[list[tuple[Any, Tree]]] = [[] for _ in self.exp.cohorts]
         for chunks in self.store.evaluated(model.clients):

@@ -95,7 +95,9 @@ class MeshStore(ClientStore):
                 )
                 place = np.concatenate([order[piece.index[0]] for piece in pieces])
                 used = place >= 0
-                rows = np.concatenate([np.asarray(piece.data) for piece in pieces])[used]
+                rows = np.concatenate([np.asarray(piece.data) for piece in pieces])[
+                    used
+                ]
                 if rows.size:
                     arrays[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
                     arrays[process_shards.PLACES.format(i)] = place[used]

@@ -17,10 +17,16 @@ TEST, VALIDATION = 0, 1  # splits of `evaluated_rows`
 # most clients for which a record lists bytes, and correct predictions
 MAX_LISTED_CLIENTS, MAX_LISTED_ACCURACIES = 100, 1000
 
-
-# per cohort: {rule: {metric: [K, ...]}}, or another result of `Scoring.evaluate` for
-# several splits or stateless clients
+# per cohort: {rule: {metric: [S * K, ...]}} of its evaluated clients, split after split
 CohortSums = list[dict[str, Tree]]
+
+
+def sums_of_clients(exp: Experiment, results: Sequence[Tree]) -> CohortSums:
+    """Returns sums of every evaluated client, from results of `Scoring.evaluate`."""
+    return [
+        cohort.scoring.by_client(evaluated_rows(cohort, exp.partition), result)
+        for cohort, result in zip(exp.cohorts, results, strict=True)
+    ]
 
 
 def in_order_of_places(rows: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
@@ -161,9 +167,9 @@ def by_client(
         if not cohort.counted:  # the sample has no client of this cohort
             continue
         splits = evaluated_rows(cohort, exp.partition)
-        of_splits, count = cohort.scoring.by_client(splits, cohort_sums), len(splits[split])
+        count = len(splits[split])
         chosen = slice(split * count, (split + 1) * count)
-        trees.append(jax.tree.map(lambda a, chosen=chosen: a[chosen], of_splits))
+        trees.append(jax.tree.map(lambda a, chosen=chosen: a[chosen], cohort_sums))
         rows += splits[split]
     size_K = np.array([len(row) for row in rows])
     id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])

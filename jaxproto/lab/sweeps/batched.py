@@ -27,6 +27,7 @@ from jaxproto.training.program import stack_trees
 from jaxproto.training.programs import Programs
 from jaxproto.training.rounds import RoundOutputs
 from jaxproto.training.run import Run
+from jaxproto.training.run_evaluation import sums_of_clients
 
 
 class BatchedRun(NamedTuple):
@@ -108,8 +109,11 @@ class BatchedEngine(LocalEngine):
 
     def evaluate(self, r: int, model: Model) -> list[Evaluation]:
         """Evaluates all federations."""
-        sums = self.sums(model)
-        return [(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)]
+        results = self.results(model)
+        return [
+            (exp, sums_of_clients(exp, select_member(results, i)))
+            for i, exp in enumerate(self._exps)
+        ]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns server and clients of one federation, on the host."""

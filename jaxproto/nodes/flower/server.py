@@ -25,6 +25,7 @@ from jaxproto.round.uploads import PreReport, Report, Uploads, all_finite
 from jaxproto.training import programs
 from jaxproto.training.engine import Engine, Evaluation
 from jaxproto.training.rounds import RoundOutputs
+from jaxproto.training.run_evaluation import sums_of_clients
 from jaxproto.wire import HEADER
 
 
@@ -130,10 +131,9 @@ class Server(Engine):
                 "rounds are saved; the same command resumes once nodes are connected."
             )
         exp = stack_uploads.restrict_evaluated(self.exp, list(replies))
-        sums = stack_uploads.stack_messages(
-            map(evaluated_ids, exp.cohorts), replies, ()
-        )
-        return [(exp, sums)]
+        ids = map(evaluated_ids, exp.cohorts)
+        results = stack_uploads.stack_messages(ids, replies, ())
+        return [(exp, sums_of_clients(exp, results))]
 
     def _participants(self, r: int, drawn: Participation) -> Participation:
         """Returns the drawn clients that are connected."""
