@@ -34,6 +34,7 @@ SUMMARY: Schema = {
     "commonest_class?": {"pooled": KNOWN, "client_mean": KNOWN, "examples": COUNT},
     "collapsed?": {EVERY: COUNT},
     "warnings?": [str],
+    "stopped_by?": {"callback": str, "digest": str, "rounds": COUNT},
     "bytes_total?": (NUMBERS, type(None)),
     **dict.fromkeys(("seconds_per_round?", "compile_seconds?"), NUMBER),
     **dict.fromkeys(("scalars_per_round?", "bytes_per_round?"), NUMBERS),

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from jaxproto.callbacks.base import MAY_STOP, STOP, Callback, RunInfo, Stop
+from jaxproto.callbacks.digest import callback_digest
 from jaxproto.errors import escape_unprintable, message_of, shorten
 from jaxproto.storage.status import Status
 from jaxproto.summary.progress_lines import say
@@ -25,11 +26,24 @@ CLOSE = 60.0  # seconds that `on_end` of all callbacks may take together
 class CallbackList:
     """Callbacks of one run, and the first `stop` request that one of them returned."""
 
-    def __init__(self, callbacks: Sequence[Callback], console: Console):
-        self._active, self._console = list(map(_Thread, callbacks)), console
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        console: Console,
+        rule: Callback | None = None,
+    ):
+        """Starts a thread per callback.
+
+        Args:
+          rule: Early stopping of the configuration, which answers first.
+        """
+        self._active = [_Thread(c, callback_digest(c)) for c in callbacks]
+        self._active[:0] = [_Thread(rule)] if rule else []
+        self._console = console
         self._lock, self._ended = threading.Lock(), False
         self._round = 0
         self.stop: Stop | None = None
+        self._stopped_by: dict[str, str] = {}  # unless it is the rule
 
     @contextlib.contextmanager
     def running(self, run_info: RunInfo) -> Iterator[None]:
@@ -59,7 +73,8 @@ class CallbackList:
         for thread in [] if self._ended else list(self._active):
             try:
                 request = thread.call(event, *args)
-                self.stop = self.stop or request
+                if request and not self.stop:
+                    self.stop, self._stopped_by = request, thread.identity
             except HandlerError as e:
                 self._active.remove(thread)
                 thread.close()
@@ -73,7 +88,8 @@ class CallbackList:
         self._print(f"{Status.STOPPED_EARLY}: {reason}")
         rule = config.early_stopping.to_dict()
         status = {"status": Status.STOPPED_EARLY.value, "reason": reason}
-        return status | {"early_stopping": rule}
+        by = self._stopped_by and {**self._stopped_by, "rounds": config.rounds}
+        return status | {"early_stopping": rule} | ({"stopped_by": by} if by else {})
 
     def end(self, summary: Mapping):
         """Notifies of the end once; waits at most `CLOSE` seconds for all callbacks."""
@@ -103,8 +119,10 @@ class HandlerError(Exception):
 class _Thread:
     """Thread that runs all handlers of one callback, which may block."""
 
-    def __init__(self, callback: Callback):
-        self.name = f"callback {type(callback).__name__}"
+    def __init__(self, callback: Callback, digest: str = ""):
+        kind = type(callback).__name__
+        self.name = f"callback {kind}"
+        self.identity = {"callback": kind, "digest": digest} if digest else {}
         self._callback = callback
         self._calls = queue.SimpleQueue[Callable[[], None] | None]()
         run = contextvars.copy_context().run

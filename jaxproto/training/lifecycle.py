@@ -1,7 +1,7 @@
 """Start of a run in its work directory."""
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.callbacks import Callback
+from jaxproto.callbacks.digest import callback_digest
 from jaxproto.config import features
 from jaxproto.devices.mesh import ONE, OneDevice
 from jaxproto.errors import UserError
@@ -72,16 +73,34 @@ def finished_summary(start: Start) -> dict | None:
     summary, status = run.summary, run.status(config.rounds)
     if summary is None:
         return None
-    if status is Status.EXTENDED:
-        if not checkpoint.rounds(path / "checkpoints"):
+    stopped = status is Status.STOPPED_EARLY and _has_changed(start, summary)
+    if status is Status.EXTENDED or stopped:
+        if summary["rounds"] and not checkpoint.rounds(path / "checkpoints"):
             raise UserError(
-                f"{path} is finished after {summary['rounds']} rounds and has no "
-                f"checkpoint from which to go on to rounds={config.rounds}. Nothing "
-                "was changed. Choose another folder with --workdir."
+                f"{path} is {summary['status']} after {summary['rounds']} rounds and "
+                f"has no checkpoint from which to go on to rounds={config.rounds}. "
+                "Nothing was changed. Choose another folder with --workdir."
             )
         return None
-    rule = config.early_stopping.to_dict()
-    if status is Status.STOPPED_EARLY and summary.get("early_stopping") != rule:
-        return None  # it resumes with the new rule
     workdir.check_complete(path, config, summary["rounds"])
     return summary
+
+
+def _has_changed(start: Start, summary: Mapping) -> bool:
+    """Returns whether what has stopped a run has changed, so that it goes on."""
+    if summary.get("early_stopping") != start.config.early_stopping.to_dict():
+        return True
+    if (by := summary.get("stopped_by")) is None:
+        return False
+    given = map(callback_digest, start.callbacks)
+    return start.config.rounds > by["rounds"] or by["digest"] not in given
+
+
+def ended_line(path: Path, summary: Mapping) -> str:
+    """Returns a line on a run that has ended: how it may go on, if it was stopped."""
+    if (by := summary.get("stopped_by")) is None:
+        return f"{path} is {summary['status']}: nothing to do."
+    return (
+        f"{path} was stopped by callback {by['callback']} in {summary['reason']}. "
+        "Leave the callback out, change it, or give more rounds, and the run goes on."
+    )

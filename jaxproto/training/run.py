@@ -54,16 +54,15 @@ class Run:
         Raises:
           UserError: The folder has checkpoints, and none is valid.
         """
-        config, callbacks = start.config, list(start.callbacks)
+        config, rule = start.config, None
         self.start, self.config, self.path = start, config, start.path
         self.exp, self.store, self._compile_stats = exp, store, compile_stats
         self._checkpoints = start.path / "checkpoints"
         self._settings = workdir.settings(config) | file_checksums(config, exp)
         options = config.early_stopping
         if options.patience and processes.is_primary():
-            early = EarlyStopping(options.patience, options.rule, options.least)
-            callbacks.insert(0, early)
-        self.callbacks = CallbackList(callbacks, start.console)
+            rule = EarlyStopping(options.patience, options.rule, options.least)
+        self.callbacks = CallbackList(start.callbacks, start.console, rule)
         self._accounts = features.account(config, exp, context)
         self.first, (*model, self._traffic, self._watched) = self._resume(state)
         self.model: Model | None = Model(*model)  # until the engine takes it

@@ -35,7 +35,7 @@ from jaxproto.training import (
 from jaxproto.training.data_placement import PlacedTables
 from jaxproto.training.debug_nans import locate_nans
 from jaxproto.training.engine import LocalEngine
-from jaxproto.training.lifecycle import Start, finished_summary
+from jaxproto.training.lifecycle import Start, ended_line, finished_summary
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs
 from jaxproto.training.progress import metrics_table, result_table
@@ -68,7 +68,8 @@ def run(
 ) -> dict:
     """Runs or resumes an experiment; a finished run stays as it is.
 
-    A larger `config.rounds` extends a finished run.
+    A larger `config.rounds` extends a finished run. A run that a callback has stopped
+    goes on with more rounds, or without this callback.
 
     Args:
       config: Configuration, or the name of one such as "protonorm:digits".
@@ -138,7 +139,7 @@ def run(
             prepared = processes.raise_everywhere(lambda: prepare(start, cache))
             summary = train(start, prepared)
         else:
-            say(console, f"{path} is {summary['status']}: nothing to do.")
+            say(console, ended_line(path, summary))
     print_table(console, result_table(summary))
     if (metrics := metrics_table(summary)) is not None:
         print_table(console, metrics)
