@@ -122,7 +122,7 @@ class Run:
     def evaluate(self, work: LocalEngine | None = None) -> dict:
         """Evaluates the last round, by another engine if one is given."""
         work = work or self.work
-        return work.record(self.r, self.state, self.seen, [1.0])
+        return engine.evaluate(work, self.r, self.state, self.seen, [1.0])
 
     def timed_round(self, training: str = "training") -> dict[str, float]:
         """Returns the seconds of a round, by the name `training`, and an evaluation."""

@@ -184,7 +184,8 @@ class Ours:
         inputs = zip(self.score, self.state.clients, self.exp.test, strict=True)
         scores_of = self.by_client(f(down, c, examples, s) for f, c, s in inputs)
         model = Model(self.state.server, self.state.clients)
-        right = self.by_client(self.work.sums(model))
+        ((_, sums),) = self.work.evaluate(self.r, model)
+        right = self.by_client(sums)
         sizes, recorded = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in scores_of[0]):
             recorded[record.SCORES.format(rule)] = {

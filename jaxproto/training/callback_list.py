@@ -32,11 +32,7 @@ class CallbackList:
         console: Console,
         rule: Callback | None = None,
     ):
-        """Starts a thread per callback.
-
-        Args:
-          rule: Early stopping of the configuration, which answers first.
-        """
+        """Starts threads; `rule`, the configured early stopping, answers first."""
         self._active = [_Thread(c, callback_digest(c)) for c in callbacks]
         self._active[:0] = [_Thread(rule)] if rule else []
         self._console = console

@@ -19,7 +19,7 @@ from jaxproto.experiment.data import build_data
 from jaxproto.round import execution
 from jaxproto.summary.progress_lines import make_console, say
 from jaxproto.training import programs
-from jaxproto.training.engine import LocalEngine, next_state
+from jaxproto.training.engine import LocalEngine, evaluate, next_state
 from jaxproto.training.programs import Programs
 from jaxproto.training.stores import open_store
 
@@ -76,7 +76,7 @@ def debug(
         engine = LocalEngine(exp, examples, printing, config.seed, store)
         state = programs.init(exp, config.seed, printing)
         state, summary = next_state(engine, 0, state)
-        return engine.record(1, state, summary, [0.0])
+        return evaluate(engine, 1, state, summary, [0.0])
 
 
 def _one_client(config: ml_collections.ConfigDict) -> FederationData:

@@ -21,13 +21,14 @@ from jaxproto.round.federation import Broadcast, Model
 from jaxproto.round.gather import ParticipantRows
 from jaxproto.round.participation import Participation
 from jaxproto.round.uploads import PreReport, Uploads
-from jaxproto.training import programs, run_evaluation
+from jaxproto.training import programs
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.programs import Context, Programs, State
 from jaxproto.training.rounds import RoundOutputs, check_wire, finish_round
 from jaxproto.training.run_evaluation import (
     CohortSums,
     in_order_of_places,
+    record,
     sums_of_clients,
 )
 from jaxproto.training.threads import run_parallel
@@ -77,21 +78,12 @@ class LocalEngine(Engine):
         """Returns the context of round `r`, from 0, on all devices."""
         return self.exp.layout.put(programs.round_context(self.seed, r))
 
+    def by_run(self, tree: Tree) -> list[tuple[Experiment, Tree]]:
+        """Returns the experiment and the results of every run."""
+        return [(self.exp, tree)]
+
     def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Computes a round on the devices of this process."""
-        model, outputs = self.one_round(r, model)
-        return model, [outputs]
-
-    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
-        """Evaluates on the devices of this process."""
-        return [(self.exp, self.sums(model))]
-
-    def sums(self, model: Model) -> CohortSums:
-        """Evaluates every client; returns sums on the host."""
-        return sums_of_clients(self.exp, self.results(model))
-
-    def one_round(self, r: int, model: Model) -> tuple[Model, RoundOutputs]:
-        """Returns the model after round `r`, from 0, and outputs of the programs."""
         compiled, store, server = self.compiled, self.store, model.server
         context = self.context(r)
         who = compiled.participate(context, server)
@@ -121,8 +113,9 @@ class LocalEngine(Engine):
             pre_reports=[report for _, report in pre_uploads],
             diagnostics=compiled.diagnostics(server),
         )
-        outputs = mesh.to_host(outputs)  # sizes, losses; never uploads
-        return Model(jax.block_until_ready(server), clients), outputs
+        by_run = self.by_run(mesh.to_host(outputs))  # sizes, losses; never uploads
+        model = Model(jax.block_until_ready(server), clients)
+        return model, [of_run for _, of_run in by_run]
 
     def _in_calls(
         self,
@@ -153,8 +146,8 @@ class LocalEngine(Engine):
         # bytes of both broadcasts
         return server, down._replace(bytes=down.bytes + HEADER), sent
 
-    def results(self, model: Model) -> list[Tree]:
-        """Returns the results of `Scoring.evaluate` of every cohort, on the host."""
+    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
+        """Evaluates on the devices of this process."""
         f, down = self.compiled.evaluate, self.compiled.broadcast(model.server).message
         found: list[list[tuple[Any, Tree]]] = [[] for _ in self.exp.cohorts]
         for chunks in self.store.evaluated(model.clients):
@@ -163,22 +156,10 @@ class LocalEngine(Engine):
                 for i, call in chunks
             ]
             results = mesh.to_host(run_parallel(calls))
-            for (i, call), sums in zip(chunks, results, strict=True):
-                found[i].append((call.place, sums))
-        return [in_order_of_places(of_cohort) for of_cohort in found]
-
-    def record(self, r: int, state: State, last: Mapping, seconds) -> dict:
-        """Evaluates a state after `r` rounds; returns the record."""
-        return run_evaluation.record(
-            self.exp,
-            r,
-            last,
-            self.sums(Model(state.server, state.clients)),
-            traffic=state.traffic,
-            watched=state.watched,
-            diagnostics=self.compiled.diagnostics(state.server),
-            seconds=seconds,
-        )
+            for (i, call), result in zip(chunks, results, strict=True):
+                found[i].append((call.place, result))
+        by_run = self.by_run([in_order_of_places(rows) for rows in found])
+        return [(exp, sums_of_clients(exp, results)) for exp, results in by_run]
 
 
 def next_state(engine: LocalEngine, r: int, state: State) -> tuple[State, dict]:
@@ -187,7 +168,15 @@ def next_state(engine: LocalEngine, r: int, state: State) -> tuple[State, dict]:
     Raises:
       Diverged: A client has numbers that are not finite.
     """
-    model, outputs = engine.one_round(r, Model(state.server, state.clients))
-    traffic, watched = state.traffic, state.watched
-    summary, *counters = finish_round(engine.exp, r, outputs, traffic, watched)
-    return State(*model, *counters), summary
+    server, clients, *counters = state
+    model, (outputs,) = engine.round(r, Model(server, clients))
+    summary, counted = finish_round(engine.exp, r, outputs, counters)
+    return State(*model, *counted), summary
+
+
+def evaluate(engine: LocalEngine, r: int, state: State, last: Mapping, seconds) -> dict:
+    """Evaluates the state after `r` rounds; returns the record."""
+    server, clients, *counters = state
+    ((exp, sums),) = engine.evaluate(r, Model(server, clients))
+    diagnostics = engine.compiled.diagnostics(server)
+    return record(exp, r, last, sums, counters, diagnostics, seconds)

@@ -40,7 +40,9 @@ def train_rounds(
                 summaries[i] = members.pop(i).end(engine.member(model, i))
                 ended(i, summaries[i])
 
-        model = engine.joined([run.take_model() for run in runs])
+        model = engine.joined([run.model for run in runs])
+        for run in runs:
+            del run.model
         with signals.graceful_rounds(runs[0].start.grace) as stop_requested:
             model = _rounds(members, engine, model, stop_requested, leave)
         leave([*members], model)

@@ -34,26 +34,23 @@ class RoundOutputs(NamedTuple):
 
 
 def finish_round(
-    exp: Experiment, r: int, outputs: RoundOutputs, traffic: np.ndarray, watched: Tree
-) -> tuple[dict[str, Any], np.ndarray, Tree]:
-    """Checks and counts round `r`, from 0.
+    exp: Experiment, r: int, outputs: RoundOutputs, counters: Sequence
+) -> tuple[dict[str, Any], Sequence]:
+    """Checks and counts round `r`, from 0; returns its summary and the counters.
 
     Args:
-      traffic, watched: Of the state before the round.
-
-    Returns:
-      `summarize_round`, and traffic and diagnostics after the round.
+      counters: `traffic` and `watched` of the state before the round.
 
     Raises:
       Diverged: A client has numbers that are not finite.
     """
     check_finite(exp, r, outputs)
-    summary = summarize_round(exp, outputs)
+    summary, (traffic, watched) = summarize_round(exp, outputs), counters
     moved = np.array([summary["bytes_up"], summary["bytes_down"]], np.int64)
     seconds = elapsed(r, outputs.reports, watched)
     # an asynchronous server has the elapsed time among its diagnostics
     values = {ELAPSED: seconds, **outputs.diagnostics}
-    return summary, traffic + moved, record_history(r, values, watched)
+    return summary, (traffic + moved, record_history(r, values, watched))
 
 
 def initial_state(

@@ -64,8 +64,9 @@ class Run:
             rule = EarlyStopping(options.patience, options.rule, options.least)
         self.callbacks = CallbackList(start.callbacks, start.console, rule)
         self._accounts = features.account(config, exp, context)
-        self.first, (*model, self._traffic, self._watched) = self._resume(state)
-        self.model: Model | None = Model(*model)  # until the engine takes it
+        self.first, (server, clients, *counters) = self._resume(state)
+        self.model = Model(server, clients)  # until the engine takes it
+        self._counters: Sequence = counters  # `traffic` and `watched` of the state
         history = RunFolder.at(self.path).records
         self._history = record_file.RecordFile(self.path / METRICS, history)
         all_parts = sanity.trains_all_parts(config, exp)
@@ -114,19 +115,12 @@ class Run:
             self._bar = self._display.enter_context(progress)
             yield
 
-    def take_model(self) -> Model:
-        """Returns the model after `first` rounds, which the run keeps no longer."""
-        model, self.model = self.model, None
-        assert model is not None
-        return model
-
     def trained(self, r: int, seconds: float, outputs: RoundOutputs):
         """Counts round `r`, from 1; ends the run if it has diverged."""
         self._diagnostics = outputs.diagnostics
         try:
-            self._last, self._traffic, self._watched = finish_round(
-                self.exp, r - 1, outputs, self._traffic, self._watched
-            )
+            last = finish_round(self.exp, r - 1, outputs, self._counters)
+            self._last, self._counters = last
         except Diverged as e:
             self.status = self._diverged(r, e)
             return
@@ -154,16 +148,8 @@ class Run:
     def evaluated(self, r: int, evaluation: Evaluation, seconds: Sequence[float]):
         """Writes the record of an evaluation."""
         last, (exp, sums) = self._last, evaluation
-        entry = record(
-            exp,
-            r,
-            last,
-            sums,
-            traffic=self._traffic,
-            watched=self._watched,
-            diagnostics=self._diagnostics,
-            seconds=seconds,
-        )
+        counters, diagnostics = self._counters, self._diagnostics
+        entry = record(exp, r, last, sums, counters, diagnostics, seconds)
         entry |= self._accounts(r)
         if self.config.eval.per_client:
             table = client_columns(exp, last, sums)
@@ -215,4 +201,4 @@ class Run:
         return processes.broadcast_result(write)
 
     def _state(self, model: Model) -> State:
-        return State(*model, self._traffic, self._watched)
+        return State(*model, *self._counters)

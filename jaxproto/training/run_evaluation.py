@@ -48,9 +48,7 @@ def record(
     r: int,
     last: Mapping[str, Any],
     cohort_sums: CohortSums,
-    *,
-    traffic: np.ndarray,
-    watched: Tree = (),
+    counters: Sequence,
     diagnostics: Mapping[str, ArrayLike],
     seconds: Sequence[float],
 ) -> dict:
@@ -58,12 +56,13 @@ def record(
 
     Args:
       last: Summary of round `r`, from 1.
-      traffic, watched: Of the state after round `r`. The record has the diagnostics of
-        each round since the previous record under `every_round`.
+      counters: `traffic` and `watched` of the state after round `r`. The record has the
+        latter, diagnostics since the previous record, under `every_round`.
       diagnostics: Of round `r`.
       seconds: Of the rounds since the previous record.
     """
     sums, size_K, id_K = by_client(exp, cohort_sums)
+    traffic, watched = counters
     correct = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in correct.items()}
     further = besides_accuracy(exp.metrics)

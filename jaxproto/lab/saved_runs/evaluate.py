@@ -63,7 +63,8 @@ def evaluate(
     compiled = programs.jit_programs(exp)
     store = run.store.of_tests(exp, compiled)
     engine = LocalEngine(exp, examples, compiled, run.config.seed, store)
-    cohort_sums = engine.sums(Model(run.state.server, run.state.clients))
+    model = Model(run.state.server, run.state.clients)
+    ((_, cohort_sums),) = engine.evaluate(run.round, model)
     sums, size_K, id_K = run_evaluation.by_client(exp, cohort_sums)
     return EvaluationCounts(id_K, metric_record.accuracies(sums), size_K)
 

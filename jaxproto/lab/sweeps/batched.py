@@ -15,19 +15,18 @@ import numpy as np
 
 from jaxproto.core.types import Tree
 from jaxproto.devices import mesh
+from jaxproto.experiment.build import Experiment
 from jaxproto.lab.sweeps.live_table import LiveTable
 from jaxproto.lab.sweeps.plan import Cell
 from jaxproto.round.federation import Model
 from jaxproto.training import programs
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.debug_nans import locate_nans, unchecked
-from jaxproto.training.engine import Evaluation, LocalEngine
+from jaxproto.training.engine import LocalEngine
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.program import stack_trees
 from jaxproto.training.programs import Programs
-from jaxproto.training.rounds import RoundOutputs
 from jaxproto.training.run import Run
-from jaxproto.training.run_evaluation import sums_of_clients
 
 
 class BatchedRun(NamedTuple):
@@ -102,18 +101,9 @@ class BatchedEngine(LocalEngine):
         """Returns the contexts of round `r`, from 0, of all federations."""
         return stack_trees([programs.round_context(s, r) for s in self._seeds])
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
-        """Computes a round of all federations."""
-        model, outputs = self.one_round(r, model)
-        return model, [select_member(outputs, i) for i in range(len(self._exps))]
-
-    def evaluate(self, r: int, model: Model) -> list[Evaluation]:
-        """Evaluates all federations."""
-        results = self.results(model)
-        return [
-            (exp, sums_of_clients(exp, select_member(results, i)))
-            for i, exp in enumerate(self._exps)
-        ]
+    def by_run(self, tree: Tree) -> list[tuple[Experiment, Tree]]:
+        """Returns the experiment and the results of every run."""
+        return [(exp, select_member(tree, i)) for i, exp in enumerate(self._exps)]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns server and clients of one federation, on the host."""
