@@ -39,8 +39,12 @@ FIXED_SIZE_LAWS = ("all", "uniform")  # rounds have equally many participants
 
 def private_methods() -> list[str]:
     """Returns the methods with a guarantee: their factories take `privacy`."""
-    every = [(k, registries.arguments(f).get("privacy")) for k, f in METHODS.items()]
-    return [name for name, default in every if isinstance(default, Privacy)]
+    return [
+        name
+        for name, factory in METHODS.items()
+        if "privacy" in registries.arguments(factory)
+        and "privacy" not in registries.plain_arguments(factory)
+    ]
 
 
 def privacy_of(run) -> Privacy:
