@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jaxproto.errors import UserError, escape_unprintable
+from jaxproto.storage import packed_runs as packed_runs  # registers its finder
 from jaxproto.storage.run_folder import RunFolder, run_folders
 
 T = TypeVar("T")

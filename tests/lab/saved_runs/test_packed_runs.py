@@ -1,10 +1,12 @@
 """Runs in an archive, read like folders."""
 
 import subprocess
+import sys
 
 import pytest
 from support import reported
 from support.refusal import refused
+from support.runs import ROOT
 
 import jaxproto
 from jaxproto.lab import compare
@@ -45,6 +47,14 @@ def test_a_packed_folder_is_read_like_the_folder(packed, capsys):
     out = packed.with_name("partition.png")
     plot.main("plot", ["partition", str(runs[0]), f"--out={out}"])
     assert out.exists()
+
+
+@pytest.mark.parametrize("command", ["compare", "plot accuracy", "report"])
+def test_a_command_of_its_own_process_reads_a_packed_folder(packed, command):
+    """No other module has registered the archives then."""
+    out = [] if command == "compare" else [f"--out={packed.parent / 'a.svg'}"]
+    words = [sys.executable, "-m", "jaxproto", *command.split(), str(packed), *out]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
 
 
 def test_errors_name_the_run_as_the_user_does(packed):
