@@ -6,6 +6,7 @@ from .core import register as register
 from .core.method import Method as Method
 from .errors import UserError as UserError
 from .experiment.check import check as check
+from .lab.compare import compare as compare
 from .lab.saved_runs import load as load
 from .lab.sweeps import sweep as sweep
 from .methods import METHODS as METHODS

@@ -4,21 +4,19 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from jaxproto.cli import table_output
 from jaxproto.cli.argparse_types import Parser, new_file
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.lab import compare, leave_out
+from jaxproto.lab import compare
 from jaxproto.lab.compare import (
     columns,
+    frames,
     measures,
     ranks,
     rendering,
-    run_groups,
     significance,
-    tidy,
 )
 from jaxproto.lab.compare.run_groups import SeedGroup
 
@@ -33,11 +31,8 @@ def main(prog: str, arguments: Sequence[str]):
         )
     if args.out is not None and args.out == args.tidy:
         raise UserError(f"--out and --tidy are both {args.out}: name two files.")
-    by_round = args.target is not None or args.rounds is not None
-    read = partial(leave_out.read_run, needs="evaluations" if by_round else "")
-    runs = leave_out.read_all(leave_out.find_runs(args.workdirs), read)
-    if args.rounds is not None:
-        runs = [run_groups.until(run, args.rounds) for run in runs]
+    needs = "" if args.target is None else "evaluations"
+    runs = frames.read_runs(args.workdirs, args.rounds, needs)
     print_comparison(compare.group_by_seed(runs), args)
 
 
@@ -60,7 +55,10 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     options = {"transpose": args.transpose, "siunitx": args.siunitx, "width": width}
     text = compare.render(table, args.format, **options)
     if args.tidy is not None:
-        atomic.write(args.tidy, tidy.to_csv(table.request).encode())
+        seeds = frames.by_seed_frame(table.request)
+        atomic.write(
+            args.tidy, seeds.to_csv(index=False, lineterminator="\r\n").encode()
+        )
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = table.notes if args.format == "csv" else ()
     if args.out is not None:

@@ -1,5 +1,6 @@
 """Comparison of finished runs with each other and with published numbers."""
 
+from jaxproto.lab.compare.frames import compare, frame
 from jaxproto.lab.compare.rendering import render
 from jaxproto.lab.compare.run_groups import SeedGroup, group_by_seed
 from jaxproto.lab.compare.tables import Table, table

@@ -2,9 +2,8 @@
 
 import itertools
 from collections.abc import Sequence
-from statistics import fmean
 
-from scipy.stats import rankdata
+import pandas as pd
 
 from jaxproto.lab.compare.columns import METRIC, RANK, TEST, CellValue, Column, entry
 
@@ -14,12 +13,10 @@ BEST, SECOND = "best", "second"
 
 def best_and_second(column: Column) -> list[str]:
     """Returns best, second or "" of each entry; equal texts have the same mark."""
-    means = [e.mean if column.better else None for e in column.entries]
-    order = sorted({m * column.better for m in means if m is not None}, reverse=True)
-    if sum(m is not None for m in means) < 2:
-        return [""] * len(means)
-    marks = dict(zip(order, (BEST, SECOND), strict=False))
-    return ["" if m is None else marks.get(m * column.better, "") for m in means]
+    ranks = _ranks(column, "dense") if column.better else pd.Series(dtype=float)
+    if ranks.count() < 2:
+        return [""] * len(column.entries)
+    return ranks.map({1: BEST, 2: SECOND}).fillna("").to_list()
 
 
 def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
@@ -31,30 +28,24 @@ def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
     for column, following in itertools.zip_longest(columns, columns[1:]):
         result.append(column)
         if column.kind == METRIC:
-            ranked = _ranks(column)
+            ranked = _cells(_ranks(column), ".1f")
+            rank = Column(f"{column.title} rank", column.dataset, RANK, ranked)
         last = following is None or following.kind != TEST  # after its column of p
         if shown == "all" and column.kind in (METRIC, TEST) and last:
-            result.append(ranked)
-    return [*result, _average([_ranks(c) for c in columns if c.kind == METRIC])]
+            result.append(rank)
+    ranks = pd.DataFrame([_ranks(c) for c in columns if c.kind == METRIC])
+    average = _cells(ranks.mean(skipna=False), ".2f")
+    return [*result, Column("average rank", "", RANK, average, -1)]
 
 
-def _ranks(column: Column) -> Column:
-    """Returns the column of ranks: 1 is best; equal numbers share their mean rank."""
-    means = [e.mean for e in column.entries]
-    known = [-column.better * m for m in means if m is not None]
-    ranks = iter(rankdata(known).tolist())
-    entries = [CellValue() if m is None else entry(f"{next(ranks):.1f}") for m in means]
-    return Column(f"{column.title} rank", column.dataset, RANK, tuple(entries))
+def _ranks(column: Column, method: str = "average") -> pd.Series:
+    """Returns the ranks: 1 is best; equal numbers share their mean rank by default."""
+    means = pd.Series([e.mean for e in column.entries], dtype=float)
+    return means.rank(method=method, ascending=column.better < 0)
 
 
-def _average(ranked: Sequence[Column]) -> Column:
-    """Returns the average rank of each row that has a rank in every column."""
-    entries = []
-    for row in zip(*(column.entries for column in ranked), strict=True):
-        known = [e.mean for e in row if e.mean is not None]
-        complete = len(known) == len(row)
-        entries.append(entry(f"{fmean(known):.2f}") if complete else CellValue())
-    return Column("average rank", "", RANK, tuple(entries), -1)
+def _cells(numbers: pd.Series, form: str) -> tuple[CellValue, ...]:
+    return tuple(CellValue() if pd.isna(x) else entry(f"{x:{form}}") for x in numbers)
 
 
 def caption(columns: Sequence[Column], names: Sequence[str]) -> str:

@@ -1,14 +1,15 @@
 """A comparison as text, Markdown, LaTeX, CSV or JSON."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.lab.compare import latex
-from jaxproto.lab.compare.columns import CellValue, Part
+from jaxproto.lab.compare.frames import frame
 from jaxproto.lab.compare.ranks import BEST, SECOND, best_and_second
 from jaxproto.lab.compare.tables import Table
 from jaxproto.summary import table_formats
-from jaxproto.summary.table_formats import MISSING, TableView, Value
+from jaxproto.summary.table_formats import MISSING, TableView
 
 FORMATS = (*table_formats.FORMATS, "latex")
 MARKING_NOTE = "Best in bold, second underlined."
@@ -48,8 +49,10 @@ def render(
             f"--transpose is of tables for readers, and {form} has a row per method: "
             "leave it out, or give --format=markdown, latex or text."
         )
-    if form in table_formats.DATA:
-        return table_formats.render(_one_number_per_field(table), form)
+    if form == "csv":
+        return frame(table).to_csv(lineterminator="\r\n")
+    if form == "json":
+        return _json(table)
     marks = [best_and_second(column) for column in table.columns]
     note = [MARKING_NOTE] * any(map(any, marks))
     if form == "latex":
@@ -69,6 +72,12 @@ def render(
     return "\n".join(table_formats.render(view, form, width) for view in drawn)
 
 
+def _json(table: Table) -> str:
+    rows = frame(table).reset_index().to_json(orient="records", double_precision=15)
+    content = {"title": "", "rows": json.loads(rows), "notes": list(table.notes)}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
 def _blocks(table: Table, texts: Sequence[Sequence[str]]) -> list[list]:
     """Returns title, head and rows of each table: one, or one per block.
 
@@ -85,32 +94,3 @@ def _blocks(table: Table, texts: Sequence[Sequence[str]]) -> list[list]:
         known = [row for row in rows if {*row[1:]} != {MISSING}]
         tables.append([block or "all", head, *known])
     return tables
-
-
-def _one_number_per_field(table: Table) -> TableView:
-    columns: list[list[Value]] = [[table.head[0], *(row[0] for row in table.rows)]]
-    for column in table.columns:
-        columns += _fields(column.name, column.entries)
-    head, *rows = zip(*columns, strict=True)
-    return TableView("", tuple(map(str, head)), tuple(rows), table.notes)
-
-
-def _fields(title: str, entries: Sequence[CellValue]) -> Iterable[list[Value]]:
-    """Yields columns, title first: numbers, and deviations and sources if any."""
-    for n in range(max([1, *(len(entry.parts) for entry in entries)])):
-        parts = [e.parts[n] if n < len(e.parts) else Part("") for e in entries]
-        name = f"{title} {n + 1}" if n else title
-        suffixes = ("", " std", " source")
-        for suffix, *texts in zip(suffixes, *parts, strict=True):
-            if not suffix or any(texts):
-                yield [name + suffix, *map(_value, texts)]
-
-
-def _value(text: str) -> Value:
-    """Returns a number with its printed digits, a word, or None for an empty text."""
-    for kind in (int, float):
-        try:
-            return kind(text.replace(",", ""))
-        except ValueError:
-            pass
-    return text or None

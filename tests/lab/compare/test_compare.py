@@ -5,13 +5,17 @@ import dataclasses
 import io
 import itertools
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.every import check_every
 from support.refusal import refused
+from support.runs import ROOT
 from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 
+import jaxproto
 from jaxproto.lab import compare
 from jaxproto.lab.cli import compare as command
 from jaxproto.lab.compare import latex, run_groups
@@ -351,3 +355,31 @@ def test_the_numbers_of_each_seed_are_a_tidy_csv(tmp_path, capsys):
     assert values.pop("client_best") == ""  # records without clients
     found = {name: float(value) for name, value in values.items()}
     assert found == pytest.approx({"best": 0.7, "final": 0.6, "last10": 0.65})
+
+
+def test_a_data_frame_has_the_numbers_of_the_csv_and_the_notes(tmp_path, capsys):
+    runs = [folder(tmp_path / f"{s}", "fedtgp", s, 0.5 + s / 10) for s in (0, 1)]
+    runs.append(folder(tmp_path / "gh", "fedgh", rounds=400))
+    frame = jaxproto.compare(*runs[:2], averages=["pooled"])
+    assert frame.index.name == "method" and [*frame.index] == ["FedTGP"]
+    assert frame.loc["FedTGP", "head final %"] == 55.0
+    assert frame.loc["FedTGP", "head final % std"] == 5.0
+    assert frame.attrs["notes"] == made(*runs[:2]).notes
+    frame = jaxproto.compare(tmp_path)  # a folder of them
+    command.main("compare", [str(tmp_path), "--format=csv"])
+    assert frame.to_csv(lineterminator="\r\n") == capsys.readouterr().out
+    assert frame.loc["FedGH"].count() < frame.loc["FedGH"].size  # of another length
+    by_seed = jaxproto.compare(tmp_path, by_seed=True)
+    best = by_seed.query("average == 'pooled' and statistic == 'best'")
+    want = {"FedTGP": 0.65, "FedGH": 0.6}
+    assert best.groupby("label").value.mean().to_dict() == pytest.approx(want)
+    with refused("holds no metrics.jsonl"):
+        jaxproto.compare(tmp_path, rounds=1)
+
+
+def test_pandas_is_loaded_by_a_comparison_alone():
+    code = "import sys, jaxproto, jaxproto.lab.plugin, jaxproto.training.runner; "
+    code += "print('pandas' in sys.modules)"
+    run = [sys.executable, "-c", code]
+    out = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert out.stdout == "False\n"

@@ -49,11 +49,14 @@ def test_a_packed_folder_is_read_like_the_folder(packed, capsys):
     assert out.exists()
 
 
-@pytest.mark.parametrize("command", ["compare", "plot accuracy", "report"])
-def test_a_command_of_its_own_process_reads_a_packed_folder(packed, command):
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [("compare", "a.csv"), ("plot accuracy", "a.svg"), ("report", "a.html")],
+)
+def test_a_command_of_its_own_process_reads_a_packed_folder(packed, command, out):
     """No other module has registered the archives then."""
-    out = [] if command == "compare" else [f"--out={packed.parent / 'a.svg'}"]
-    words = [sys.executable, "-m", "jaxproto", *command.split(), str(packed), *out]
+    words = [*command.split(), str(packed), f"--out={packed.with_name(out)}"]
+    words = [sys.executable, "-m", "jaxproto", *words]
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
 
 
