@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
+import pandas as pd
 
 from jaxproto import models, wire
 from jaxproto.core import batches
@@ -21,7 +22,6 @@ from jaxproto.errors import UserError
 from jaxproto.experiment import statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.lab.saved_runs import user_inputs
-from jaxproto.lab.saved_runs.metrics_table import Table
 from jaxproto.lab.saved_runs.restore import RestoredRun
 from jaxproto.lab.saved_runs.saved_client import (
     ClientData,
@@ -128,14 +128,14 @@ def join(
     rows = [
         {
             "rule": rule,
-            "before": None if uses_broadcast[rule] else before[rule],
+            "before": np.nan if uses_broadcast[rule] else before[rule],
             "after_broadcast": received[rule],
             "after_training": trained[rule],
         }
         for rule in uses_broadcast
     ]
     new = clients[-1]
-    new.joined = Table.of_rows(rows)
+    new.joined = pd.DataFrame(rows)
     return new
 
 

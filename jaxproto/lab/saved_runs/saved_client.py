@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
 
 from jaxproto import wire
 from jaxproto.core import batches, jax_settings
@@ -14,7 +15,6 @@ from jaxproto.core.types import Client, Net, Tree, describe
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.lab.saved_runs import user_inputs
-from jaxproto.lab.saved_runs.metrics_table import Table
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
 
@@ -94,7 +94,7 @@ class SavedClient:
         self.state: Client = jax.tree.map(np.asarray, state)
         self.id = int(self.state.id)
         self.architecture = compiled.name
-        self.joined: Table | None = None
+        self.joined: pd.DataFrame | None = None
         self._compiled, self._down, self._data = compiled, down, data
 
     @property

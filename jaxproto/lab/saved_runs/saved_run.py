@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import ml_collections
+import pandas as pd
 
 from jaxproto.config import flatten
 from jaxproto.core.types import Tree
@@ -13,7 +14,6 @@ from jaxproto.data.partition_stats import Counts
 from jaxproto.errors import UserError
 from jaxproto.lab.saved_runs import export, metrics_table, new_client, restore
 from jaxproto.lab.saved_runs.lazy_state import CheckpointView, Clients, RunResources
-from jaxproto.lab.saved_runs.metrics_table import Table
 from jaxproto.lab.saved_runs.saved_client import SavedClient, check_id
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
@@ -45,7 +45,7 @@ class SavedRun:
     Attributes:
       path: its folder.
       config: its configuration; fields that are newer than the run have their default.
-      metrics: `metrics.jsonl` as a `Table`, one row for each evaluated round and rule;
+      metrics: `metrics.jsonl` as a data frame, a row for each evaluated round and rule;
         `metrics_table.metrics_table` describes the columns.
       summary: `summary.json`, or None if the run has not ended.
       status: "finished", "stopped early" or "diverged" if the run has ended; "running"
@@ -55,7 +55,7 @@ class SavedRun:
     """
 
     config: ml_collections.ConfigDict
-    metrics: Table
+    metrics: pd.DataFrame
     summary: dict | None
     status: Status
     rounds: int

@@ -139,7 +139,7 @@ def test_a_new_client_gets_what_is_broadcast_and_trains_or_is_refused(run):
     (x, y), test = run.clients[0].data
     made = run.new_client(x, y, *test, architecture="cnn4_d", epochs=5)
     assert made.architecture == "cnn4_d" and made.id == 4
-    rows = {row["rule"]: row for row in made.joined}
+    rows = made.joined.set_index("rule").to_dict("index")
     assert rows.keys() == set(made.rules)
     assert np.isnan(rows["global"]["before"]) and rows["local"]["before"] == 0
     assert rows["head"]["after_training"] > rows["head"]["before"]
@@ -147,8 +147,7 @@ def test_a_new_client_gets_what_is_broadcast_and_trains_or_is_refused(run):
     assert made.confusion().sum() == len(test.y)
     assert made.prototypes.count.tolist() == np.bincount(y, minlength=10).tolist()
     again = run.new_client(x, y, *test, architecture="cnn4_d", epochs=5)
-    for name in made.joined.columns:
-        np.testing.assert_array_equal(again.joined[name], made.joined[name])
+    assert again.joined.equals(made.joined)
     for wrong, more, message in [
         ((x, y + 9), {}, "is no class of digits: its classes are 0 to 9."),
         ((x, y[1:]), {}, f"{len(x)} examples and {len(y) - 1} labels"),
