@@ -73,8 +73,6 @@ def load(
     dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
         from jaxproto.data.resize import resize_and_join
-        from jaxproto.data.stored_rows import store_in_memory
 
-        x = resize_and_join(name, [dataset.x], pixels, store_in_memory)
-        return dataset._replace(x=x)
+        return dataset._replace(x=resize_and_join(name, [dataset.x], pixels))
     return dataset

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from jaxproto import errors
-from jaxproto.data.stored_rows import StoreRows
+from jaxproto.data.stored_rows import join_blocks
 
 CHUNK = 1_000  # images at a time
 
@@ -30,9 +30,7 @@ def _resize_plane(image, pixels):
     return np.asarray(image.resize((pixels, pixels), Image.Resampling.BILINEAR))
 
 
-def resize_and_join(
-    name: str, parts: Sequence[np.ndarray], pixels: int, store: StoreRows
-) -> np.ndarray:
+def resize_and_join(name: str, parts: Sequence[np.ndarray], pixels: int) -> np.ndarray:
     """Joins images [N, height, width, channels], resized unless `pixels` is 0.
 
     With `pixels` 0, parts may be arrays of any numbers.
@@ -44,7 +42,7 @@ def resize_and_join(
     blocks = (x[i : i + CHUNK] for x in parts for i in range(0, len(x), CHUNK))
     if pixels:
         blocks = (np.stack([resize(image, pixels) for image in x]) for x in blocks)
-    return store((sum(map(len, parts)), *shape), parts[0].dtype, blocks)
+    return join_blocks((sum(map(len, parts)), *shape), parts[0].dtype, blocks)
 
 
 def check_not_text(name: str, pixels: int) -> None:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from jaxproto.errors import UserError
 
 LARGEST = 2**32  # bytes of a file that is read whole
@@ -154,6 +156,22 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(path)
+        fsync_dir(path.parent)
+
+
+def write_array(path: Path, array: np.ndarray):
+    """Writes an npy file atomically, without a copy of the array in memory.
+
+    Raises:
+      Unwritable: the file cannot be written.
+    """
+    new = path.with_name(path.name + NEW)
+    with write_errors(path, array.nbytes), in_progress(new):
+        with new.open("wb") as file:
+            np.save(file, array)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
         fsync_dir(path.parent)
 
 

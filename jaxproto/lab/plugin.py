@@ -26,10 +26,6 @@ COMMANDS = {  # name -> function, what it does
         "jaxproto.lab.cli.report:main",
         "one HTML page about a run, several runs or a sweep",
     ),
-    "cache": (
-        "jaxproto.lab.cli.cache:main",
-        "list or clear the cache of decoded data sets",
-    ),
 }
 
 KINDS = {  # of `jaxproto list` -> function that returns names with a text or function
@@ -63,10 +59,6 @@ SCHEMES = {  # kind of data.partition -> function of a text, how it is written
         "jaxproto.lab.data.flower_datasets:flower_scheme",
         "flwr:CLASS,key=value",
     ),
-}
-
-CACHES = {  # reader -> function that reads a data set, or maps it as it was read before
-    "npz": "jaxproto.lab.data.decoded_cache:load_file",
 }
 
 AT_END = {  # of a run that ended well: functions of experiment, model, path, console

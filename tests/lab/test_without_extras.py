@@ -45,7 +45,6 @@ def test_every_command_works_or_names_its_extra_in_one_line(tmp_path):
         (("plot", "accuracy", f"{tmp_path}/run", f"--out={tmp_path}/a.png"), "plots"),
         (("report", f"{tmp_path}/run", f"--out={tmp_path}/a.html"), "report"),
         (("prepare", "mnist", f"--data_dir={tmp_path}"), "prepare"),
-        (("cache",), ""),
         (("list", "methods"), ""),
         (("new", "written_here"), ""),
         (("completion", "bash"), ""),

@@ -29,7 +29,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import jaxproto
-from jaxproto.data.readers import npz
 from jaxproto.lab.sweeps import SweepOptions
 from support import attacked
 from support.hostile_folders import PLACE, cut, flip
@@ -233,10 +232,8 @@ def main(folder: Path, each: int):
     Figure.savefig = attacked.save_unrendered
     for i, (case, at) in enumerate(kills(each)):  # JAX must not have started yet
         delay = i % 2 * random.uniform(0.001, 0.02)
-        shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)
         kill(config(case, file), folder / f"{case}-{at}", at, delay)
 
 
 if __name__ == "__main__":
-    npz.LARGE = 0  # the data are kept decoded, however small
     main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -7,23 +7,20 @@ import os
 import re
 import zipfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxproto import errors, plugins
+from jaxproto import errors
 from jaxproto.core.types import SPECIAL
 from jaxproto.data import dataset, domains, host_memory
 from jaxproto.data.resize import resize_and_join
-from jaxproto.data.stored_rows import store_in_memory
 from jaxproto.io import atomic
 
 TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
 OPTIONAL = ("num_classes", "domain_train", "domain_test", "tokens")
-LARGE = 2**25  # bytes of arrays from which on a file goes through the cache
 
 
 def encode(data: Sequence) -> tuple[str, bytes]:
@@ -55,14 +52,8 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     atomic.check_regular(name, file)
-    host_memory.check_memory(
-        f"{name}: its arrays", size := _size(file), "save smaller ones"
-    )
-    read = partial(_load, name, file, pixels)
-    cache = plugins.table("CACHES").get("npz")
-    if size < LARGE or cache is None:
-        return read(store_in_memory)
-    return plugins.lazy(cache)(name, read, file, kind="npz", pixels=pixels)
+    host_memory.check_memory(f"{name}: its arrays", _size(file), "save smaller ones")
+    return _load(name, file, pixels)
 
 
 def _size(file):
@@ -72,7 +63,7 @@ def _size(file):
     return 0
 
 
-def _load(name, path, pixels, store):
+def _load(name, path, pixels):
     arrays, present = _read(path, name)
     needed = TRAIN + TEST if present - {*TRAIN, *OPTIONAL} else TRAIN
     missing = [key for key in needed if key not in arrays]
@@ -86,9 +77,9 @@ def _load(name, path, pixels, store):
     test = (arrays["x_test"], arrays["y_test"]) if needed != TRAIN else None
 
     def join(parts):
-        if parts[0].dtype.kind in "UTi" and not pixels:
+        if not pixels and (len(parts) == 1 or parts[0].dtype.kind in "UTi"):
             return dataset.join(parts)
-        return resize_and_join(name, parts, pixels, store)
+        return resize_and_join(name, parts, pixels)
 
     num_classes, tokens = _declared_classes(name, arrays), _vocabulary(name, arrays)
     data = dataset.make_dataset(

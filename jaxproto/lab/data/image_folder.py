@@ -11,7 +11,6 @@ The orientation in EXIF data is ignored, and of several frames the first is read
 
 import os
 import re
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,8 @@ import numpy as np
 from jaxproto import errors
 from jaxproto.data import domains
 from jaxproto.data.dataset import Dataset, make_dataset
-from jaxproto.lab.data import decoded_cache, image_files
+from jaxproto.data.stored_rows import join_blocks
+from jaxproto.lab.data import image_files
 
 PARTS = {  # folder above the class folders -> official part
     "train": "train",
@@ -60,15 +60,7 @@ def load(
     name = f"{kind}:{path}"
     root = Path(os.path.expanduser(path)).absolute()
     listing = _list(name, root, _domains if several_domains else _parts)
-    dataset = decoded_cache.load_or_decode(
-        name,
-        partial(_read, name, listing, size),
-        kind=kind,
-        path=str(root),
-        classes="/".join(listing.classes),
-        files=decoded_cache.fingerprint(listing.rows),
-        pixels=size,
-    )
+    dataset = _read(name, listing, size)
     dataset = dataset._replace(notes=(*listing.notes, *dataset.notes))
     if not several_domains:
         return dataset
@@ -213,8 +205,8 @@ def _check_not_empty(name, root, files):
             )
 
 
-def _read(name, listing, size, store):
-    """Reads and stores all images, and returns the checked data set."""
+def _read(name, listing, size):
+    """Reads all images, and returns the checked data set."""
     files = listing.rows
     y = {
         part: np.repeat(np.arange(len(images)), [*map(len, images)])
@@ -229,7 +221,7 @@ def _read(name, listing, size, store):
     shape = (size, size) if size else infos[0].shape
     shape = (len(files), *shape, 1 if grey else 3)
     blocks = image_files.decode_batches(name, files, grey, size)
-    x = store(shape, np.dtype(np.uint8), blocks)
+    x = join_blocks(shape, np.dtype(np.uint8), blocks)
     dataset = make_dataset(
         name,
         (x[:train_size], y["train"]),

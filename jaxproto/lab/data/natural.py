@@ -213,7 +213,7 @@ def prepare(
             f"{name}: none of {len(size)} sources has {min_examples} examples, some of "
             "them for training. Give a smaller --min_examples."
         )
-    np.savez_compressed(content := io.BytesIO(), **arrays)
+    np.savez(content := io.BytesIO(), **arrays)
     file = data_dir / f"{name}.npz"
     with atomic.write_errors(file, 0):
         data_dir.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,8 @@ def main(prog: str, arguments: Sequence[str]):
     add("name", nargs="*", help=f"such as {names}")
     add("--data_dir", help="default TFDS_DATA_DIR, ~/tensorflow_datasets")
     add("--manual_dir", help="folder of archives downloaded before")
+    about = "size of the images in the array that runs map; default: their own"
+    add("--pixels", type=int, default=0, help=about)
     about = "sources with fewer examples are left out (natural clients)"
     add("--min_examples", type=int, default=10, help=about)
     args = parser.parse_args(arguments)
@@ -42,7 +44,8 @@ def main(prog: str, arguments: Sequence[str]):
     signals.remove_signal_handlers()  # TFDS removes unfinished files
     try:
         folders = {"data_dir": args.data_dir, "manual_dir": args.manual_dir}
-        prepared = prepare.prepare(args.name[0], **folders, show=show)
+        options = {**folders, "pixels": args.pixels}
+        prepared = prepare.prepare(args.name[0], **options, show=show)
     except KeyboardInterrupt as e:
         hint = "nothing is half prepared; the same command starts again"
         raise KeyboardInterrupt(hint) from e

@@ -3,7 +3,8 @@
   jaxproto prepare cifar10 --data_dir=DIR
   jaxproto prepare gtsrb43/official --data_dir=DIR --manual_dir=ARCHIVES
 
-The set is written as ArrayRecord, which `tfds:NAME` reads without TensorFlow. Preparing
+The set is written as ArrayRecord, which `tfds:NAME` reads without TensorFlow, and its
+images as one array, which a run maps instead of decoding them. Preparing
 needs TensorFlow for the sets that TFDS builds itself (`pip install
 'jaxproto[prepare]'`), and none for tiny_imagenet and gtsrb43. TFDS writes to a
 directory `incomplete...` and renames it at the end, so that no set is incomplete.
@@ -21,19 +22,20 @@ from unittest import mock
 
 import absl.logging
 
+from jaxproto.data.resize import MAX_PIXELS
 from jaxproto.errors import UserError
-from jaxproto.papers.data.tfds_reader import prepared_folder
+from jaxproto.papers.data.tfds_reader import prepared_folder, write_arrays
 
 RETRIES = 3  # TFDS's own 10 take minutes to say that there is no network
 EXTRA = "pip install 'jaxproto[prepare]'"
-SPACE = {  # name -> MiB to download, MiB to keep (TFDS's catalogue)
-    "mnist": (11, 21),
-    "fashion_mnist": (30, 37),
-    "cifar10": (163, 133),
-    "cifar100": (161, 132),
+SPACE = {  # name -> MiB to download, MiB to keep: TFDS's catalogue, and the array
+    "mnist": (11, 74),
+    "fashion_mnist": (30, 90),
+    "cifar10": (163, 309),
+    "cifar100": (161, 308),
     "oxford_flowers102": (329, 332),
     "ag_news_subset": (12, 36),
-    "tiny_imagenet": (237, 230),  # from here on, kept is estimated from the archives
+    "tiny_imagenet": (237, 1520),  # from here on, records are estimated from archives
     "gtsrb43": (264, 250),
     "gtsrb43/official": (349, 330),
 }
@@ -47,6 +49,7 @@ class PreparedDataset(NamedTuple):
     sizes: dict[str, int]  # examples per split
     official: dict[str, int]  # examples per split in the official archives; {} unknown
     fresh: bool  # whether this call prepared it
+    note: str = ""  # why runs decode its images
 
 
 def prepare(
@@ -54,6 +57,7 @@ def prepare(
     *,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
+    pixels: int = 0,
     show: Callable[[str], None] = lambda line: None,
 ) -> PreparedDataset:
     """Prepares a data set as ArrayRecord, unless it is prepared already.
@@ -62,8 +66,11 @@ def prepare(
       name: name in TFDS, or tiny_imagenet, gtsrb43, gtsrb43/official.
       data_dir: folder of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
       manual_dir: folder of archives that are not downloaded again.
+      pixels: height and width of the images in the array; 0 leaves their size.
       show: called with a line on the disk space needed, before the download.
     """
+    if not 0 <= pixels <= MAX_PIXELS:
+        raise UserError(f"pixels is {pixels}: give {MAX_PIXELS} at most, 0 for none.")
     root, archives = prepared_folder(data_dir), None
     if manual_dir:
         archives = pathlib.Path(manual_dir).expanduser().absolute()
@@ -82,9 +89,8 @@ def prepare(
         str(name): split.num_examples for name, split in builder.info.splits.items()
     }
     official = getattr(builder, "official_sizes", {})
-    return PreparedDataset(
-        path.parent.relative_to(root).as_posix(), path, sizes, official, fresh
-    )
+    name, note = path.parent.relative_to(root).as_posix(), write_arrays(path, pixels)
+    return PreparedDataset(name, path, sizes, official, fresh, note)
 
 
 def _builder(name, root):
@@ -265,6 +271,8 @@ def prepared_message(prepared: PreparedDataset, default: bool) -> list[str]:
     root = prepared.path.parents[prepared.name.count("/") + 1]
     if prepared.fresh and (root / "downloads").exists():
         lines.append(f"{root / 'downloads'} is not needed any more")
+    if prepared.note:
+        lines.append(f"note: {prepared.note}")
     option = "" if default else f" --config.data.data_dir={root}"
     lines.append(f"use it: --config.data.name=tfds:{prepared.name}{option}")
     return lines

@@ -1,9 +1,11 @@
 """Data sets that TFDS has prepared as ArrayRecord, read without TensorFlow.
 
-A prepared set lies in DATA_DIR/NAME[/CONFIG]/VERSION. One thread decodes images of one
-size: two were 1.6 times slower on Fashion-MNIST, because small images spend most time
-under the interpreter's lock. Several threads decode images of many sizes, which are
-photographs.
+A prepared set lies in DATA_DIR/NAME[/CONFIG]/VERSION. `write_arrays` adds its images as
+one array, which a later reading maps instead of decoding them.
+
+One thread decodes images of one size: two were 1.6 times slower on Fashion-MNIST,
+because small images spend most time under the interpreter's lock. Several threads
+decode images of many sizes, which are photographs.
 """
 
 import contextlib
@@ -12,7 +14,6 @@ import os
 import pathlib
 import re
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import absl.logging
 import numpy as np
@@ -20,7 +21,9 @@ import numpy as np
 from jaxproto import errors
 from jaxproto.data import dataset
 from jaxproto.data.resize import check_images, check_not_text, resize
-from jaxproto.lab.data import decoded_cache, image_files
+from jaxproto.data.stored_rows import join_blocks
+from jaxproto.io import atomic
+from jaxproto.lab.data import image_files
 
 SPLITS = ("train", "validation", "test")  # pooled in this order
 CHUNK = 1_000  # records read at a time, so that memory stays bounded
@@ -33,7 +36,7 @@ def load(
     """Reads the prepared data set NAME, NAME/CONFIG or NAME:VERSION.
 
     The last of the splits train, validation, test is the official test part; the
-    others together are the training part. Images are decoded once (`decoded_cache`).
+    others together are the training part.
 
     Args:
       name: name in TFDS; without a version, the newest one is read.
@@ -41,17 +44,40 @@ def load(
         ~/tensorflow_datasets) if None.
       pixels: as in `registry.load`.
     """
-    path = find_version(name, data_dir)
-    files = sorted(file for file in path.iterdir() if file.is_file())
-    digest, name = decoded_cache.fingerprint(files), f"tfds:{name}"
-    read = partial(_read, name, path, pixels)
-    return decoded_cache.load_or_decode(
-        name, read, kind="tfds", files=digest, pixels=pixels
-    )
+    return _read(f"tfds:{name}", find_version(name, data_dir), pixels)
 
 
-def _read(name, path, pixels, store):
-    """Reads all examples, and stores images by `store`."""
+def write_arrays(path: pathlib.Path, pixels: int = 0) -> str:
+    """Writes the images of a prepared set as one array, which `load` then maps.
+
+    Returns why it does not, or "": images of several sizes need `pixels`. Texts have no
+    array.
+
+    Args:
+      path: folder of its version.
+      pixels: as in `registry.load`.
+    """
+    import tensorflow_datasets as tfds  # imported here, as it takes a second
+
+    name, (x_file, y_file) = str(path), _array_files(path, pixels)
+    with _user_errors(name, path):
+        info = tfds.builder_from_directory(path).info
+    feature = info.features[_keys(name, info)[0]]
+    if isinstance(feature, tfds.features.Text) or x_file.exists():
+        return ""
+    if None in feature.shape and not pixels:
+        return (
+            "its images have several sizes, and every run decodes them; --pixels=64 "
+            "writes them as an array, which runs with data.pixels=64 map"
+        )
+    data = _read(name, path, pixels)
+    atomic.write_array(y_file, data.y)  # x is last, so that it is there with y alone
+    atomic.write_array(x_file, data.x)
+    return ""
+
+
+def _read(name, path, pixels):
+    """Reads all examples."""
     with _user_errors(name, path):
         import tensorflow_datasets as tfds  # imported here, as it takes a second
 
@@ -59,15 +85,15 @@ def _read(name, path, pixels, store):
     input_key, label_key = _keys(name, info)
     feature, label = info.features[input_key], info.features[label_key]
     splits, y = _splits(name, info), []
+    sizes = [info.splits[split].num_examples for split in splits]
 
     def blocks(read, convert):
-        """Yields lists of inputs, and extends `y` by a list of labels per split."""
+        """Yields lists of inputs, and extends `y` by their labels."""
         for split in splits:
-            y.append([])
             with _user_errors(name, f"{path}, split {split!r},"):
                 for records in read(builder.as_data_source(split)):
                     pairs = [(convert(record), record[label_key]) for record in records]
-                    y[-1] += [label for _, label in pairs]
+                    y.extend(label for _, label in pairs)
                     yield [x for x, _ in pairs]
 
     if isinstance(feature, tfds.features.Text):
@@ -87,18 +113,38 @@ def _read(name, path, pixels, store):
             x = record[input_key]
             return resize(x, pixels) if pixels else np.reshape(x, shape)
 
-        number = sum(info.splits[split].num_examples for split in splits)
-        x_N = store((number, *shape), dtype, map(np.stack, blocks(read, fit)))
-    y_N = np.array([*itertools.chain.from_iterable(y)], np.int64)
-    train_size = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
+        whole = (sum(sizes), *shape)
+        if (mapped := _map_arrays(name, path, pixels, whole)) is not None:
+            x_N, y = mapped
+        else:
+            x_N = join_blocks(whole, dtype, map(np.stack, blocks(read, fit)))
+    y_N, several = np.asarray(y, np.int64), len(splits) > 1
+    train_size = len(x_N) - sizes[-1] * several
     return dataset.make_dataset(
         name,
         (x_N[:train_size], y_N[:train_size]),
-        (x_N[train_size:], y_N[train_size:]) if len(y) > 1 else None,
+        (x_N[train_size:], y_N[train_size:]) if several else None,
         label.num_classes,
         classes=label.names,
         join=lambda parts: x_N,
     )
+
+
+def _array_files(path: pathlib.Path, pixels: int) -> tuple[pathlib.Path, pathlib.Path]:
+    size = f"-{pixels}" * bool(pixels)
+    return path / f"x{size}.npy", path / f"y{size}.npy"
+
+
+def _map_arrays(name, path, pixels, shape):
+    """Maps what `write_arrays` has written; returns None if there is nothing."""
+    x_file, y_file = _array_files(path, pixels)
+    if not x_file.exists():
+        return None
+    with _user_errors(name, x_file):
+        x_N, y_N = np.load(x_file, mmap_mode="r"), np.load(y_file)
+        if x_N.shape != shape or len(y_N) != len(x_N):
+            raise ValueError(f"shape {x_N.shape} with {len(y_N)} labels, not {shape}")
+    return x_N, y_N
 
 
 def prepared_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:

@@ -26,7 +26,6 @@ from support.runs import records
 
 import jaxproto
 from jaxproto import config
-from jaxproto.data.readers import npz
 from jaxproto.lab import compare
 from jaxproto.lab.saved_runs import restore
 from jaxproto.storage import checkpoint
@@ -77,8 +76,6 @@ def test_killed_by_sigkill_a_run_goes_on_from_its_last_round_to_the_same_bits(
     quick_programs, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("JAXPROTO_CACHE", "")  # the data are kept decoded
-    monkeypatch.setattr(npz, "LARGE", 0)
     monkeypatch.setenv("PYTHONPATH", f"{runs.ROOT}{os.pathsep}{runs.ROOT / 'tests'}")
     command = [sys.executable, lives.__file__, str(tmp_path), "5"]
     subprocess.run(command, check=True)

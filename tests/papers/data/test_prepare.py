@@ -71,6 +71,7 @@ def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeyp
     of_first = [np.array_equal(x, data.x[0]) for x in data.x[6:]]
     assert of_first == [False, True, False]  # val_0 is annotated n02
     assert "tensorflow" not in sys.modules
+    assert isinstance(data.x, np.memmap)
     before = {file: file.stat().st_mtime_ns for file in done.path.iterdir()}
     shutil.rmtree(manual)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))  # where TFDS looks, too
@@ -208,9 +209,13 @@ def test_what_cannot_be_prepared_is_refused(tmp_path, tiny, monkeypatch):
             prepare.prepare(name, data_dir=tmp_path)
     with refused(f"manual_dir {tmp_path}/no is not a directory. Give another."):
         tiny(manual_dir=tmp_path / "no")
+    with refused("pixels is -1: give 4096 at most"):
+        tiny(pixels=-1)
     usage = shutil.disk_usage(tmp_path)._replace(free=100 * 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with refused(f"tiny_imagenet needs about 704 MiB, but {tmp_path} has 100 MiB free"):
+    with refused(
+        f"tiny_imagenet needs about 1994 MiB, but {tmp_path} has 100 MiB free"
+    ):
         tiny()
 
 

@@ -1,12 +1,15 @@
 """Data sets that TFDS prepared, read without TensorFlow."""
 
 import sys
+from functools import partial
 
+import jax
 import numpy as np
 from support.refusal import refused
 from support.tfds_toy import GREY, LABELS, prepare
 
 from jaxproto.data import registry, resize
+from jaxproto.experiment import build
 from jaxproto.papers.data import tfds_reader
 
 
@@ -38,6 +41,46 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path):
         registry.load("tfds:toy", data_dir=tmp_path)
 
 
+def same(one, other):
+    return all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_an_array_of_a_prepared_set_is_mapped_and_nothing_is_decoded(
+    tmp_path, monkeypatch
+):
+    folder = prepare(tmp_path, names=("cat", "dog", "ox"))
+    for pixels in (0, 2):
+        load = partial(registry.load, "tfds:toy", data_dir=tmp_path, pixels=pixels)
+        decoded = load()
+        assert tfds_reader.write_arrays(folder, pixels) == ""
+        with monkeypatch.context() as patch:
+            patch.setattr(tfds_reader, "_chunks", None)
+            mapped = load()
+            assert tfds_reader.write_arrays(folder, pixels) == ""  # again
+        assert isinstance(mapped.x, np.memmap) and not mapped.x.flags.writeable
+        assert same(mapped, decoded) and mapped.train_size == 6
+        if jax.default_backend() == "cpu":  # the pool of a run is the map itself
+            pool = build.examples(mapped).x
+            assert pool.unsafe_buffer_pointer() == mapped.x.ctypes.data
+    file = folder / "x.npy"
+    for damaged in (file.read_bytes()[:-5], (folder / "x-2.npy").read_bytes()):
+        file.write_bytes(damaged)
+        with refused(file, "cannot be read", "prepare or copy it again"):
+            registry.load("tfds:toy", data_dir=tmp_path)
+
+
+def test_of_images_of_several_sizes_an_array_needs_the_size(tmp_path):
+    images = [np.full((5 + i, 9, 3), i, np.uint8) for i in range(6)]
+    folder = prepare(tmp_path, shape=(-1, -1, 3), images=images)
+    assert "--pixels=64 writes them" in tfds_reader.write_arrays(folder)
+    assert not [*folder.glob("*.npy")]
+    assert tfds_reader.write_arrays(folder, 4) == ""
+    assert np.load(folder / "x-4.npy").shape == (12, 4, 4, 3)
+
+
 def test_texts_are_title_and_description(tmp_path):
     texts = [(f"Title {i}", f"naïve text {i}") for i in range(6)]
     prepare(tmp_path, texts=texts, names=("World", "Sports", "Business"))
@@ -45,6 +88,8 @@ def test_texts_are_title_and_description(tmp_path):
     assert data.x.tolist() == [f"Title {i} naïve text {i}" for i in range(6)] * 2
     assert data.x.shape == (12,) and data.y.tolist() == [*LABELS] * 2
     assert data.classes == ("World", "Sports", "Business") and data.train_size == 6
+    assert tfds_reader.write_arrays(next(tmp_path.glob("toy/*"))) == ""
+    assert not [*tmp_path.rglob("*.npy")]
     with refused("data.pixels is 8, but texts have no pixels. Set it to 0."):
         registry.load("tfds:toy", data_dir=tmp_path, pixels=8)
 
