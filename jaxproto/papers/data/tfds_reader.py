@@ -26,6 +26,7 @@ from jaxproto.io import atomic
 from jaxproto.lab.data import image_files
 
 SPLITS = ("train", "validation", "test")  # pooled in this order
+MANY = 10_000  # images whose decoding is worth a note
 CHUNK = 1_000  # records read at a time, so that memory stays bounded
 TITLE = "title"  # feature that precedes the text, as in AG News
 
@@ -84,7 +85,7 @@ def _read(name, path, pixels):
         info = (builder := tfds.builder_from_directory(path)).info
     input_key, label_key = _keys(name, info)
     feature, label = info.features[input_key], info.features[label_key]
-    splits, y = _splits(name, info), []
+    splits, y, notes = _splits(name, info), [], []
     sizes = [info.splits[split].num_examples for split in splits]
 
     def blocks(read, convert):
@@ -117,10 +118,11 @@ def _read(name, path, pixels):
         if (mapped := _map_arrays(name, path, pixels, whole)) is not None:
             x_N, y = mapped
         else:
+            notes += _note(name, sum(sizes), pixels)
             x_N = join_blocks(whole, dtype, map(np.stack, blocks(read, fit)))
     y_N, several = np.asarray(y, np.int64), len(splits) > 1
     train_size = len(x_N) - sizes[-1] * several
-    return dataset.make_dataset(
+    made = dataset.make_dataset(
         name,
         (x_N[:train_size], y_N[:train_size]),
         (x_N[train_size:], y_N[train_size:]) if several else None,
@@ -128,6 +130,16 @@ def _read(name, path, pixels):
         classes=label.names,
         join=lambda parts: x_N,
     )
+    return made._replace(notes=(*notes, *made.notes))
+
+
+def _note(name, number, pixels):
+    """Returns a note on how a large set starts fast."""
+    flags = " with --data_dir of the set" + f" and --pixels={pixels}" * bool(pixels)
+    return [
+        f"{name}: every run decodes its {number:,} images, until `jaxproto prepare "
+        f"{name.removeprefix('tfds:')}`{flags} has written them as one array"
+    ] * (number >= MANY)
 
 
 def _array_files(path: pathlib.Path, pixels: int) -> tuple[pathlib.Path, pathlib.Path]:

@@ -52,9 +52,12 @@ def test_an_array_of_a_prepared_set_is_mapped_and_nothing_is_decoded(
     tmp_path, monkeypatch
 ):
     folder = prepare(tmp_path, names=("cat", "dog", "ox"))
-    for pixels in (0, 2):
+    monkeypatch.setattr(tfds_reader, "MANY", 12)
+    for pixels, flags in ((0, "of the set has"), (2, "of the set and --pixels=2 has")):
         load = partial(registry.load, "tfds:toy", data_dir=tmp_path, pixels=pixels)
         decoded = load()
+        assert f"`jaxproto prepare toy` with --data_dir {flags}" in decoded.notes[0]
+        decoded = decoded._replace(notes=())
         assert tfds_reader.write_arrays(folder, pixels) == ""
         with monkeypatch.context() as patch:
             patch.setattr(tfds_reader, "_chunks", None)
