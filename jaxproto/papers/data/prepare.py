@@ -22,7 +22,6 @@ from unittest import mock
 
 import absl.logging
 
-from jaxproto.data.resize import MAX_PIXELS
 from jaxproto.errors import UserError
 from jaxproto.papers.data.tfds_reader import prepared_folder, write_arrays
 
