@@ -22,6 +22,7 @@ from unittest import mock
 
 import absl.logging
 
+from jaxproto.config.fields import MAX_PIXELS
 from jaxproto.errors import UserError
 from jaxproto.papers.data.tfds_reader import prepared_folder, write_arrays
 
