@@ -256,7 +256,7 @@ def plain_programs(exp: Experiment) -> Programs:
 
 def plain_batched_programs(exp: Experiment, stacked: Floats) -> Programs:
     """Returns the programs of federations with stacked floats without compilation."""
-    table = build_programs(exp._replace(cores=1))
+    table = build_programs(exp)
     batched = jax.tree.map(lambda program: program.over_federations(mesh.ONE), table)
     return with_floats(batched, stacked)
 
