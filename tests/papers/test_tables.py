@@ -1,7 +1,6 @@
 """Printed numbers of the papers: beside our own, and as configurations of runs."""
 
 import inspect
-import itertools
 import json
 import runpy
 import shlex
@@ -90,18 +89,6 @@ def test_every_printed_accuracy_has_a_cell_and_a_rule_that_its_method_has():
         record = next(RECORDS / n for n in files if RECORDS / n in there)
         kinds = compare.load(record).summary["rules"][rule]
         assert kinds[average]["best"] is not None
-
-
-def test_the_average_over_all_cells_of_a_method_is_beside_the_printed_one(tmp_path):
-    sets = ("mnist", "fashion_mnist", "cifar10", "cifar100")
-    each = enumerate(protocol(*one) for one in itertools.product(sets, (0.5, 100.0)))
-    paths = [folder(tmp_path / f"{n}", "fedavg", 0, n / 10, **one) for n, one in each]
-    full = (
-        "Average over the 8 cells of FedAvg in RefProtoFL, Table 2: 45.00 (best by "
-        "head, mean over clients); published 59.01."
-    )
-    assert full in made(*paths).notes
-    assert not any(n.startswith("Average") for n in made(*paths[:-1]).notes)
 
 
 def test_settings_unlike_the_papers_are_listed_for_the_closest_reading(tmp_path):

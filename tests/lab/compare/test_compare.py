@@ -45,7 +45,7 @@ def test_seeds_share_a_row_with_mean_and_deviation(tmp_path):
     assert '"lam": 10,' in config.read_text()
     assert cells_of(made(*paths))["head final %"] == "55.00 ± 5.00"
     there = folder(tmp_path / "c", seed=2, data__name="tfds:cifar100")
-    seeds = "Seeds: 0, 1 in FedProto on cifar10; 2 in FedProto on cifar100."
+    seeds = "Seeds: 0, 1 in cifar10; 2 in cifar100."
     assert seeds in made(*paths, there).notes
     few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
     rules = {"rules": {"head": {"pooled": few, "client_mean": few}}}
@@ -173,6 +173,19 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     notes = made(code, folder(tmp_path / "h", "fedtgp", more={"commit": "bb"})).notes
     assert "reading differs: code in FedProto; unknown in FedTGP." in notes
     assert "commit differs: aa in FedProto; bb in FedTGP." in notes
+
+
+def test_of_a_field_the_rows_that_are_unlike_most_are_listed(tmp_path):
+    same = [folder(tmp_path / m, m) for m in ("local", "fedgh", "fedtgp", "fedavg")]
+    own = folder(tmp_path / "own", wire__up="int8")
+    line = "wire.up differs: {}."
+    few = "float32 in Local (reference), FedGH, FedTGP, FedAvg; int8 in FedProto"
+    assert line.format(few) in made(*same, own).notes
+    more = folder(tmp_path / "more", "fml")
+    assert (
+        line.format("int8 in FedProto; float32 elsewhere")
+        in made(*same, more, own).notes
+    )
 
 
 def test_methods_whose_fields_share_a_name_and_no_value_are_named(
