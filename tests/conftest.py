@@ -26,14 +26,9 @@ FAST = (  # a fifth of the compile time
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
     "--xla_cpu_parallel_codegen_split_count=1"
 )
-QUICK = ("fedproto",)  # prototypes
+QUICK = ("fedproto",)  # for the others, what runs for every method is long
 # None, sparse prototypes, two networks, the server's own training:
 LANDING = ("local", "fedavg", "tinyproto", "fml", "refprotofl", "fedtgp")
-OVER_METHODS = {  # files whose tests run for every method: for the others they are long
-    "test_contract.py",
-    "test_program_cache.py",
-    "test_statistics.py",
-}
 SECONDS = selection.seconds_table()
 
 trained_runs = trained.trained_runs  # a fixture
@@ -64,17 +59,22 @@ def pytest_unconfigure():
 def method_of(item) -> str | None:
     """Method of a test that runs for every method."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    name = params.get("name")
-    return name if item.path.name in OVER_METHODS and name in METHODS else None
+    name, over = params.get("name"), item.path.name in selection.OVER_METHODS
+    return name if over and name in METHODS else None
 
 
 def file_of(item) -> str:
     return item.path.relative_to(selection.ROOT).as_posix()
 
 
+def seconds_of(config) -> dict[str, float]:
+    """Seconds of the groups of the kind that is run."""
+    return SECONDS["long" if config.option.markexpr == "long" else "default"]
+
+
 def group(item) -> str:
     """Name of the tests that share compiled programs."""
-    return selection.group_of(item.nodeid, SECONDS["long"])
+    return selection.group_of(item.nodeid, seconds_of(item.config))
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -88,8 +88,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.long)
         if item.path.name == "test_contract.py" and method_of(item) in LANDING:
             item.add_marker(pytest.mark.landing)
-    which = "long" if config.option.markexpr == "long" else "default"
-    seconds = SECONDS[which]
+    seconds = seconds_of(config)
     items.sort(key=lambda i: (-seconds.get(group(i), selection.UNKNOWN), group(i)))
     if config.option.slice:
         choose(config, items, seconds)

@@ -1,9 +1,10 @@
 """Selection of a landing's long tests, and the order of test files.
 
-A *group* is a file, one method's part of the contract, or one function of a file that
-takes long: its tests share fixtures and compiled programs. A landing (`--slice=K/N`)
-runs the long tests marked `landing`, every group of slice K of N, and as many groups
-that concern files changed since yesterday as fit into `CHANGED` seconds.
+A *group* is a file, one method's part of a file that runs for every method, or one
+function of a file that takes long: its tests share fixtures and compiled programs. A
+landing (`--slice=K/N`) runs the long tests marked `landing`, every group of slice K of
+N, and as many groups that concern files changed since yesterday as fit into `CHANGED`
+seconds.
 """
 
 import heapq
@@ -20,6 +21,13 @@ ROOT = TESTS.parent
 SECONDS_FILE = TESTS / "seconds.json"
 CHANGED = 60.0
 UNKNOWN = 5.0  # seconds of a group that is not in the table
+OVER_METHODS = {  # files whose tests run for every method, by a parameter `name`
+    "test_accept_of_methods.py",
+    "test_contract.py",
+    "test_cost.py",
+    "test_program_cache.py",
+    "test_statistics.py",
+}
 
 
 def seconds_table() -> dict[str, dict[str, float]]:
@@ -33,8 +41,8 @@ def group_of(nodeid: str, seconds: Mapping) -> str:
     if (function := function_of(nodeid)) in seconds:
         return function
     method = re.findall(r"\w+", test)[-1]  # the last parameter, if it is one
-    contract = file.endswith("test_contract.py") and method in METHODS
-    return f"{file}-{method}" if contract else file
+    by_method = Path(file).name in OVER_METHODS and method in METHODS
+    return f"{file}-{method}" if by_method else file
 
 
 def function_of(nodeid: str) -> str:
