@@ -18,7 +18,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402 (it reads these variables once)
 import pytest  # noqa: E402
-from support import selection, trained  # noqa: E402
+from support import quick, selection, trained  # noqa: E402
 
 from jaxproto.methods import METHODS  # noqa: E402
 
@@ -32,6 +32,7 @@ LANDING = ("local", "fedavg", "tinyproto", "fml", "refprotofl", "fedtgp")
 SECONDS = selection.seconds_table()
 
 trained_runs = trained.trained_runs  # a fixture
+no_pictures = quick.no_pictures  # a fixture of all tests
 
 
 def pytest_addoption(parser):

@@ -70,7 +70,7 @@ def begins(c):
 
 @contextlib.contextmanager
 def quickly():
-    """Compiles equal programs once and leaves pictures unrendered."""
+    """Compiles equal programs once and leaves pictures, if any, unrendered."""
     compile_, compiled = compiler.compile_to_fit, {}
 
     def compile_to_fit(exp, *args):
@@ -88,15 +88,14 @@ def quickly():
 
 @pytest.fixture(scope="module")
 def quick_programs():
-    with quickly():
+    with quickly(), quick.with_pictures():
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_runs():
     """Of all tests of a file that has it: as `quick_programs`, without pictures."""
-    with quickly(), pytest.MonkeyPatch.context() as patch:
-        quick.without_pictures(patch)
+    with quickly():
         yield
 
 

@@ -25,7 +25,7 @@ import jaxproto
 from jaxproto import cli
 from jaxproto.errors import UserError
 from jaxproto.storage.default_workdir import default_workdir
-from support import attacked
+from support import attacked, quick
 
 DEEP = b'{"round":' * 100_000  # too deep to be read
 HUGE = 20 * 2**30  # bytes of a sparse file
@@ -44,7 +44,7 @@ def two_runs(root: Path):
     given = {"file": attacked.data(root / "toy.npz"), "eval__per_client": True}
     both = [attacked.small("fedproto", seed=seed, **given) for seed in (0, 1)]
     folders = [root / default_workdir(c).name for c in both]
-    with attacked.quickly():
+    with attacked.quickly(), quick.with_pictures():
         for c, folder in zip(both, folders, strict=True):
             attacked.run(c, folder)
         yield both[0], folders

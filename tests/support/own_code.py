@@ -8,7 +8,6 @@ import jaxproto
 from jaxproto.methods import METHODS
 from jaxproto.storage import records
 from jaxproto.training import xla_cache
-from support.quick import without_pictures
 from support.refusal import refused
 from support.runs import digits
 
@@ -35,7 +34,6 @@ def cell(scale=1.0):
 @pytest.fixture
 def define(monkeypatch):
     """Runs the cell of the method, with another value."""
-    without_pictures(monkeypatch)
     return lambda scale: monkeypatch.setitem(METHODS, "mine", cell(scale))
 
 

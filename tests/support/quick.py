@@ -1,4 +1,4 @@
-"""Runs whose programs compile quickly, without pictures."""
+"""Runs without pictures, and runs whose programs compile quickly."""
 
 import contextlib
 
@@ -7,19 +7,34 @@ import pytest
 
 from jaxproto import plugins
 
+TABLE = plugins.table
+
 
 def without_pictures(patch: pytest.MonkeyPatch):
     """Runs end without what optional layers add, such as pictures."""
-    table = plugins.table
-    patch.setattr(plugins, "table", lambda k: {} if k == "AT_END" else table(k))
+    patch.setattr(plugins, "table", lambda k: {} if k == "AT_END" else TABLE(k))
+
+
+@contextlib.contextmanager
+def with_pictures():
+    """Runs end as those of users."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins, "table", TABLE)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pictures():
+    """For all tests: they take longer than a round of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        yield
 
 
 @contextlib.contextmanager
 def quickly():
     jax.config.update("jax_disable_most_optimizations", True)
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        yield
+    yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 

@@ -1,12 +1,10 @@
-"""Small federations in one process, without pictures."""
+"""Small federations in one process."""
 
-import pytest
 from rich.console import Console
 
 import jaxproto
 from jaxproto import config
 from support.fields import changed
-from support.quick import without_pictures
 
 QUIET = Console(quiet=True)
 
@@ -19,6 +17,4 @@ def small(method="fedavg", rounds=2, **changes):
 
 
 def simulated(c, path):
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        return jaxproto.run(c, path, QUIET)
+    return jaxproto.run(c, path, QUIET)

@@ -9,12 +9,13 @@ import fcntl
 import io
 import os
 import shutil
+from contextlib import nullcontext
 
 import pytest
 from rich.console import Console
 
 import jaxproto
-from support import runs
+from support import quick, runs
 
 THREE = {"rounds": 3, "eval_every": 1}
 SAMPLED = {"participation__law": "uniform", "participation__fraction": 0.4}
@@ -26,6 +27,7 @@ CONFIGS = {
     # A checkpoint of every round.
     "fedproto": lambda: runs.digits(data__clients=4, checkpoint_every=1, **THREE),
 }
+DRAWN = ("protonorm",)  # leaves its pictures
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +42,9 @@ def trained_runs(tmp_path_factory):
         with (root / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (root / f"{name}.done").exists():
-                jaxproto.run(CONFIGS[name](), path, Console(file=io.StringIO()))
+                drawn = quick.with_pictures() if name in DRAWN else nullcontext()
+                with drawn:
+                    jaxproto.run(CONFIGS[name](), path, Console(file=io.StringIO()))
                 (root / f"{name}.done").touch()
         return path if copy is None else shutil.copytree(path, copy, dirs_exist_ok=True)
 

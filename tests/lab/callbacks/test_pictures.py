@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from support import runs, toys
+from support import quick, runs, toys
 
 from jaxproto.core.types import Protos
 from jaxproto.lab.callbacks import pictures
@@ -141,5 +141,6 @@ def test_a_run_leaves_its_pictures(trained_runs):
 @pytest.mark.long
 def test_a_run_with_simulated_time_leaves_a_picture_of_it(tmp_path):
     c = runs.digits(time__devices="lognormal", rounds=3, eval_every=2)
-    runs.run(c, tmp_path)
+    with quick.with_pictures():
+        runs.run(c, tmp_path)
     assert (tmp_path / "plots/time.png").exists()

@@ -16,7 +16,6 @@ from support.sweeping import console
 
 from jaxproto import config
 from jaxproto.lab import sweeps
-from jaxproto.lab.callbacks import pictures
 from jaxproto.storage import records
 from jaxproto.training import runner
 
@@ -25,11 +24,6 @@ FIELDS |= {"eval_every": 1, "checkpoint_every": 3}
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}  # see `words`
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
 
 
 def words(folder, rounds, *more):

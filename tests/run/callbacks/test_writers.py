@@ -12,7 +12,6 @@ from rich.console import Console
 from support import runs, told
 from support.callbacks import Heard, several, table
 from support.every import check_every
-from support.quick import without_pictures
 from support.refusal import refused
 from support.runs import run, small
 
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 @pytest.fixture(scope="module")
 def quick():
-    """Runs of the same settings are compiled once; no pictures."""
+    """Runs of the same settings are compiled once."""
     real, made = runner.prepare, {}
 
     def prepare(start, cache):
@@ -47,7 +46,6 @@ def quick():
         return made[key]._replace(exp=exp)
 
     with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
         patch.setattr(runner, "prepare", prepare)
         yield
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from support.every import check_every
 from support.hostile_folders import flip
-from support.quick import without_pictures
 from support.runs import digits
 
 from jaxproto.config import optimizers, registries, user_code
@@ -281,7 +280,6 @@ def test_the_second_run_traces_nothing_and_ends_as_one_that_did(tmp_path, monkey
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
-    without_pictures(monkeypatch)
     monkeypatch.setattr(runner.xla_cache, "enable_xla_cache", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()

@@ -10,7 +10,6 @@ import ml_collections
 import numpy as np
 import pytest
 from support import runs
-from support.quick import without_pictures
 from support.refusal import refused
 from support.runs import ROUNDS, run, snapshot, tiny
 
@@ -21,13 +20,6 @@ from jaxproto.storage import checkpoint
 from jaxproto.storage import records as metrics
 from jaxproto.training import loop
 from jaxproto.training.engine import LocalEngine
-
-
-@pytest.fixture(scope="module", autouse=True)
-def unrendered():
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        yield
 
 
 class Finished(NamedTuple):
