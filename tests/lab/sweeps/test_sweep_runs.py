@@ -15,7 +15,6 @@ from support.runs import small as spiral
 from support.sweeping import console
 
 from jaxproto import METHODS
-from jaxproto.lab.callbacks import pictures
 from jaxproto.lab.sweeps import SweepOptions, batched, outputs, sweep
 from jaxproto.training import runner
 from jaxproto.training.programs import build_programs
@@ -31,9 +30,8 @@ def small(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_pictures():
+def no_pictures_of_sweeps():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *_: None)
         patch.setattr(outputs, "pictures", lambda *_: [])
         yield
 
@@ -142,6 +140,7 @@ def test_a_diverged_cell_stops_alone(small, tmp_path):
         assert "diverged" in (tmp_path / form / "sweep.csv").read_text()
 
 
+@pytest.mark.long
 def test_a_batched_sweep_that_looks_for_nan_ends_with_the_same_numbers(tmp_path):
     """The server of ProtoNorm has NaN for "no value" between rounds."""
     cells = []
@@ -154,6 +153,7 @@ def test_a_batched_sweep_that_looks_for_nan_ends_with_the_same_numbers(tmp_path)
         assert records(plain.path) == records(looked.path)
 
 
+@pytest.mark.long
 def test_a_batched_sweep_names_the_line_that_makes_nan(tmp_path, monkeypatch):
     def mine(spec):
         method = METHODS["local"](spec)
