@@ -19,9 +19,13 @@ REFUSED = {  # setting -> another value than the required one
     "jax_random_seed_offset": 1,
     "jax_disable_jit": True,
 }
+QUICK = ("jax_enable_x64", "jax_disable_jit")
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in REFUSED],
+)
 def test_a_setting_that_changes_numbers_is_refused_everywhere(
     name, trained_runs, tmp_path
 ):
@@ -44,13 +48,8 @@ def test_a_setting_that_changes_numbers_is_refused_everywhere(
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "protonorm",
-        *(pytest.param(m, marks=pytest.mark.long) for m in ("fedproto", "local")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["protonorm", "fedproto", "local"])
 def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
     c = runs.small(method, rounds=2)
     runs.run(c, tmp_path / "plain")
@@ -61,13 +60,14 @@ def test_a_run_that_looks_for_nan_ends_with_the_same_numbers(method, tmp_path):
     assert runs.records(tmp_path / "plain") == runs.records(tmp_path / "debug")
 
 
-def test_a_loaded_run_with_another_precision_of_products_says_so(tmp_path, monkeypatch):
-    said = []
+def test_a_loaded_run_with_another_precision_of_products_says_so(
+    trained_runs, monkeypatch
+):
+    said, path = [], trained_runs("fedproto")
     monkeypatch.setattr(xla_cache.logging, "warning", lambda _, text: said.append(text))
-    runs.run(runs.small(), tmp_path)
-    jaxproto.load(tmp_path).evaluate("head")
+    jaxproto.load(path).evaluate("head")
     assert not said
     with jax.default_matmul_precision("highest"):
-        jaxproto.load(tmp_path).evaluate("head")
+        jaxproto.load(path).evaluate("head")
     changed = "jax_default_matmul_precision was default and is highest"
-    assert said == [f"{tmp_path} is a run with other settings of JAX: {changed}."]
+    assert said == [f"{path} is a run with other settings of JAX: {changed}."]
