@@ -35,8 +35,11 @@ def test_without_jit_one_round_is_debugged(capsys):
     assert "local training and upload:" in capsys.readouterr().out
 
 
-def test_another_default_generator_gives_the_same_keys(tmp_path):
-    c, records = runs.small("protonorm", rounds=2), []
+@pytest.mark.parametrize(
+    "method", ["local", pytest.param("protonorm", marks=pytest.mark.long)]
+)
+def test_another_default_generator_gives_the_same_keys(method, tmp_path):
+    c, records = runs.small(method, rounds=2), []
     for name in ("threefry2x32", "rbg"):
         with setting("jax_default_prng_impl", name):
             runs.run(c, tmp_path / name)
@@ -89,12 +92,16 @@ if __name__ == "__main__":
     else:
         jaxproto.check(runs.small())
         child("fork")
+    if sys.argv[1] == "anew":
         child("spawn")
         subprocess.run([sys.executable, "-c", "print('exec')"], preexec_fn=os.getpid)
 """
 
 
-@pytest.mark.parametrize("when", ("before", "after"))
+LONG = (pytest.param(when, marks=pytest.mark.long) for when in ("before", "anew"))
+
+
+@pytest.mark.parametrize("when", ("after", *LONG))
 def test_a_fork_of_a_process_that_has_used_jax_is_refused(tmp_path, when):
     script = tmp_path / "script.py"
     script.write_text(FORK)
@@ -109,7 +116,7 @@ def test_a_fork_of_a_process_that_has_used_jax_is_refused(tmp_path, when):
     else:
         assert lines[0].startswith("fork this process is a fork of one that has used")
         assert "get_context('spawn')" in lines[0]
-        assert lines[1:] == ["spawn checked", "exec"]
+        assert lines[1:] == ["spawn checked", "exec"] * (when == "anew")
 
 
 # ------------------------------------------------------------------- NaN
