@@ -73,6 +73,7 @@ def test_a_node_of_flower_knows_the_methods_of_imported_files(mine, tmp_path):
     assert parse_config(mine.to_json()).method.share == 0.25  # imported already
 
 
+@pytest.mark.long
 def test_a_worker_of_ray_knows_the_methods_of_imported_files(mine, tmp_path):
     how, fields = sweeps.SweepOptions("one"), mine.to_dict()
     axes, out = {"seed": [0]}, str(tmp_path / "sweep")
