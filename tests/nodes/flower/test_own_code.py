@@ -1,5 +1,6 @@
 """Runs on nodes of the user's code that changes between two starts."""
 
+import pytest
 from support import own_code
 from support.commands import called
 from support.own_code import losses
@@ -11,6 +12,7 @@ get_config = lambda: small("mine", data__clients=2, checkpoint_every=1)
 """
 
 
+@pytest.mark.long
 def test_an_edited_method_is_refused_on_nodes_and_goes_on_with_same_code(
     define, tmp_path
 ):
