@@ -19,7 +19,6 @@ from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
 quick_runs = quick.quick_runs
-LONG = pytest.mark.long
 
 
 def test_a_broken_run_says_so_in_terminal_summary_record_page_and_comparison(
@@ -47,7 +46,8 @@ def test_a_broken_run_says_so_in_terminal_summary_record_page_and_comparison(
     assert sum(body in note for note in notes) == 1
 
 
-@pytest.mark.parametrize("at_once", (pytest.param("one", marks=LONG), "all"))
+@pytest.mark.long
+@pytest.mark.parametrize("at_once", ("one", "all"))
 def test_cells_of_a_sweep_warn_each(tmp_path, monkeypatch, at_once):
     monkeypatch.setitem(METHODS, "mine", broken)
     monkeypatch.setitem(SAMPLERS, "nobody", nobody)
