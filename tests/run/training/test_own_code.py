@@ -42,6 +42,7 @@ def test_an_edited_method_is_refused_in_its_folder_and_goes_on_with_same_code(
     assert "nothing to do" in run(mine(rounds=2), tmp_path / "a")[1]
 
 
+@pytest.mark.long
 def test_an_edited_method_has_a_default_folder_of_its_own(
     define, tmp_path, monkeypatch
 ):
@@ -75,6 +76,7 @@ ENTRIES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("field, table, make", ENTRIES)
 def test_an_edited_entry_of_another_registry_trains_anew(
     field, table, make, define, tmp_path, monkeypatch
