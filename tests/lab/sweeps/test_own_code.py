@@ -1,5 +1,6 @@
 """Sweeps and loaded runs of the user's code that changes."""
 
+import pytest
 from support import own_code
 from support.own_code import half, losses, mine, mine_of
 from support.refusal import refused
@@ -15,26 +16,35 @@ from jaxproto.training import xla_cache
 define = own_code.define  # a fixture
 
 
-def test_cells_of_a_sweep_are_refused_or_go_to_other_folders(
-    define, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+AXES = {"seed": [0, 1]}
+
+
+def cells(result):
+    return [cell.path for cell in result.plan.cells]
+
+
+@pytest.mark.long
+def test_cells_of_a_sweep_are_refused_or_go_on_with_same_code(define, tmp_path):
     define(1.0)
-    axes = {"seed": [0, 1]}
-    folders = {"": [], "sweep": []}
-    for out, found in folders.items():
-        result = jaxproto.sweep(mine(), axes, out, console())
-        found += [c.path for c in result.plan.cells]
-        assert len(result.summaries) == 2
+    first = jaxproto.sweep(mine(), AXES, tmp_path, console())
+    assert len(first.summaries) == 2
     define(0.0)
     with refused("the cell seed=0 cannot run", "holds a run of other code: method 'mi"):
-        jaxproto.sweep(mine(), axes, "sweep", console())
-    result = jaxproto.sweep(mine(rounds=2), axes, "sweep", console(), same_code=True)
-    assert [c.path for c in result.plan.cells] == folders["sweep"]
-    assert all(losses(path)[1] == 0 for path in folders["sweep"])
-    result = jaxproto.sweep(mine(), axes, "", console())
-    assert not {c.path for c in result.plan.cells} & {*folders[""]}
-    assert all(losses(c.path) == [0.0] for c in result.plan.cells)
+        jaxproto.sweep(mine(), AXES, tmp_path, console())
+    again = jaxproto.sweep(mine(rounds=2), AXES, tmp_path, console(), same_code=True)
+    assert cells(again) == cells(first)
+    assert all(losses(path)[1] == 0 for path in cells(first))
+
+
+@pytest.mark.long
+def test_cells_in_default_folders_go_to_others(define, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    define(1.0)
+    first = jaxproto.sweep(mine(), AXES, "", console())
+    define(0.0)
+    again = jaxproto.sweep(mine(), AXES, "", console())
+    assert not {*cells(first)} & {*cells(again)}
+    assert all(losses(path) == [0.0] for path in cells(again))
 
 
 def test_a_loaded_run_of_other_code_says_so_when_it_is_evaluated(
@@ -54,6 +64,7 @@ def test_a_loaded_run_of_other_code_says_so_when_it_is_evaluated(
     assert text.startswith(f"{tmp_path}/a is a run of other code: method 'mine' (")
 
 
+@pytest.mark.long
 def test_a_schedule_that_uses_the_number_of_rounds_is_neither_extended_nor_shared(
     define, tmp_path, monkeypatch
 ):
