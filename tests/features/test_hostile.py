@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from support import runs, toys
 from support.every import check_every
+from support.fast_jit import jit
 from support.fields import changed
 from support.refusal import refused
 from support.simulated import QUIET, simulated, small
@@ -48,6 +50,7 @@ def test_every_attack_sends_what_its_line_says():
     up, untrained = (protos, jnp.full(2, 3.0), 7), (protos, jnp.full(2, 1.0), 7)
     up, untrained = jax.tree.map(jnp.asarray, (up, untrained))
 
+    @partial(jit, static_argnums=0)
     def sent(kind):
         attack = Attack(kind, lambda id: id < 1, S)
         return attacks.changed(attack, up, untrained, jax.random.key(0))
@@ -72,7 +75,7 @@ def test_alie_sends_the_mean_less_deviations_of_those_who_hold_a_class():
     weights = np.float32([[1.0], [2.0], [6.0], [0.0]])
     up = Protos(jnp.asarray(mean), jnp.asarray(count)), jnp.asarray(weights)
     hostile = jnp.asarray([True, False, False, True])  # the last was lost
-    protos, sent = attacks.deviated(up, hostile, S)
+    protos, sent = jit(partial(attacks.deviated, s=S))(up, hostile)
     for c, who in enumerate([[0, 1, 2], [0, 2]]):
         wanted = mean[who, c].mean(0) - S * mean[who, c].std(0)
         np.testing.assert_allclose(protos.mean[0, c], wanted, rtol=1e-4)
@@ -146,7 +149,7 @@ def test_centres_are_those_of_numpy_over_the_senders_alone():
     def check(name, senders, share):
         x = RNG.normal(size=(9, 5)).astype(np.float32)
         sent = RNG.permutation(np.arange(9) < senders)
-        found = jax.jit(CENTRES[name])(jnp.asarray(x), jnp.asarray(sent), share)
+        found = jit(CENTRES[name])(jnp.asarray(x), jnp.asarray(sent), share)
         wanted = REFERENCES[name](x[sent].astype(float), share)
         if name == "geometric_median":  # many points may be nearly as good
             away = (np.linalg.norm(x[sent] - p, axis=1) for p in (found, wanted))
@@ -160,7 +163,7 @@ def test_no_minority_moves_a_centre_far():
     honest = RNG.normal(size=(7, 4)).astype(np.float32)
     x = np.concatenate([honest, np.full((3, 4), 1e30, np.float32)])  # squares overflow
     for name, centre in CENTRES.items():
-        found = centre(jnp.asarray(x), jnp.ones(10, bool), SHARE)
+        found = jit(centre)(jnp.asarray(x), jnp.ones(10, bool), SHARE)
         assert np.linalg.norm(found) < 3.0, name
 
 
@@ -174,7 +177,7 @@ def test_uploads_have_one_centre_per_class_and_one_of_all_arrays():
     weights[5] = 0
     size = np.int32([3, 1, 4, 1, 5, 0])
     up = Protos(jnp.asarray(mean), jnp.asarray(count)), jnp.asarray(weights), size
-    of_krum = jax.jit(lambda up: centred(up, CENTRES["krum"], SHARE))
+    of_krum = jit(lambda up: centred(up, CENTRES["krum"], SHARE))
     protos, arrays, sizes = jax.device_get(of_krum(up))
     np.testing.assert_array_equal(sizes, [3, 1, 4, 1, 0, 0])
     held = [[0, 1, 2, 3], [0, 2, 3]]
@@ -191,7 +194,7 @@ def test_the_server_takes_the_centre_whatever_weights_clients_claim():
     params = RNG.normal(size=(10, 3, 4)).astype(np.float32)
     up = FedAvgUpload({"net": params}, jnp.full(10, 7).at[:2].set(10**6))
     used = robust(toys.method(METHODS["fedavg"]), CENTRES["median"], SHARE, 1e6)
-    end = used.aggregation(None, {"net": params[0]}, up, jax.random.key(0))
+    end = jit(used.aggregation)(None, {"net": params[0]}, up, jax.random.key(0))
     np.testing.assert_allclose(end["net"], np.median(params, 0), rtol=1e-5)
 
 
@@ -201,8 +204,8 @@ def test_values_near_the_largest_float_count_as_lost():
     for name, centre in CENTRES.items():
         used = robust(toys.method(METHODS["fedavg"]), centre, SHARE, 1e6)
         up = FedAvgUpload({"net": x}, jnp.ones(10))
-        end = used.aggregation(None, {"net": x[0]}, up, jax.random.key(0))
-        wanted = centred(x[:7], centre, SHARE)[0]
+        end = jit(used.aggregation)(None, {"net": x[0]}, up, jax.random.key(0))
+        wanted = jit(partial(centred, centre=centre, share=SHARE))(x[:7])[0]
         np.testing.assert_allclose(end["net"], wanted, rtol=1e-5, err_msg=name)
 
 
@@ -248,18 +251,23 @@ def diverging(spec, *, first: float = 0.0):
     return dataclasses.replace(fedavg, loss=loss)
 
 
-def test_honest_clients_that_diverge_are_named_once_and_all_of_them_end_the_run(
-    tmp_path, monkeypatch
-):
+MEDIAN = {"rounds": 3, "robust__aggregate": "median"}
+
+
+def test_honest_clients_that_diverge_are_named_once(tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "mine", diverging)
-    fields = {"rounds": 3, "robust__aggregate": "median"}
-    c = runs.small("mine", method__first=2.0, **fields)
-    summary, said = runs.run(c, tmp_path / "one", width=200)
+    c = runs.small("mine", method__first=2.0, **MEDIAN)
+    summary, said = runs.run(c, tmp_path, width=200)
     line = "round 1: weights are not finite, for the first time: clients 2"
     assert summary["status"] == "finished" and summary["warnings"][0] == line
     assert said.count(f"warning: {line}") == 2  # in its round, and at the end
     assert said.count("so counted as lost: clients 2\n") == 3
-    summary, said = runs.run(runs.small("mine", **fields), tmp_path / "all", width=400)
+
+
+@pytest.mark.long
+def test_honest_clients_that_all_diverge_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", diverging)
+    summary, said = runs.run(runs.small("mine", **MEDIAN), tmp_path, width=400)
     assert summary["status"] == "diverged" and "diverged: round 1: client " in said
     assert "So have all that took part" in summary["reason"]
 
