@@ -5,8 +5,10 @@ from itertools import product
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.stats
 from support.every import check_every, every
+from support.fast_jit import jit
 from support.refusal import refused
 
 from jaxproto import config
@@ -24,7 +26,7 @@ def turnouts(sampler, clients):
 def over(sampler, clients, keys, rounds=0):
     """Participants under every key, [keys, K]."""
     in_axes = 0, None if isinstance(rounds, int) else 0
-    return jax.vmap(lambda key, r: sampler(key, clients, r), in_axes)(keys, rounds)
+    return jit(jax.vmap(lambda key, r: sampler(key, clients, r), in_axes))(keys, rounds)
 
 
 def test_uniform_takes_a_share_that_depends_on_the_round_alone():
@@ -100,7 +102,10 @@ def mass_of(law, clients):
     return np.where(edge[1:] < law.median(), low, high)
 
 
-@every(product(MASSES, (20, 1_000, 100_000)))
+@pytest.mark.parametrize(
+    "clients", (20, *(pytest.param(n, marks=pytest.mark.long) for n in (1000, 100_000)))
+)
+@pytest.mark.parametrize("name", MASSES)
 def test_beta_and_gamma_choose_as_often_as_the_masses_of_scipy_say(name, clients):
     """Frequencies of 20 groups of consecutive ids at three shares."""
     mass, rng = mass_of(MASSES[name], clients), np.random.default_rng(0)
