@@ -119,6 +119,7 @@ def check_record(path, run):
     assert got.config["data.data_dir"] == ""
 
 
+@pytest.mark.long
 def test_a_record_has_the_settings_that_its_series_gives_it():
     """Every record in the repository, and the run of its series."""
     cases = []
@@ -196,6 +197,7 @@ def test_a_queue_whose_hours_are_over_ends_in_the_middle_of_a_run(tmp_path):
         assert listed.communicate()[0] == b"digits/fedproto-1\n"
 
 
+@pytest.mark.long
 def test_every_run_of_the_queue_can_be_configured_and_is_there_once():
     runs = [(of, *run) for of, run in queue.runs()]
     assert len({run[:2] for run in runs}) == len(runs)
