@@ -6,8 +6,8 @@ import re
 from functools import partial
 
 import numpy as np
+import pytest
 from support.commands import called
-from support.every import every
 from support.labels import CIFAR10, CIFAR100, FLOWERS, NEWS, TINY, held
 
 from jaxproto import config
@@ -46,7 +46,10 @@ PRINTED = {  # millions of parameters
 }  # fmt: skip
 
 
-@every(PRINTED)
+@pytest.mark.parametrize(
+    "name",
+    [n if n == "cifar10" else pytest.param(n, marks=pytest.mark.long) for n in PRINTED],
+)
 def test_the_printed_costs_are_those_of_our_partition(name):
     """T Table 1 and S Table 1, 20 clients, d = 500, to the printed digit.
 
