@@ -39,9 +39,8 @@ def test_measured_cost_is_that_of_the_calculator_and_of_the_nominal_formula(name
         assert measured == formula + 6 * (alone + BEYOND.get(name, 0))
 
 
-@pytest.mark.parametrize(
-    "anchors", ["external", pytest.param("none", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("anchors", ["external", "none"])
 def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
     """Algorithm 6, line 3: pixels as bytes, labels as integers, 20 clients."""
     c = config.load("configs/refprotofl.py:digits,frozen")
