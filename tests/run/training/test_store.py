@@ -43,7 +43,9 @@ def on_device(device_run):
     return runs.records(device_run)
 
 
-@pytest.mark.parametrize("store", ["host", "disk"])
+@pytest.mark.parametrize(
+    "store", [pytest.param("host", marks=pytest.mark.long), "disk"]
+)
 def test_a_run_goes_on_to_the_numbers_of_the_device(
     few, tmp_path, on_device, store, monkeypatch
 ):
@@ -94,6 +96,7 @@ def test_a_checkpoint_links_to_the_last_but_one_and_shares_nothing_with_the_last
     assert runs.records(tmp_path) == on_device
 
 
+@pytest.mark.long
 def test_nothing_is_linked_to_a_damaged_checkpoint(few, tmp_path, on_device):
     attacked.run(few(rounds=2), tmp_path)
     rows = (tmp_path / "checkpoints" / "2" / row_deltas.FOLDER).rglob("*")
@@ -109,6 +112,7 @@ def test_nothing_is_linked_to_a_damaged_checkpoint(few, tmp_path, on_device):
         manifest.read(tmp_path / "checkpoints" / str(r), {})
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_vanishes_in_training_is_not_linked_to(
     few, tmp_path, on_device, monkeypatch
 ):
@@ -126,6 +130,7 @@ def test_a_checkpoint_that_vanishes_in_training_is_not_linked_to(
     assert runs.records(tmp_path) == on_device
 
 
+@pytest.mark.long
 def test_rows_are_written_anew_before_they_are_twice_as_many(few, tmp_path):
     attacked.run(few("host", rounds=7), tmp_path)
     for r in checkpoint.rounds(tmp_path / "checkpoints"):
