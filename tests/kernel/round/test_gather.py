@@ -36,6 +36,7 @@ def cases(first, others):
     return pytest.mark.parametrize("case", [first, *long])
 
 
+SUMS = "fedavg one, fedavg all, fednova chunks, fast one, fedper all"
 OTHERS = "fedproto chunks, local all, fedavg chunks, fedgh one, fedtgp all"
 
 
@@ -59,7 +60,8 @@ def test_a_round_of_participants_is_that_of_all_clients(case):
     assert away and all(toys.gap(start.clients[i], part.clients[i]) == 0 for i in away)
 
 
-@cases("fedavg one", "fedavg all, fednova chunks, fast one, fedper all")
+@pytest.mark.long
+@pytest.mark.parametrize("case", SUMS.split(", "))
 def test_a_sum_as_clients_end_is_the_update_of_all_uploads(case):
     name, mode = case.split()
     method = METHODS[name](toys.SPEC)
