@@ -29,10 +29,14 @@ def test_without_its_pull_fedproto_is_local_training():
     assert toys.gap(without, toys.run(local(toys.SPEC)).params) == 0
 
 
-def test_what_of_protonorm_and_tinyproto_remains_without_their_parts_is_fedproto():
+def test_tinyproto_that_sends_all_entries_unscaled_is_fedproto():
     every = Sparsity(masks=masks.full_masks)
     whole = tinyproto(toys.SPEC, sparsity=every, scaling=UNSCALED)
     assert toys.gap(trained(whole), trained(BASE)) == 0
+
+
+@pytest.mark.long
+def test_protonorm_without_alignment_is_fedproto_upscaled():
     scaled = trained(fedproto(toys.SPEC, upscale=5.0))
     scaled_only = protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=5.0)
     assert toys.gap(trained(scaled_only), scaled) == 0
@@ -60,6 +64,7 @@ def test_fedtgp_upscaled_pulls_to_scaled_prototypes():
     assert toys.gap(base, scaled) > 1e-4 and toys.gap(want, scaled) == 0
 
 
+@pytest.mark.long
 def test_prototypes_before_training_in_the_first_round_are_those_of_the_start():
     stale = fedproto(toys.SPEC, pull=Pull(collect=before_training))
     still = toys.run(stale, rounds=1, local=toys.STILL).server.protos
