@@ -105,6 +105,7 @@ def test_every_value_that_a_function_refers_to_changes_its_digest_and_no_comment
     check_every(rows, check)
 
 
+@pytest.mark.long
 def test_processes_agree_whatever_their_order_of_sets():
     code = f"{CELL}\nfrom jaxproto.config.code_digest import digest\n"
     code += "print(digest(mine, [METHODS])[0])"
