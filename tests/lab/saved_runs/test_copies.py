@@ -13,7 +13,10 @@ def pickled(value):
     return pickle.loads(pickle.dumps(value))
 
 
-@pytest.mark.parametrize("copied", (copy.copy, copy.deepcopy, pickled))
+LONG = (pytest.param(f, marks=pytest.mark.long) for f in (copy.copy, copy.deepcopy))
+
+
+@pytest.mark.parametrize("copied", (*LONG, pickled))
 def test_a_copy_of_a_run_and_of_its_clients_predicts_as_they_do(copied, trained_runs):
     run = jaxproto.load(trained_runs("fedproto"))
     client = run.clients[1]
