@@ -1,5 +1,6 @@
 """Refusals and accounting of privacy: what has a guarantee, and which."""
 
+import functools
 import importlib.util
 import itertools
 
@@ -20,6 +21,7 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.wrappers.privacy import CLIENT, EXAMPLE
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
+LONG = functools.partial(pytest.param, marks=pytest.mark.long)
 LOT = {"participation.law": "uniform", "participation.fraction": 0.34}
 
 
@@ -62,13 +64,13 @@ def test_what_has_no_guarantee_is_refused_and_what_has_one_is_not(monkeypatch):
         build.experiment(c, "cpu")
 
 
-def test_clip_and_noise_are_arguments_of_programs_which_off_leaves_as_they_are():
+@pytest.mark.parametrize("unit", ["off", LONG(EXAMPLE)])
+def test_clip_and_noise_are_arguments_of_programs_which_off_leaves_as_they_are(unit):
     changes = {"privacy.clip": 3.0, "privacy.noise": 2.0}
     changes["privacy.delta"] = 0.1
-    for unit in ("off", EXAMPLE):
-        one, other = small("fedproto", unit), small("fedproto", unit, **changes)
-        assert floats.program_settings(one) == floats.program_settings(other)
-        assert runs.jaxprs(one) == runs.jaxprs(other)
+    one, other = small("fedproto", unit), small("fedproto", unit, **changes)
+    assert floats.program_settings(one) == floats.program_settings(other)
+    assert runs.jaxprs(one) == runs.jaxprs(other)
     off = floats.traced_floats(small("fedproto", "off"))
     assert not any(path.startswith("privacy.") for path in off)
 
