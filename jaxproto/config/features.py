@@ -29,7 +29,7 @@ class Feature(NamedTuple):
     switch: str  # field that is "off" without the feature
     fields: Mapping[str, Field]  # dotted path -> field, of one section
     unused: tuple[str, ...] = ()  # fields of others without effect if it is off
-    check: Callable = nothing  # config; raises before data are read
+    check: Callable = nothing  # config, also if off; raises before data are read
     # config, data set, cohorts; raises before compilation
     check_data: Callable = nothing
     arguments: Mapping[str, Callable] = {}  # argument of a method -> config -> value
@@ -67,8 +67,8 @@ def active(config: ml_collections.ConfigDict) -> list[Feature]:
 
 
 def check(config: ml_collections.ConfigDict):
-    """Checks the fields of all active features."""
-    for feature in active(config):
+    """Checks the fields of all features, whether they are on or off."""
+    for feature in table().values():
         feature.check(config)
 
 

@@ -34,7 +34,7 @@ FACTORY = (
 )
 NETS: Registry[Callable[..., Net]] = Registry(
     "network",
-    _BUILTIN,
+    dict(sorted(_BUILTIN.items())),
     reserved=groups.BUILTIN,
     hint=f"{FACTORY}.",
     group="jaxproto.networks",

@@ -153,19 +153,22 @@ def upload_shape(parts: Parts, dataset: Dataset, net: Net) -> Tree:
 
 def check_buffer(config: ml_collections.ConfigDict):
     """Raises UserError if other fields do not go with asynchronous rounds."""
-    buffer, most, time = config.time.buffer, max_participants(config), config.time
+    time, buffer = config.time, config.time.buffer
+    if time.devices == OFF or not buffer:
+        return
+    most = max_participants(config)
     if buffer > most:
         raise UserError(
             f"time.buffer is {buffer}, but at most {most} clients take part in a "
             "round, and so many uploads would never be on their way; set it to a "
             f"number up to {most}."
         )
-    if buffer and not is_zero(time.deadline):
+    if not is_zero(time.deadline):
         raise UserError(
             f"time.buffer is {buffer} and time.deadline is {time.deadline}: rounds end "
             "with an upload, not after a time; set one of them to 0."
         )
-    if buffer and config.privacy.unit != OFF:
+    if config.privacy.unit != OFF:
         raise UserError(
             f"time.buffer is {buffer} and privacy.unit is {config.privacy.unit!r}: the "
             "privacy account counts the uploads of synchronous rounds; set "
