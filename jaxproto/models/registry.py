@@ -14,17 +14,21 @@ from jaxproto.errors import (
 from jaxproto.models import groups
 
 _BUILTIN: dict[str, Callable[..., Net]] = {
-    **places("models.mlp", "amazon_mlp", "mlp", "spiral_mlp"),
-    **places("models.recurrent", "bilstm", "gru", "lstm"),
+    **places("models.mlp", "amazon_mlp"),
+    **places("models.recurrent", "bilstm"),
     **places("models.cnn4", "cnn4", "cnn4_d"),
     **places("models.efficientnet", "efficientnet_b0", "efficientnet_b0_code"),
-    **places("models.text", "fasttext", "fasttext_code", "text_logistic"),
-    **places("models.text", "textcnn", "textcnn_code"),
+    **places("models.text", "fasttext", "fasttext_code"),
     **places("models.googlenet", "googlenet"),
+    **places("models.recurrent", "gru"),
     **places("models.harcnn", "harcnn"),
+    **places("models.recurrent", "lstm"),
+    **places("models.mlp", "mlp"),
     **places("models.mobilenet", "mobilenet_v2", "mobilenet_v2_code"),
     **places("models.resnet", *groups.SMALL, *groups.DEEP, "resnet18_gn"),
     **places("models.shufflenet", "shufflenet_v2_x1_0"),
+    **places("models.mlp", "spiral_mlp"),
+    **places("models.text", "text_logistic", "textcnn", "textcnn_code"),
     **places("models.transformer", "transformer"),
     **places("models.vit", "vit_b_16", "vit_b_32"),
 }
@@ -34,7 +38,7 @@ FACTORY = (
 )
 NETS: Registry[Callable[..., Net]] = Registry(
     "network",
-    dict(sorted(_BUILTIN.items())),
+    _BUILTIN,
     reserved=groups.BUILTIN,
     hint=f"{FACTORY}.",
     group="jaxproto.networks",
