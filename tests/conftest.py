@@ -18,7 +18,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402 (it reads these variables once)
 import pytest  # noqa: E402
-from support import quick, selection, trained  # noqa: E402
+from support import quick, selection, toys, trained  # noqa: E402
 
 from jaxproto.methods import METHODS  # noqa: E402
 
@@ -134,10 +134,12 @@ def pytest_runtest_teardown(item, nextitem):
     """Drops compiled programs between groups.
 
     Every one holds memory maps, of which Linux gives a process 65,530: all of the
-    programs of all tests together abort it.
+    programs of all tests together abort it. A test counts how often one is traced.
     """
     if nextitem is None or group(item) != group(nextitem):
         jax.clear_caches()
+        toys.starter.cache_clear()
+        toys.programs.cache_clear()
 
 
 def pytest_runtest_logreport(report):

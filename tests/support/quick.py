@@ -1,6 +1,7 @@
 """Runs without pictures, and runs whose programs compile quickly."""
 
 import contextlib
+import functools
 
 import jax
 import pytest
@@ -12,7 +13,8 @@ TABLE = plugins.table
 
 def without_pictures(patch: pytest.MonkeyPatch):
     """Runs end without what optional layers add, such as pictures."""
-    patch.setattr(plugins, "table", lambda k: {} if k == "AT_END" else TABLE(k))
+    table = functools.cache(lambda k: {} if k == "AT_END" else TABLE(k))
+    patch.setattr(plugins, "table", table)  # no function for `user_code.patched`
 
 
 @contextlib.contextmanager
