@@ -36,6 +36,7 @@ def attach_domains(
     named = labels.different_labels(checked)
     domain_N = np.concatenate([labels.number_labels(d_N, named) for d_N in checked])
     names = tuple(map(str, named))
+    labels.check_alike(dataset.name, names)
     return dataset._replace(domain=domain_N.astype(np.int32), domains=names)
 
 

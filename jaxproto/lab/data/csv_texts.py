@@ -3,20 +3,18 @@
 import csv
 import io
 import os
-import re
 from pathlib import Path
 
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import dataset
+from jaxproto.data import dataset, labels
 from jaxproto.data.resize import check_not_text
 from jaxproto.io import atomic
 
 COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
 LONGEST = 2**24  # characters of a field
-WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # a number; 01 would lose its name
 MANY = 10  # rows from which on labels must repeat
 
 
@@ -26,18 +24,16 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     A folder has train.csv and, for an official test part, test.csv. Two paths joined by
     a comma are such a pair, too. A header row names the columns `text` and `label`;
     other columns are left out. Without a header, a row is a text and a label. Files are
-    utf-8, quoted as Python's csv module does. Labels are whole numbers or words;
-    one like 01 makes all of them words. `pixels` must be 0, as texts have none.
+    utf-8, quoted as Python's csv module does. Labels are whole numbers or words
+    (`data.labels`). `pixels` must be 0, as texts have none.
     """
     name = f"csv:{path}"
     check_not_text(name, pixels)
     parts = [_read(file, name) for file in _files(os.path.expanduser(path), name)]
-    labels = [label for part in parts for _, label in part]
-    _check_repeat(name, labels)
+    _check_repeat(name, [label for part in parts for _, label in part])
     string = np.dtypes.StringDType()
-    label_type = int if all(map(WHOLE.fullmatch, labels)) else string
     x = [np.array([text for text, _ in part], string) for part in parts]
-    y = [np.array([label for _, label in part], label_type) for part in parts]
+    y = [np.array([label for _, label in part], string) for part in parts]
     test = (x[1], y[1]) if len(parts) > 1 else None
     return dataset.make_dataset(name, (x[0], y[0]), test)
 
@@ -129,8 +125,11 @@ def _check_row(row, columns, width, line):
         raise errors.UserError(
             f"{line}: a NUL byte, which no text has. Save the file as utf-8 text."
         )
-    if not row[columns[1]].strip():
-        raise errors.UserError(f"{line}: no label. Give it one, or remove the row.")
+    if labels.is_missing(label := row[columns[1]]):
+        raise errors.UserError(
+            f"{line}: no label ({label.strip() or 'empty'}). Give it one, or remove "
+            "the row; a class of such a name needs another."
+        )
 
 
 def _check_repeat(name, label_N):

@@ -136,10 +136,10 @@ def _parse(path, number, row, column):
         )
     value = {name: row[i].strip() for name, i in column.items()}
     for name in NEEDED:
-        if not re.fullmatch("[0-9]{1,15}", value[name]):
+        if not re.fullmatch("0|[1-9][0-9]{0,14}", value[name]):
             raise UserError(
                 f"file:{path}, line {number}: {name} is {value[name]!r}. Give a whole "
-                "number from 0 on."
+                "number from 0 on, without a zero or a fraction (pandas: astype(int))."
             )
     if (part := value.get("part", "train")) not in PART:
         raise UserError(

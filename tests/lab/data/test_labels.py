@@ -79,6 +79,8 @@ def load_npz(path, y, source, cut):
 @given(label_lists(), st.data())
 def test_labels_of_files_and_arrays_come_back_as_they_were(names, data):
     cut = data.draw(st.integers(1, len(names) - 1))
+    test = names[cut:]  # mostly of classes without training examples, it is refused
+    assume(2 * sum(name not in names[:cut] for name in test) <= len(test))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_csv(root / "train.csv", names[:cut])
@@ -162,16 +164,62 @@ def test_labels_that_would_become_one_class_are_refused(tmp_path):
 
     cases = [
         (latin, "label b'caf\\xe9', which is not utf-8. Decode the labels"),
-        (np.array(["1", "01"] * 2), "labels '01' and '1' look the same"),
-        (np.array([None, "b"] * 2, missing), "an empty label in row 0 (2 of 4"),
+        (np.array(["1", "01"] * 2), "labels '01' and '1' are equal as numbers"),
+        (np.array(["1.0", "+1"] * 2), "labels '+1' and '1.0' are equal as numbers"),
+        (np.array(["1.5", "1.50"] * 2), "labels '1.5' and '1.50' are equal as"),
+        (np.array(["\uff11", "1"] * 2), "labels '1' and '\\uff11' look the same"),
+        (np.array([None, "b"] * 2, missing), "no label in row 0 (2 of 4"),
+        (np.array(["b", "NA"] * 2), "no label in row 1 (2 of 4"),
+        (np.array([1, np.nan] * 2), "no label in row 1 (2 of 4"),
     ]
     check_every(cases, check)
-    with refused("labels '007' and '7' look the same"):
+    with refused("labels '007' and '7' are equal as numbers"):
         registry.load(write_csv(tmp_path / "a.csv", ["7", "007"] * 2))
     signs = registry.load(write_csv(tmp_path / "a.csv", ["+1", "-1"] * 2))
     assert read_back(signs) == ["+1", "-1"] * 2
     many_digits = ["1" * 5000, "2"]
     labels.check_alike("a", many_digits)
+
+
+def test_whole_numbers_are_one_label_however_they_are_written(tmp_path):
+    """pandas makes 1.0 of a column of 1 in which a value was missing."""
+    (tmp_path / "test.csv").write_text("text,label\na,1.0\nb,10.0\n")
+    write_csv(tmp_path / "train.csv", ["1", "10", "2"])
+    read, x = registry.load(f"csv:{tmp_path}"), np.zeros((5, 2))
+    assert read_back(read) == ["1", "10", "2", "1", "10"]
+    assert read.classes == ("1", "2", "10")
+    assert "labels '1.0', '10.0' are read as whole numbers" in read.notes[0]
+    for train in (
+        np.array([1, 10, 2]),
+        np.array([1.0, 10, 2]),
+        np.array(["1", "10", "2"]),
+    ):
+        for test in (np.array([1.0, 10]), np.array(["1", "10.0"])):
+            made = dataset.make_dataset("a", (x[:3], train), (x[3:], test))
+            assert made.classes == read.classes and made.y.tolist() == read.y.tolist()
+    kept = dataset.make_dataset("a", (x, np.array(["01", "2", "01", "2", "2"])))
+    assert kept.classes == ("01", "2")
+    assert "labels '01' keep their leading zeros as names" in kept.notes[0]
+    halves = dataset.make_dataset("a", (x[:4], np.array(["1.0", "1.5"] * 2)))
+    assert halves.classes == ("1.0", "1.5")
+    with refused("y_train has type float64"):
+        dataset.make_dataset("a", (x[:4], np.array([1, 1.5] * 2)))
+
+
+def test_a_test_part_of_other_classes_is_refused_with_both_lists():
+    x = np.zeros((8, 2))
+    parts = (x, np.array(["cat", "dog"] * 4)), (x[:3], np.array(["Cat", "dog", "Cat"]))
+    with refused("2 of 3 test examples", "none of: 'Cat'; the", "has 'cat', 'dog'"):
+        dataset.make_dataset("a", *parts)
+    with refused("4 of 4 test examples", "'2', '3'; the training part has '0', '1'"):
+        dataset.make_dataset("a", (x, np.arange(8) % 2), (x[:4], np.arange(4) % 2 + 2))
+    half = dataset.make_dataset("a", (x, np.arange(8) % 2), (x[:4], np.arange(4)))
+    assert "2 examples of 2 classes that the training part has none of" in half.notes[0]
+
+
+def test_numbers_of_sources_are_labels_too():
+    with refused("labels '01' and '1' are equal as numbers"):
+        domains.attach_domains(labels_only([2, 2]), np.array(["1", "01"] * 2))
 
 
 def test_integers_of_sources_keep_their_value():
