@@ -14,7 +14,6 @@ from jaxproto.experiment import build, statelessness
 from jaxproto.features.timing import devices as simulated_devices
 from jaxproto.methods import METHODS
 
-SOURCE = "https://github.com/jaxproto/jaxproto/blob/main/"
 SHAPES = (
     "20 clients on the digits (10 classes, 64 features, network `mlp`); FedAvg's frame "
     "sends a whole network, of which the first arrays are shown"
@@ -102,7 +101,7 @@ def method_entry(name: str) -> str:
         paper(module),
         f"- Clients: {clients}. Prediction rules: {', '.join(rules)}.",
         f"- Sent by a client each round: {shown or 'nothing'}.",
-        f"- Configuration: `configs/{name}.py`. Code: [{file}]({SOURCE}{file}).",
+        f"- Configuration: `configs/{name}.py`. Code: [{file}](../{file}).",
     ]
     head = "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])
     return head + ("\n\n" + "\n".join(table) if rows else "") + "\n"
@@ -122,7 +121,7 @@ def network_row(name: str) -> str:
     params, _ = jax.eval_shape(net.init, jax.random.key(0))
     count = sum(a.size for a in jax.tree.leaves(params))
     file = Path(inspect.getsourcefile(factory)).relative_to(Path.cwd()).as_posix()
-    link = f"[{Path(file).name}]({SOURCE}{file})"
+    link = f"[{Path(file).name}](../{file})"
     return f"| `{name}` | {count:,} | {link} | {summary(factory)} |\n"
 
 

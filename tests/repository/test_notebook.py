@@ -1,21 +1,21 @@
-"""The notebooks of `colab/`: they run, hold their outputs, and agree on the address."""
+"""The notebooks of `colab/`: they run, hold their outputs, and install alike."""
 
 import importlib.util
+import os
 import re
-import subprocess
-import tomllib
+import shlex
+from pathlib import Path
+from unittest import mock
 
 import jax
+import jaxlib
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from support.every import check_every
-from support.runs import ROOT
 
 from colab import execute
 
 NAMES = sorted(path.stem for path in execute.FOLDER.glob("*.ipynb"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COLAB = r"colab\.research\.google\.com/github/"
-BADGE = re.compile(COLAB + r"([\w-]+/[\w-]+)/blob/main/(\S*?)\)")
 MACHINE = re.compile(r"/(?:work|tmp|home|root|users|private)/")
 MOST = 2**20  # bytes of a notebook, outputs and all
 SHOWN = {  # in the small version too: pictures, and words of tables and lines
@@ -84,53 +84,41 @@ def test_a_notebook_holds_the_outputs_of_its_cells():
     check_every(NAMES, check)
 
 
-def test_cell_that_installs_and_address_are_the_same_everywhere():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    url = project["urls"]["Repository"]
-    place = url.removeprefix("https://github.com/")
+def test_the_cell_that_installs_is_the_same_everywhere():
     assert len({install_cell(name) for name in NAMES}) == 1
-    for file, words in (
-        ("docs/how_to/notebook.md", f"git+{url}"),
-        ("mkdocs.yml", f"repo_url: {url}\n"),
-        ("CITATION.cff", f"repository-code: {url}\n"),
-    ):
-        assert words in (ROOT / file).read_text(), file
-    assert f'ADDRESS = "git+{url}"' in install_cell(NAMES[0])
-    for name in NAMES:
-        first = execute.read(name).cells[0].source
-        assert BADGE.findall(first) == [(place, f"colab/{name}.ipynb")]
-    found = {pair for page in PAGES for pair in BADGE.findall(page.read_text())}
-    assert found and {named for named, _ in found} == {place}
-    assert all((ROOT / file).is_file() for _, file in found)
 
 
-def test_the_cell_installs_from_an_address_or_a_folder_or_says_why_not(monkeypatch):
-    """And keeps the jax that is there."""
-    called, real, status = [], importlib.util.find_spec, 0
-
-    def run(command, **rest):
-        called.append(command)
-        assert rest["env"]["GIT_TERMINAL_PROMPT"] == "0"
-        return subprocess.CompletedProcess(command, status, "", "")
+def test_the_cell_installs_a_wheel_a_folder_or_an_address(monkeypatch):
+    """And nothing else of that name; it keeps the jax that is there."""
+    called, real = [], importlib.util.find_spec
 
     def missing(name, *rest):
         return None if name == "jaxproto" else real(name, *rest)
 
-    def install(address):
-        line, cell = r'^ADDRESS = "[^"]*"', install_cell(NAMES[0])
-        cell, changed = re.subn(line, f"ADDRESS = {address!r}", cell, flags=re.M)
+    def install(source):
+        cell, changed = execute.SOURCE.subn(
+            f'SOURCE = "{source}"', install_cell(NAMES[0])
+        )
         assert changed == 1
-        exec(cell, {})
+        shell, variables = mock.Mock(), {}
+        code = TransformerManager().transform_cell(cell)
+        exec(code, variables | {"get_ipython": lambda: shell}, variables)
+        for magic, line in (call.args for call in shell.run_line_magic.mock_calls):
+            assert magic == "pip" and os.environ["GIT_TERMINAL_PROMPT"] == "0"
+            called.append(shlex.split(line.format_map(variables)))
 
+    monkeypatch.setenv("GIT_TERMINAL_PROMPT", "")
+    install("anywhere")
+    assert called == []
     monkeypatch.setattr(importlib.util, "find_spec", missing)
-    monkeypatch.setattr(subprocess, "run", run)
-    for address, asked in (
-        ("/drive/clone", "/drive/clone[plots]"),
-        ("git+https://a/b", "jaxproto[plots] @ git+https://a/b"),
+    kept = [f"jax=={jax.__version__}", f"jaxlib=={jaxlib.__version__}"]
+    here = Path.cwd().as_uri()
+    for source, address in (
+        ("jaxproto-0.1.0-py3-none-any.whl", f"{here}/jaxproto-0.1.0-py3-none-any.whl"),
+        ("jaxproto", f"{here}/jaxproto"),  # never a name that pip would look up
+        ("/drive/checkout", "file:///drive/checkout"),
+        ("git+https://a/b", "git+https://a/b"),
     ):
-        install(address)
-        assert asked in called[-1] and f"jax=={jax.__version__}" in called[-1]
-    assert len(called) == 2
-    status = 1
-    with pytest.raises(SystemExit, match=r"installed from git\+https://a/b: pip says"):
-        install("git+https://a/b")
+        install(source)
+        wanted = ["install", "-q", f"jaxproto[plots] @ {address}", *kept]
+        assert called.pop() == wanted

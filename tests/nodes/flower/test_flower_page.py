@@ -24,7 +24,7 @@ from jaxproto.storage import records
 pytestmark = pytest.mark.long
 PAGE = pages.DOCS / "tutorials" / "own_nodes.md"
 ENDS = 900.0  # seconds of a block
-INSTALLS, SERVER, NODE = "git clone", "flower-superlink", "flower-supernode"
+INSTALLS, SERVER, NODE = "python3 -m venv", "flower-superlink", "flower-supernode"
 COMMANDS = {"bash": ["bash", "-e", "-c"], "python": [sys.executable, "-c"]}
 
 
