@@ -18,7 +18,8 @@ from jaxproto.config import fields
 from jaxproto.experiment import traced
 from jaxproto.methods import METHODS
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+OUTSIDE = ("README", "CHANGELOG", "CONTRIBUTING", "benchmarks/README", "results/README")
+PAGES = [*(ROOT / f"{name}.md" for name in OUTSIDE), *sorted(DOCS.rglob("*.md"))]
 GENERATED = (DOCS / "generate_pages.py").read_text()  # names the pages that it makes
 MADE = re.compile(r"configs/(mine|\$method)\.py")  # by the reader, or by a loop
 
