@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import jax
 import ml_collections
+import pandas as pd
 
 from jaxproto import wire
 from jaxproto.attacks.message_fields import (
@@ -34,6 +35,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.features.privacy.ledger import privacy_ledger
 from jaxproto.lab.analysis import cost
+from jaxproto.lab.analysis.frames import data_frame
 from jaxproto.nodes import private_data
 from jaxproto.nodes.data_schema import NodeSchema
 from jaxproto.summary.table_formats import TableView, Value
@@ -139,6 +141,18 @@ BESIDE_BY_UNIT = {  # `privacy.unit` -> loss and spent of BESIDE
         "(local, global_own) are not evaluated.",
     ),
 }
+
+
+def disclosure(config: ml_collections.ConfigDict, every: bool = False) -> pd.DataFrame:
+    """Returns what crosses the network, and what it reveals: `jaxproto disclosure`.
+
+    Nothing is trained. `frame.attrs["notes"]` has the notes of the table.
+
+    Args:
+      config: as of `view`.
+      every: as of `view`.
+    """
+    return data_frame(view(config, every))
 
 
 def view(

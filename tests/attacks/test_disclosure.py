@@ -7,6 +7,7 @@ import pytest
 from support.refusal import refused
 from support.runs import ROOT, digits
 
+import jaxproto
 from jaxproto.attacks import disclosure
 from jaxproto.features.privacy import accounting
 from jaxproto.methods import METHODS
@@ -82,3 +83,11 @@ def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch
         assert up == {"trained values with noise", size}
     with refused("leave out --all"):
         disclosure.view(digits("fedavg", privacy__unit="client"), True)
+
+
+def test_python_has_the_table_of_the_command_as_a_data_frame():
+    c = digits("fedproto")
+    frame, view = jaxproto.disclosure(c), disclosure.view(c, False)
+    assert frame.columns.tolist() == [*view.head]
+    assert [*frame.itertuples(index=False, name=None)] == [*view.rows]
+    assert frame.attrs["notes"] == view.notes

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import optax
+import pandas as pd
 
 from jaxproto import wire
 from jaxproto.config import method_fields
@@ -30,6 +31,7 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.check import check_experiment
 from jaxproto.experiment.method_builder import build_method, public_inputs
+from jaxproto.lab.analysis.frames import data_frame
 from jaxproto.methods import METHODS
 from jaxproto.round import execution, federation
 from jaxproto.round.client import LocalTraining
@@ -233,6 +235,18 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
     head = ("method", *(name.replace("_", " ") for name in Cost._fields))
     notes = (about, *group_by_reason(reasons))
     return TableView("Cost of a round, all clients", head, tuple(rows), notes)
+
+
+def cost(config: ml_collections.ConfigDict, every: bool = False) -> pd.DataFrame:
+    """Returns the scalars and bytes of a round: `jaxproto cost` from Python.
+
+    Nothing is trained. `frame.attrs["notes"]` has the notes of the table.
+
+    Args:
+      config: see `jaxproto.config.default`.
+      every: whether the frame has a row per method, or one of the configured method.
+    """
+    return data_frame(view(config, every))
 
 
 def view(config: ml_collections.ConfigDict, every: bool) -> TableView:

@@ -29,16 +29,16 @@ from jaxproto.summary.table_formats import format_value
 SHOWN = 20  # clients in the table; the files have all
 
 
-def show(
+def inspect(
     config: ml_collections.ConfigDict,
     out: str | Path,
     every: bool = False,
     console: Console | None = None,
 ) -> Path:
-    """Prints statistics of the data of a configuration, and draws pictures of them.
+    """Prints and draws what the data of a configuration are: `jaxproto inspect`.
 
     The files are partition.csv, indices.csv and, with matplotlib, partition.png and
-    samples.png.
+    samples.png. Nothing is trained.
 
     Args:
       config: see `jaxproto.config.default`.

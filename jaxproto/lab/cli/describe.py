@@ -51,6 +51,6 @@ def inspect(prog: str, arguments: Sequence[str]):
     def show(config):
         workdir = default_workdir(config, config_command.plain_config())
         default = workdir.with_name(f"{workdir.name}-inspect")
-        data_report.show(config, out.value or default, all_methods.value)
+        data_report.inspect(config, out.value or default, all_methods.value)
 
     config_command.run_command(show, prog, arguments, inspect.__doc__)

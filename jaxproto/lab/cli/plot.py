@@ -4,9 +4,10 @@ import sys
 from collections.abc import Sequence
 
 from jaxproto.cli.argparse_types import Parser, new_file
-from jaxproto.errors import UserError, choose_from, first_few
-from jaxproto.lab import leave_out, plots
+from jaxproto.errors import choose_from
+from jaxproto.lab import plots
 from jaxproto.lab.figures import registry
+from jaxproto.lab.figures.draw import draw
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -15,21 +16,7 @@ def main(prog: str, arguments: Sequence[str]):
     if name and not name.startswith("-"):
         arguments = [choose_from("picture", name, registry.FIGURES), *rest]
     args = _parser(prog).parse_args(arguments)
-    plots.check(args.out)
-    if not args.out.parent.is_dir():
-        raise UserError(f"cannot write {args.out}: its folder does not exist.")
-    if args.figure.runs != "none":
-        args.workdirs = leave_out.find_runs(args.workdirs)
-    if args.figure.runs == "one" and len(args.workdirs) > 1:
-        runs = first_few(args.workdirs)
-        raise UserError(f"{args.picture} is a picture of one run: name one of {runs}.")
-    try:
-        with plots.paper_width(args.size):
-            args.figure.draw(args)
-    except OSError as e:
-        raise UserError(
-            f"cannot write {args.out}: {e.strerror}. Choose another file."
-        ) from e
+    draw(args)
     sys.stdout.write(f"written to {args.out}\n")
 
 

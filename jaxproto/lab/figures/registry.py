@@ -98,6 +98,12 @@ def help_texts() -> dict[str, str]:
     return {name: picture.help for name, picture in FIGURES.items()}
 
 
+def default(option: str) -> Any:
+    """Returns the default of an option; that of a flag is False."""
+    spec = OPTIONS[option]
+    return spec.get("default", False if "action" in spec else None)
+
+
 def add_arguments(parser, picture: Figure):
     """Gives a parser the options of a picture, and its work directories."""
     if picture.runs != "none":

@@ -6,6 +6,7 @@ import pytest
 from support import toys
 from support.toy_methods import BEYOND, FORMULA, SEEN, every_method, sized
 
+import jaxproto
 from jaxproto import config, wire
 from jaxproto.experiment import build
 from jaxproto.lab.analysis import cost
@@ -49,3 +50,11 @@ def test_public_examples_are_sent_once_to_every_client_that_uses_them(anchors):
     exp = build.experiment(c, "cpu")
     each = len(exp.dataset.public) * (8 * 8 + 4) + wire.HEADER
     assert cost.cost_of(exp).once == (anchors == "external") * 20 * each
+
+
+def test_python_has_the_table_of_the_command_as_a_data_frame():
+    c = config.experiment("fedproto", "digits")
+    frame, view = jaxproto.cost(c), cost.view(c, every=False)
+    assert frame.columns.tolist() == [*view.head]
+    assert [*frame.itertuples(index=False, name=None)] == [*view.rows]
+    assert frame.attrs["notes"] == view.notes

@@ -28,7 +28,7 @@ def shown(tmp_path, monkeypatch):
         file = io.StringIO()
         console = Console(file=file, width=160)
         out = tmp_path / "out"
-        assert out == data_report.show(configured(**fields), out, every, console)
+        assert out == data_report.inspect(configured(**fields), out, every, console)
         return " ".join(re.sub("[│┃]", " ", file.getvalue()).split())
 
     return show
@@ -89,7 +89,7 @@ def test_many_clients_stay_readable_also_without_matplotlib(shown, tmp_path):
     assert f"no pictures: {plots.HINT}" in text
     assert not (tmp_path / "out/partition.png").exists()
     with refused("Not a directory. Ch"):
-        data_report.show(configured(), tmp_path / "out/indices.csv/x", False, None)
+        data_report.inspect(configured(), tmp_path / "out/indices.csv/x", False, None)
 
 
 def test_texts_are_printed(shown, tmp_path):

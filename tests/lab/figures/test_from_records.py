@@ -11,6 +11,7 @@ from support.every import check_every
 from support.refusal import refused
 from support.workdirs import folder
 
+import jaxproto
 from jaxproto.lab import plots
 from jaxproto.lab.cli import plot
 from jaxproto.lab.figures import arguments as selection
@@ -341,3 +342,30 @@ def test_a_heatmap_has_every_number_a_dash_for_none_and_names(drawn):
     assert texts[0, 1] == ("\u2013", "black") and texts[1, 1] == ("90.00", "white")
     assert ticks(panel, "y") == ["1", "3"] and ticks(panel) == columns
     assert apart(panel)
+
+
+def test_python_draws_what_the_command_draws(make, bands, tmp_path):
+    runs = make("a", "fedproto"), make("b", "local")
+    out = jaxproto.plot("accuracy", *runs, out=tmp_path / "a.png", rule="head")
+    plot.main("plot", ["accuracy", *runs, f"--out={tmp_path / 'b.png'}", "--rule=head"])
+    assert out == tmp_path / "a.png" and len(bands) == 2
+    assert str(bands[0]) == str(bands[1])
+
+
+def test_options_from_python_are_checked(make, tmp_path):
+    run = make("a", "fedproto")
+    cases = [
+        ("unknown picture 'acuracy'. Did you mean 'accuracy'?", "acuracy", [run], {}),
+        ("unknown option of accuracy 'rul'. Did", "accuracy", [run], {"rul": "head"}),
+        ("unknown average 'mean'", "accuracy", [run], {"average": "mean"}),
+        ("until needs the option target", "until", [run], {}),
+        ("is a picture of runs: name the folder of one", "accuracy", [], {}),
+        ("unknown size 'wide'", "accuracy", [run], {"size": "wide"}),
+        ("does not end in .png, .pdf or .svg", "accuracy", [run], {"out": "a.gif"}),
+    ]
+
+    def check(what, name, runs, options):
+        with refused(what):
+            jaxproto.plot(name, *runs, **options)
+
+    check_every(cases, check)
