@@ -237,7 +237,7 @@ def _guarantees(
     yield REHEARSED
     yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)
     yield from (f"{k} without noise, measured: {MEASURED[k]}" for k in noisy)
-    yield f"Measured on {RUN}, without `privacy.unit`; see docs/measurements/privacy.md."
+    yield f"Measured on {RUN} without `privacy.unit`: docs/measurements/privacy.md."
 
 
 def _fields_of(exp: Experiment) -> list[Field]:

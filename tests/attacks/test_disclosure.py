@@ -64,7 +64,9 @@ def test_what_is_cited_as_measured_is_in_the_tables_of_the_run(view):
     for row in exact:
         back = f"{row['images back']} of {row['examples']}"
         assert back in " ".join(disclosure.MEASURED[disclosure.VALUES].split())
-        assert f"| {row['examples']} | {row['images back']} | {row['kept']} |" in MEASURED
+        assert (
+            f"| {row['examples']} | {row['images back']} | {row['kept']} |" in MEASURED
+        )
 
 
 def test_under_privacy_uploads_have_noise_and_clients_weigh_the_same(monkeypatch):
