@@ -10,6 +10,7 @@ is remembered as a digest of the cells, so that outputs of other cells are notic
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +25,7 @@ STORED = {  # notebook -> version whose outputs it holds
     "own_method": "full",
     "sweep": "full",
 }
+SOURCE = re.compile(r'^SOURCE = "[^"]*"', re.MULTILINE)  # docs/addresses.py sets it
 SECONDS = 1800  # that a cell may take
 
 
@@ -33,8 +35,9 @@ def read(name: str) -> nbformat.NotebookNode:
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:
-    """Returns a hash of the sources of the code cells, in their order."""
-    cells = [c.source for c in notebook.cells if c.cell_type == "code"]
+    """Returns a hash of the code cells in their order, without the value of SOURCE."""
+    code = [c.source for c in notebook.cells if c.cell_type == "code"]
+    cells = [SOURCE.sub("SOURCE = ...", source) for source in code]
     return hashlib.sha256("\n\f".join(cells).encode()).hexdigest()
 
 
