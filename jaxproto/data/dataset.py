@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import labels
+from jaxproto.data import labels, scale
 
 Part = tuple[np.ndarray, np.ndarray]  # x [N, ...], y [N]
 
@@ -71,6 +71,8 @@ def make_dataset(
     for split, x_N, y_N in zip(parts, x, y, strict=True):
         _check_lengths(name, split, x_N, y_N)
         _check_finite(name, f"x_{split}", x_N)
+    arrays = [f"x_{split}" for split in parts]
+    x, notes = scale.to_pixels(name, dict(zip(arrays, x, strict=True)))
     _check_alike(name, x)
     numbered = labels.encode_labels(
         name, dict(zip(parts, y, strict=True)), num_classes, classes
@@ -82,7 +84,7 @@ def make_dataset(
         num_classes=numbered.num_classes,
         train_size=len(x[0]),
         classes=numbered.classes,
-        notes=numbered.notes,
+        notes=notes + numbered.notes,
         tokens=tuple(tokens),
     )
 

@@ -9,7 +9,7 @@ import ml_collections
 import numpy as np
 from rich.console import Console
 
-from jaxproto.data import partition_stats
+from jaxproto.data import partition_stats, scale
 from jaxproto.data.partitions.partition import (
     partition_lines,
 )
@@ -37,6 +37,9 @@ def _print_partition(exp: Experiment, console: Console):
     local, work = exp.local, padding(exp)
     for note in exp.dataset.notes:
         say(console, note)
+    if not exp.dataset.tokens and exp.dataset.name != NODES:
+        train = exp.dataset.x[: exp.dataset.train_size]
+        say(console, f"networks see {scale.describe(train)}")
     table = partition_stats.table(exp.counts, work, names=exp.dataset.classes)
     print_table(console, table)
     size_K = exp.counts.train.sum(1)

@@ -30,6 +30,10 @@ NPZ = {  # name -> changed arrays, words of the message
     "int64": ({"x_train": np.zeros((30, 4), int)}, "x_train has type int64"),
     "no_width": ({"x_train": np.zeros((30, 0), np.float32)}, "shape (30, 0)"),
     "channels": ({"x_train": np.zeros((30, 3, 8, 8), np.uint8)}, "channels first"),
+    "pixels": (
+        {"x_train": np.full((30, 8, 8), 127.5), "y_train": np.arange(30) % 3},
+        "floats from 127.5 to 127.5 in the shape of images, which look like pixels",
+    ),
     "empty": ({"x_train": np.zeros((0, 4)), "y_train": np.zeros(0, int)}, "is empty"),
     "halves": ({"y_train": np.full(30, 0.5)}, "y_train has type float64"),
     "negative": ({"y_train": np.arange(30) - 1}, "label -1 in row 0"),

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from jaxproto.config import check
-from jaxproto.data import partition_stats
+from jaxproto.data import partition_stats, scale
 from jaxproto.data.dataset import empty_classes
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
@@ -172,6 +172,8 @@ def about_source(exp: Experiment) -> dict[str, str]:
         facts["empty"] = f"classes without an example: {', '.join(map(str, empty))}"
     if dataset.domain is not None:
         facts["sources"] = f"{dataset.domain.max() + 1} sources of examples"
+    if not dataset.tokens:
+        facts["networks see"] = scale.describe(dataset.x[: dataset.train_size])
     if dataset.notes:
         facts["notes"] = "\n".join(dataset.notes)
     return facts

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxproto.data import labels, text
+from jaxproto.data import labels, scale, text
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
 
@@ -44,7 +44,8 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
 def _fits(given: np.ndarray, like: np.ndarray) -> bool:
     """Returns whether inputs can have the type of the data set, unchanged."""
     if like.dtype == np.uint8:
-        return given.dtype == np.uint8
+        floats = given.dtype.kind == "f" and given.max() > scale.SCALED
+        return given.dtype == np.uint8 or (floats and scale.are_pixels(given))
     return given.dtype.kind in ("iu" if like.dtype.kind == "i" else "iuf")
 
 

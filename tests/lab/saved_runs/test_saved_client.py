@@ -56,6 +56,7 @@ def test_predictions_take_examples_as_the_data_set_stores_them(run):
     said = client.predict(x)
     np.testing.assert_array_equal(said, client.predict(x[..., 0]))
     np.testing.assert_array_equal(said[:1], client.predict(x[:1]))
+    np.testing.assert_array_equal(said, client.predict(x.astype(float)))
     assert np.mean(said == y) == client.accuracies()["head"]
     assert client.scores(x, "local").shape == (len(x), 10)
     confusion = client.confusion("head")
