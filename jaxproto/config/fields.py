@@ -74,6 +74,7 @@ FIELDS = {
     "data.name": Field("digits", "data set", DATA, names_run=False),
     "data.data_dir": Field("", "folder of prepared TFDS data sets (empty: TFDS's default), or of files with a relative path", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.pixels": Field(0, "height and width to which images are resized; 0: unchanged", PIXELS),
+    "data.columns": Field("", "columns of a table (csv:, parquet:), joined by commas: inputs, then the label; empty: text and label, or numbers and label"),
     "data.vocab_size": Field(0, "maximum vocabulary size of texts; 0: all training words", or_zero("all words")),
     "data.tokens": Field("", "file with the vocabulary of texts, such as vocabulary.txt of a run; empty: words of the training texts"),
     "data.max_len": Field(200, "maximum number of words of a text; the rest is cut", COUNT),  # T's code

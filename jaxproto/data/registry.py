@@ -21,12 +21,16 @@ DATASETS: Registry[Callable[[int], "Dataset"]] = Registry(  # name -> seed -> Da
 NAMED = {  # prefix -> name, data_dir, pixels -> Dataset
     k: plugins.lazy(place) for k, (place, _) in plugins.table("NAMED_READERS").items()
 }
+TABLES = {  # prefix -> path, pixels, columns -> Dataset
+    k: plugins.lazy(place) for k, (place, _) in plugins.table("TABLES").items()
+}
 FILES: Registry[Callable[[str, int], "Dataset"]] = Registry(
     "data set prefix",
     {  # prefix -> path, pixels -> Dataset
         **{
             k: plugins.lazy(place) for k, (place, _) in plugins.table("READERS").items()
         },
+        **TABLES,
         **places("data.readers.npz", npz="load"),
     },
     reserved=NAMED,
@@ -36,6 +40,7 @@ PREFIXES = (*FILES, *NAMED)
 ABOUT = {  # "PREFIX:..." -> what is there
     **{f"{k}:NAME": text for k, (_, text) in plugins.table("NAMED_READERS").items()},
     **{f"{k}:PATH": text for k, (_, text) in plugins.table("READERS").items()},
+    **{f"{k}:PATH": text for k, (_, text) in plugins.table("TABLES").items()},
     "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
 }
 
@@ -46,23 +51,32 @@ def load(
     data_dir: str | os.PathLike | None = None,
     seed: int = 0,
     pixels: int = 0,
+    columns: str = "",
 ) -> "Dataset":
     """Returns the data set called `name`.
 
     Args:
-      name: one of DATASETS, csv:PATH, domains:PATH, folder:PATH, npz:PATH, or
-        tfds:NAME[/CONFIG][:VERSION].
+      name: one of DATASETS, csv:PATH, domains:PATH, folder:PATH, npz:PATH,
+        parquet:PATH, or tfds:NAME[/CONFIG][:VERSION].
       data_dir: folder of prepared TFDS sets, or of files with a relative path; a file
         that is not there is looked for in the current folder.
       seed: of data sets that are drawn (the spirals).
       pixels: height and width that images are resized to; 0 does not resize.
+      columns: of a table, joined by commas: inputs, then the label; "" finds them.
     """
     prefix, colon, rest = name.partition(":")
+    if columns and not (colon and prefix in TABLES):
+        raise errors.UserError(
+            f"data.columns is {columns!r}, but {name} has no columns. Leave it empty, "
+            f"or take a table: {', '.join(f'{prefix}:PATH' for prefix in TABLES)}."
+        )
     if colon:
         if errors.choose_from("data set prefix", prefix, PREFIXES) in NAMED:
             return NAMED[prefix](rest, data_dir, pixels)
         inside = os.path.join(*map(os.path.expanduser, (data_dir or "", rest)))
-        return FILES[prefix](inside if os.path.exists(inside) else rest, pixels)
+        path = inside if os.path.exists(inside) else rest
+        options = {"columns": columns} if columns else {}
+        return FILES[prefix](path, pixels, **options)
     if name == NODES:
         raise errors.UserError(
             "data.name=nodes: the examples are on the nodes of a federation, each of "

@@ -37,10 +37,6 @@ MODES = {  # of the command `run`: modules with define_flags, is_requested and r
 }
 
 READERS = {  # prefix of data.name -> function of path and pixels, what the path has
-    "csv": (
-        "jaxproto.lab.data.csv_texts:load",
-        "rows of text and label: a file, or train.csv and test.csv",
-    ),
     "domains": (
         "jaxproto.lab.data.image_folder:load_domains",
         "folders of class folders of images, one for each domain",
@@ -48,6 +44,17 @@ READERS = {  # prefix of data.name -> function of path and pixels, what the path
     "folder": (
         "jaxproto.lab.data.image_folder:load",
         "class folders of images, with or without train/, val/, test/",
+    ),
+}
+
+TABLES = {  # prefix of data.name -> function of path, pixels and data.columns, about
+    "csv": (
+        "jaxproto.lab.data.tables:load",
+        "rows of text and label, or of numbers: a file, or train.csv and test.csv",
+    ),
+    "parquet": (
+        "jaxproto.lab.data.tables:load_parquet",
+        "the same in parquet files",
     ),
 }
 

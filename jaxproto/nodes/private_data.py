@@ -40,7 +40,7 @@ def read(config, id: int, source: str) -> NodeData:
       id: client id, which seeds the division together with `data.seed`.
       source: name of the data set, such as folder:PATH.
     """
-    options = {key: config[key] for key in ("data_dir", "seed", "pixels")}
+    options = {key: config[key] for key in ("data_dir", "seed", "pixels", "columns")}
     dataset = load(source, **options)
     rows = np.arange(len(dataset.y), dtype=np.int32)
     train, test = rows[: dataset.train_size], rows[dataset.train_size :]

@@ -37,7 +37,7 @@ def load(config) -> Dataset:
             f"data.public_source is {other!r}, the data set of the clients, whose test "
             "examples would be public. Set data.public_share for a part of it."
         )
-    options = {key: config[key] for key in ("data_dir", "seed", "pixels")}
+    options = {key: config[key] for key in ("data_dir", "seed", "pixels", "columns")}
     dataset = registry.load(config.name, **options)
     if dataset.y.min() == dataset.y.max():
         raise errors.UserError(
