@@ -1,5 +1,6 @@
 """Pages that MkDocs generates: one of all methods, one of all networks."""
 
+import csv
 import inspect
 import re
 from pathlib import Path
@@ -20,24 +21,60 @@ SHAPES = (
 )
 # Networks for other inputs than images and texts
 INPUTS = {"spiral_mlp": (2,), "harcnn": (128, 9, 1), "amazon_mlp": (5000,)}
-METHODS_INTRO = f"""# Methods in detail
+METHODS_INTRO = f"""# Methods
 
-For readers who look for a method, its paper and its options. The page is generated
-from the registry, the docstrings and the option tables of the code. "Sent" has the
-arrays of a client's upload for {SHAPES}. The deviations of
-each method from its paper are in the docstring of its file. What each method was
-checked against: [Status](status.md).
+{len(METHODS)} methods: what a client sends each round, the prediction rules
+([meaning](components.md#prediction-rules)), and what each was checked against. For
+readers who look for a method, or decide whether to rely on it. This page is generated
+from the registry, the docstrings and the option tables of the code.
+
+- **Released code**: three rounds, or a part of the method, equal stored numbers of the
+  authors' code up to rounding.
+- **PyTorch**: an implementation in plain PyTorch agrees from equal weights and batches.
+- **Formula**: a test computes the paper's equations again.
+- **Reduction**: without its own term, the method equals a simpler one.
+- **Costs**: the paper's numbers of scalars per round are reproduced.
+
+Besides, of every method a round is finite and compiles once, results do not depend on
+the order of clients or on padding, a lost upload keeps the client's progress, and every
+number format has the bytes that are counted (`tests/kernel/methods/test_contract.py`).
+Whether the papers' orders appear in runs: [Claims](claims.md). Two related methods are
+not implemented: FedKTL needs the weights of pretrained generators, and the formulas of
+FedSAF (arXiv 2605.05959) were not available.
 """
-NETWORKS_INTRO = """# Networks in detail
+METHODS_HEAD = "method", "paper", "year", "sends", "rules"
+DETAILS_INTRO = f"""
+Below, "Sent" has the arrays of a client's upload for {SHAPES}. The deviations of each
+method from its paper are in the docstring of its file.
+
+"""
+NETWORKS_INTRO = """# Networks
 
 For readers who choose `model.group`. The page is generated from the registry.
 Parameters are those of bodies and heads for 32 x 32 images with 3 channels (texts: 200
 tokens of 20,000 words; `harcnn`: 128 steps of 9 channels; `amazon_mlp`: 5,000 numbers),
-10 classes and 512 features.
+10 classes and 512 features. Networks whose name ends in `_code` have the released
+code's placement of dropout or its text features ([decisions](decisions.md#dropout)).
 
-| network | parameters | file | about |
-|---|---|---|---|
+| network | parameters | file | about | checked |
+|---|---|---|---|---|
 """
+TICKS = ("released code", "PyTorch", "formula", "reduction", "costs")  # words of checks
+
+
+def read(file: str) -> list[dict[str, str]]:
+    """Returns the rows of a table beside this file."""
+    with (Path.cwd() / "docs" / file).open() as lines:
+        return list(csv.DictReader(lines))
+
+
+ABOUT = {row["name"]: row for row in read("methods.csv")}
+CHECKS = read("checks.csv")
+
+
+def checks(kind: str, name: str) -> list[dict[str, str]]:
+    """Returns what a method or network was checked against."""
+    return [row for row in CHECKS if (row["kind"], row["name"]) == (kind, name)]
 
 
 def summary(thing) -> str:
@@ -74,17 +111,31 @@ def _array(path: Tree, a) -> str:
     return f"`{jax.tree_util.keystr(path) or 'array'} {a.dtype}{list(a.shape)}`"
 
 
-def method_entry(name: str) -> str:
+def rules(exp) -> tuple[str, ...]:
+    """Returns the prediction rules of a method."""
+    net = exp.cohorts[0].net
+    shapes = statelessness.client_shapes(exp.method, net, exp.local, exp.dataset)
+    return statelessness.rule_names(exp.method, net, shapes)
+
+
+def method_row(name: str, exp) -> str:
+    """Returns the row of a method."""
+    about, done = ABOUT[name], [row["check"] for row in checks("method", name)]
+    ticks = ["yes" if any(word in d for d in done) else "" for word in TICKS]
+    names = ", ".join(f"`{rule}`" for rule in rules(exp))
+    cells = [f"[`{name}`](#{name})", about["paper"], about["year"]]
+    return "| " + " | ".join([*cells, about["sends"], names, *ticks]) + " |"
+
+
+def method_entry(name: str, exp) -> str:
     """Returns the section of a method."""
-    factory, exp = METHODS[name], digits(name)
+    factory = METHODS[name]
     module = inspect.getmodule(factory)
     file = Path(inspect.getsourcefile(factory)).relative_to(Path.cwd()).as_posix()
-    net, method = exp.cohorts[0].net, exp.method
-    shapes = statelessness.client_shapes(method, net, exp.local, exp.dataset)
-    rules = statelessness.rule_names(method, net, shapes)
     arrays = sent(exp)
+    tested = [f"{row['check']} (`{row['test']}`)" for row in checks("method", name)]
     shown = ", ".join(arrays[:4]) + f", and {len(arrays) - 4} more" * (len(arrays) > 4)
-    clients = "one architecture" if method.homogeneous else "any architectures"
+    clients = "one architecture" if exp.method.homogeneous else "any architectures"
     fields = {
         path: field
         for path, field in all_fields(name).items()
@@ -99,8 +150,9 @@ def method_entry(name: str) -> str:
         f"## `{name}`",
         summary(module),
         paper(module),
-        f"- Clients: {clients}. Prediction rules: {', '.join(rules)}.",
+        f"- Clients: {clients}. Prediction rules: {', '.join(rules(exp))}.",
         f"- Sent by a client each round: {shown or 'nothing'}.",
+        f"- Checked against: {', '.join(tested)}.",
         f"- Configuration: `configs/{name}.py`. Code: [{file}](../{file}).",
     ]
     head = "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])
@@ -122,10 +174,16 @@ def network_row(name: str) -> str:
     count = sum(a.size for a in jax.tree.leaves(params))
     file = Path(inspect.getsourcefile(factory)).relative_to(Path.cwd()).as_posix()
     link = f"[{Path(file).name}](../{file})"
-    return f"| `{name}` | {count:,} | {link} | {summary(factory)} |\n"
+    done = ", ".join(row["check"] for row in checks("network", name))
+    return f"| `{name}` | {count:,} | {link} | {summary(factory)} | {done} |\n"
 
 
+made = {name: digits(name) for name in METHODS}
 with mkdocs_gen_files.open("methods.md", "w") as page:
-    page.write("\n".join([METHODS_INTRO, *map(method_entry, METHODS)]))
+    head = (*METHODS_HEAD, *TICKS)
+    table = ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    table += [method_row(name, exp) for name, exp in made.items()]
+    entries = [method_entry(name, exp) for name, exp in made.items()]
+    page.write(METHODS_INTRO + "\n".join([*table, DETAILS_INTRO, *entries]))
 with mkdocs_gen_files.open("networks.md", "w") as page:
     page.write(NETWORKS_INTRO + "".join(map(network_row, models.NETS)))

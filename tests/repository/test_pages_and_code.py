@@ -1,12 +1,12 @@
-"""docs/mechanism.md and docs/status.md: what they show and list is what is there."""
+"""docs/mechanism.md and the tables of methods and checks list what is there."""
 
+import csv
 import dataclasses
 import inspect
 import pkgutil
 import re
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from support import quick, runs
@@ -19,8 +19,6 @@ from jaxproto.round import federation
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
 MECHANISM = (DOCS / "mechanism.md").read_text()
-STATUS = (DOCS / "status.md").read_text()
-ROW = re.compile(r"^\| \[`(\w+)`\]\(\.\./(\S+)\) \| \[", re.MULTILINE)
 
 
 def section(page, title):
@@ -60,16 +58,29 @@ def test_a_run_calls_every_step_of_both_paths_and_pages_show_the_round(tmp_path)
     assert source in MECHANISM and source in (ROOT / "README.md").read_text()
 
 
+def table(name):
+    """Rows of a CSV of the pages."""
+    with (DOCS / name).open() as file:
+        return list(csv.DictReader(file))
+
+
 def test_tables_have_every_field_method_and_network_and_tests_that_exist():
     rows = re.findall(r"^\| `(\w+)` \|", MECHANISM, re.MULTILINE)
     assert {field.name for field in dataclasses.fields(Method)} - {*rows} == {"name"}
-    for title, registry in (("Methods", METHODS), ("Networks", NETS)):
-        made_by = (getattr(make, "func", make) for make in registry.values())
-        sources = (Path(inspect.getsourcefile(make)) for make in made_by)
-        paths = (source.relative_to(ROOT).as_posix() for source in sources)
-        rows = ROW.findall(section(STATUS, title))
-        assert rows == list(zip(registry, paths, strict=True))
-    linked = re.findall(r"\]\(\.\./(tests/[\w/]+\.py)#(\w+)\)", STATUS)
-    assert len(linked) > len(METHODS) + len(NETS)
-    text = {file: (ROOT / file).read_text() for file, _ in linked}
-    assert [pair for pair in linked if f"\ndef {pair[1]}(" not in text[pair[0]]] == []
+    checks = table("checks.csv")
+    for kind, registry in (("method", METHODS), ("network", NETS)):
+        names = (row["name"] for row in checks if row["kind"] == kind)
+        assert [*dict.fromkeys(names)] == [*registry]
+    text = {row["file"]: (ROOT / row["file"]).read_text() for row in checks}
+    missing = [r for r in checks if f"\ndef {r['test']}(" not in text[r["file"]]]
+    assert missing == []
+
+
+def test_the_table_of_methods_has_the_papers_that_docstrings_cite():
+    rows = table("methods.csv")
+    assert [row["name"] for row in rows] == [*METHODS]
+    for row in rows:
+        text = inspect.getdoc(inspect.getmodule(METHODS[row["name"]]))
+        first, year = row["paper"].split(" ")[0], row["year"]
+        assert first.strip(",") in text, row
+        assert year in text or f"arxiv.org/abs/{year[2:]}" in text, row
