@@ -1,6 +1,7 @@
 """Parser of commands with --config=FILE.py:ARG and its overrides."""
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -128,5 +129,5 @@ def _own_flags() -> list[str]:
     return [
         name
         for name, module in modules.items()
-        if module.startswith("jaxproto.cli") or module.endswith("main.py")
+        if re.match(r"jaxproto\.(\w+\.)?cli\.", module) or module.endswith("main.py")
     ]

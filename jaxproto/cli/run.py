@@ -5,6 +5,7 @@ import io
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from absl import flags
 
@@ -73,18 +74,19 @@ def define_flags(always: str = "") -> Callable:
         mode.define_flags()
 
     def execute(config) -> bool:
-        chosen = [m for name, m in modes.items() if name == always or m.is_requested()]
-        is_sweep = bool(chosen)
+        chosen = [n for n, m in modes.items() if n == always or m.is_requested()]
+        if len(chosen) > 1:
+            raise UserError(f"{' and '.join(chosen)} exclude each other: leave one.")
         if debug.value:
-            return _debug(config, is_sweep)
+            return _debug(config, chosen)
         signals.set_exit_hint(RESUME_HINT)
-        _join_processes(is_sweep)
+        _join_processes(bool(chosen))
         options = {
             "devices": devices.value,
             "callbacks": writers.value,
             "same_code": same_code.value,
         }
-        run = chosen[0].run if chosen else _run
+        run = modes[chosen[0]].run if chosen else _run
         out = io.StringIO() if quiet.value else sys.stdout
         try:
             with contextlib.redirect_stdout(out):
@@ -110,39 +112,43 @@ def _join_processes(is_sweep: bool):
     if address and is_sweep:
         raise UserError(
             f"--coordinator={address} is for one run by several processes; cells of a "
-            "sweep go to several machines with --part or --launcher."
+            "sweep go to several machines with --part or --launcher, and baselines "
+            "train one after the other."
         )
     if address:
         stderr_filter.install(f"error: {multihost.LOST}.")
         multihost.initialize(address, flags.FLAGS.processes, flags.FLAGS.process)
 
 
-def _debug(config, is_sweep: bool) -> bool:
+def _debug(config, chosen: Sequence[str]) -> bool:
     """Computes one round for a debugger; returns False, for exit code 0."""
     from jaxproto.training.debug import debug
 
-    if is_sweep:
-        raise UserError("--debug is for one run: leave the axes of the sweep out.")
+    if chosen:
+        raise UserError(f"--debug is for one run: leave the flag --{chosen[0]} out.")
     debug(config)
     return False
+
+
+def run_folder(config, path: str, same_code: bool) -> Path:
+    """Returns the folder of a run: `path`, or the default one for the user's code."""
+    from jaxproto.devices.mesh import available_devices
+    from jaxproto.storage.default_workdir import for_code, resolve_workdir
+
+    available_devices()
+    if path:
+        return Path(path)
+    home = resolve_workdir(config, config_command.plain_config())
+    return for_code(home, config, same_code, lambda s: sys.stdout.write(f"{s}\n"))
 
 
 def _run(config, path: str, grace: float, options: Mapping) -> bool:
     """Runs an experiment; returns whether it has finished."""
     from jaxproto.config import user_code
-    from jaxproto.devices.mesh import available_devices
-    from jaxproto.storage.default_workdir import for_code, resolve_workdir
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, runner
 
-    available_devices()
-    same_code = options["same_code"]
-    workdir = path or for_code(
-        resolve_workdir(config, config_command.plain_config()),
-        config,
-        same_code,
-        lambda line: sys.stdout.write(f"{line}\n"),
-    )
+    workdir = run_folder(config, path, options["same_code"])
     cache = not user_code.patched()
 
     def train() -> bool:

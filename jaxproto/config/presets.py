@@ -102,6 +102,7 @@ FIRST = {  # first experiment of the files in configs/: 1,797 images of 8 x 8 pi
     "optimizer.learning_rate": 0.05,
     "optimizer.momentum": 0.0,
 }
+FEW = {"data.train_share": 0.25, "data.alpha": 0.5}  # docs/decisions.md#few
 PULLS = {*OPTIONS["reg"], *OPTIONS["pull"]}
 LAM = {  # for every method with a pull, where features have few dimensions d: lam / d
     # is 10 / 500, as with d = 500; with lam 10 ProtoNorm diverges there
@@ -208,8 +209,8 @@ def experiment(
         Variants are applied from left to right after the data set.
       variants: name -> flat fields such as {"method.lam": 10.0}; a variant with the
         name of the data set is applied with it. A value may be a function of the
-        configuration so far. The method's readings, `paper` and `code`, come last.
-        None takes the variants of the method's file in configs/.
+        configuration so far. `few` is always there; the readings `paper` and `code`
+        come last. None takes the variants of the method's file in configs/.
       like: method whose values on the data set replace the defaults of the fields
         `method.` that both methods have, such as "fedproto" for a variant of it.
 
@@ -219,9 +220,8 @@ def experiment(
     """
     readings = readings_of(choose_from("method", method, METHODS))
     variants = builtin.variants(method) if variants is None else variants
-    variants = {**variants, **readings}
-    names = [n for n in arg.split(",") if n]
-    names.sort(key=readings.__contains__)  # readings last
+    variants = {"few": FEW, **variants, **readings}
+    names = sorted(filter(None, arg.split(",")), key=readings.__contains__)
     for name in names:
         choose_from("preset", name, {*DATASETS, *variants})
     datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]

@@ -34,6 +34,7 @@ KINDS = {  # of `jaxproto list` -> function that returns names with a text or fu
 
 MODES = {  # of the command `run`: modules with define_flags, is_requested and run
     "sweep": "jaxproto.lab.cli.sweep_flags",
+    "baselines": "jaxproto.lab.cli.baseline_flags",
 }
 
 READERS = {  # prefix of data.name -> function of path and pixels, what the path has

@@ -6,6 +6,7 @@ from jaxproto.core.method import Method
 from jaxproto.core.registry import Place, Registry
 
 REFERENCE = "local"  # what every comparison is read against
+FIRST = (REFERENCE, "fedproto", "fedavg")  # baselines of a first comparison
 CENTRAL = "fedavg"  # trains one network on all data, if one client has them
 NAMES = (  # of the modules here, each with a factory of its name
     "local",

@@ -4,10 +4,13 @@ import ast
 import functools
 import graphlib
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import jaxproto
 from jaxproto.config import registries
 from jaxproto.experiment import display_names
 from jaxproto.methods import METHODS
@@ -144,3 +147,9 @@ def test_general_packages_name_no_method_and_read_no_field_of_a_single_one():
     assert {*naming} == OF_PAPERS, naming
     reading = {k: v for k in general if (v := read(paths[k].read_text()))}
     assert {k: v for k, v in reading.items() if k not in OF_PAPERS} == SHARED
+
+
+def test_every_public_name_is_there_and_the_decorators_without_any_other_import():
+    assert all(hasattr(jaxproto, name) for name in jaxproto.__all__)
+    code = "import jaxproto; jaxproto.register.method"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)

@@ -48,6 +48,15 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
     assert str(default_workdir.default_workdir(c)) == "runs/local-my_set-seed5"
 
 
+def test_every_method_has_a_variant_with_few_training_examples():
+    for file in ("protonorm.py:few", "local.py:few", "fedavg.py:few"):
+        c, plain = config.load(f"configs/{file}"), config.load(f"configs/{file[:-4]}")
+        assert (c.data.train_share, c.data.alpha) == (0.25, 0.5)
+        c.data.train_share, c.data.alpha = 0.75, 0.1
+        assert config.flatten(c) == config.flatten(plain)
+    assert config.load("configs/fedproto.py:spiral,few").data.alpha == 0.5
+
+
 def test_a_variant_takes_the_values_of_the_method_that_it_is_like(monkeypatch):
     def mine(spec, *, lam: float = 10.0, share: float = 0.5):
         raise NotImplementedError
