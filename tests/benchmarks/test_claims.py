@@ -113,11 +113,16 @@ def test_the_readme_quotes_the_counts_of_the_page():
     text, page = (ROOT / "README.md").read_text(), claims.PAGE.read_text()
     rows = re.findall(r"^\| all \| best, ([\w ]+) \| (.*) \|$", page, re.M)
     assert [name for name, _ in rows] == ["pooled", "mean over clients"]
-    for _, cells in rows:
-        total, shown, level, contradicted, not_run, computed = cells.split(" | ")
-        assert f"{shown} shown, {level} level, {contradicted} contradicted" in text
-        assert f"{total} claims" in text and f"{not_run} not run" in text
-        assert f"({computed} on costs" in text
+    total, shown, level, contradicted, not_run, _ = rows[0][1].split(" | ")
+    assert f"We tested {total} statements of" in text
+    assert f"| the same order, clearly | {shown} |" in text
+    assert f"| no clear difference | {level} |" in text
+    assert f"| the opposite order, clearly | {contradicted} |" in text
+    assert f"| not tested yet | {not_run} |" in text
+    by_paper = dict(re.findall(r"^\| (\w+) \| best, pooled \| (.*) \|$", page, re.M))
+    named = [by_paper[name].split(" | ")[3] for name in ("RefProtoFL", "TinyProto")]
+    said = "Of the {}, {} are about RefProtoFL and {} about TinyProto"
+    assert said.format(contradicted, *named) in text
 
 
 @pytest.mark.long
