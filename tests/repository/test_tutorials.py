@@ -115,9 +115,41 @@ def library(made):
     assert Path("seeds.png").stat().st_size > 1000
 
 
-CHECKS = (own_method, own_network, own_data, own_nodes, own_sampler, own_metric)
+def first_hour(made):
+    c = made["experiment"]("fedproto")
+    assert (c.method.lam, c.data.train_share) == (1.28, 0.25)
+    jaxproto.check(c)
+    np.testing.assert_array_equal(np.load("mine.npz")["y_train"], made["y"])
+
+
+def end_of_first_hour(made):
+    """Velocity changes what is sent, and no byte of it; the table has every method."""
+    table = made["table"]
+    assert [*table.index] == ["Local (reference)", "FedProto", "FedAvg", "heavy"]
+    sent = table["kB/round"]
+    assert sent["heavy"] == sent["FedProto"] > sent["Local (reference)"] == 0
+    runs = [
+        jaxproto.load(f"runs/{name}/{name}-mine-seed0")
+        for name in ("fedproto", "heavy")
+    ]
+    first, last = (run.server for run in runs)
+    assert len(last) == 2 and np.abs(last[1]).max() > 0
+    assert not np.array_equal(first.protos.mean, last[0].protos.mean)
+    assert Path("accuracy.png").stat().st_size > 1000
+
+
+CHECKS = (
+    first_hour,
+    own_method,
+    own_network,
+    own_data,
+    own_nodes,
+    own_sampler,
+    own_metric,
+)
 CHECKS += (own_writer, predict, pretrained, sweep, library)
 DONE = {f.__name__: f for f in CHECKS}
+ENDS = {"first_hour": end_of_first_hour}  # after the last block
 
 
 @pytest.mark.long
@@ -132,6 +164,8 @@ def test_the_python_of_a_page_runs_and_its_shortest_does_what_it_says(page, else
         exec(compile("\n" * line + code, page, "exec"), namespace)
         if i == 0 and page.stem in DONE:
             DONE[page.stem](namespace)
+    if page.stem in ENDS:
+        ENDS[page.stem](namespace)
     if "summary" in namespace:
         assert Status(namespace["summary"]["status"]).ok
 
@@ -142,3 +176,7 @@ def test_the_shortest_network_in_another_library(elsewhere, i, name):
     made = {"__name__": "__main__"}
     exec(compile(SHORTEST["own_network"][i], "own_network", "exec"), made)
     own_network(made, name)
+
+
+def test_the_readme_has_the_shortest_method():
+    assert SHORTEST["own_method"][0] in (pages.ROOT / "README.md").read_text()
