@@ -1,9 +1,10 @@
 """Tests the claims of the papers, `claims.csv`, against records of runs.
 
-    python -m results.claims [RECORDS...] [--out docs/claims.md]
+    python -m results.claims [RECORDS...] [--out docs/claims.md] [--table FILE]
 
 RECORDS are folders of runs, or folders that hold such; by default those of
-`results/*/records`. The page explains the rule. Columns of `claims.csv`:
+`results/*/records`. The page explains the rule and has the claims of `headlines.csv`;
+the table, `claim_verdicts.csv`, has all. Columns of `claims.csv`:
 
 - kind: `order`, left above each of right; `chain`, left above right and each of right
   above the next; `equal`, left level with right; these three ` by smallest_angle` or
@@ -44,6 +45,7 @@ from results.claim_pairs import (
 
 RESULTS = Path(__file__).parent
 PAGE = RESULTS.parent / "docs" / "claims.md"
+TABLE = RESULTS / "claim_verdicts.csv"
 FORMULAS = {*formulas.ALIGNED, "cost", "ratio"}  # kinds that need no run
 VERDICTS = (SHOWN, LEVEL, CONTRADICTED, NOT_RUN)
 
@@ -92,57 +94,72 @@ def read_runs(paths: Iterable[Path]) -> tuple[SeedGroup, ...]:
 
 HEAD = """# Claims of the papers
 
-Orders and numbers that the four papers claim, and what the records of this repository
-say. `python -m results.claims` makes this page from `results/claims.csv`
-and `results/*/records`.
+What the four papers claim ("A is above B"), and what the records of this repository
+say. `python -m results.claims` makes this page and `results/claim_verdicts.csv`, which
+has every claim, all four statistics, and the runs that decide.
 
-**A pair** is two runs of equal data set, partition, networks, number of rounds and
-seed; the difference of their accuracies in points counts. Of the pairs on a data set,
-only those with the most rounds that two seeds have count; the number of rounds is
-chosen separately for the paper's networks and for each value that a claim names, such
-as alpha. Pairs may differ in what a claim does not name, such as d or the number of
-clients: each counts. If a claim compares with several settings, the smallest difference
-counts. Where a claim is about the similarity or the separation of prototypes, angles
-between global prototypes after the last round are compared instead, in degrees. A claim
-is
+A claim is tested on pairs of runs with equal data, partition, networks, rounds and
+seed; the difference of their accuracies, in points, counts. It is
 
 - **shown**, if the difference has the claimed sign in at least three quarters of the
   pairs, and its mean exceeds two standard errors;
 - **contradicted**, if the same holds of the opposite sign;
 - **level**, if neither holds;
-- **not run**, if the pairs have fewer than two seeds; the last column has the reason.
+- **not run**, if there are fewer than two seeds.
 
-The standard error is the deviation of pairs about the mean of their data set, divided
-by the root of their number; the effect is mean ± deviation. A claim that two settings
-are level is shown by "level". A claim about costs or the alignment is computed for
-three partitions or seeds: all as claimed (within 5 % or the printed digits) is shown,
-some is level, none contradicted.
+A contradicted claim need not be a mistake of the paper: most runs here are shorter than
+the papers', and many have other data or smaller networks
+([reasons](results.md#contradicted)).
 
-The decisive pairs are those on a data set and networks of the paper, or, if there are
-fewer than two seeds, those on all data: then the last column says "other data or
-networks". A claim that names data or networks is tested on no others. A run that
-diverged makes no pair: the last column counts such runs on the data of the pairs, and
-names the numbers of a claim that no pair has. Runs have the default reading of their
-method, or, without two such seeds, the reading `paper`. Gradients are clipped in both
-runs of a pair or in neither; of pairs of equal length those without clipping count.
-Methods are judged by the rule of their paper ([decisions](decisions.md#judged)); in a
-pair with FAST, whose clients keep no network of their own, both by `received`, where
-the other has that rule. The papers print the best round. The earlier records of
-Fashion-MNIST and CIFAR share one partition each, so that their pairs say nothing of
-other partitions. Most runs are shorter than the papers'. The reasons of contradicted
-claims, where runs show one: [results](results.md#contradicted).
+"""
+RULES = """
+## How a claim is tested
+
+- Of the pairs on a data set, those with the most rounds that two seeds have count, for
+  the paper's networks and for each value that a claim names. Pairs may differ in what
+  a claim does not name. If it compares with several settings, the smallest difference
+  counts.
+- Pairs on a data set and networks of the paper decide; with fewer than two seeds, all
+  data do, unless the claim names data or networks.
+- Methods are judged by the rule of their paper ([decisions](decisions.md#judged)), at
+  the best round, as the papers print it. The default variant counts, or `paper` where
+  the default has too few seeds. Gradients are clipped in both runs or in neither.
+- The standard error is the deviation of pairs about the mean of their data set, divided
+  by the root of their number. Points are mean ± deviation.
+- A run that diverged makes no pair. Costs and alignments are computed for three
+  partitions or seeds: shown means all within 5 % or the printed digits.
+- The records of Fashion-MNIST and CIFAR share one partition each, so they say nothing
+  of other partitions.
 """
 
 
-def page(claims: Sequence[Claim], groups: Sequence[SeedGroup]) -> str:
+def headlines() -> set[tuple[str, str]]:
+    """Returns paper and sentence of the claims that the page shows."""
+    text = (RESULTS / "headlines.csv").read_text()
+    return {(row["paper"], row["claim"]) for row in csv.DictReader(text.splitlines())}
+
+
+def page(found: Sequence[tuple[Claim, Mapping[str, Tested]]]) -> str:
     """Returns the page of claims."""
-    found = [(claim, test(claim, groups)) for claim in claims]
-    parts = [HEAD, counts(found)]
-    for paper in dict.fromkeys(claim.paper for claim in claims):
-        rows = [line(c, t) for c, t in found if c.paper == paper]
-        title = ["claim", "place", "printed", *STATISTICS, "pairs, or the reason"]
-        parts.append(f"## {paper}\n\n" + table(title, rows))
-    return "\n".join(parts)
+    shown = headlines()
+    rows = [line(c, t) for c, t in found if (c.paper, c.claim) in shown]
+    title = ["paper", "claim", "place", "printed", "verdict", "points here"]
+    intro = "\n## The main claims\n\nBy the pooled accuracy of the best round.\n\n"
+    return HEAD + counts(found) + intro + table(title, rows) + RULES
+
+
+def write_table(
+    found: Sequence[tuple[Claim, Mapping[str, Tested]]], path: Path
+) -> None:
+    """Writes all claims with the verdict under every statistic."""
+    kinds = [f"{s}: {what}" for s in STATISTICS for what in ("verdict", "points")]
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["paper", "place", "claim", "printed", *kinds, "runs or reason"])
+        for claim, tested in found:
+            cells = [cell for t in tested.values() for cell in (t.verdict, t.effect)]
+            about = [claim.paper, claim.place, claim.claim, printed(claim)]
+            rows.writerow([*about, *cells, where(tested)])
 
 
 def counts(found: Sequence[tuple[Claim, Mapping[str, Tested]]]) -> str:
@@ -160,12 +177,21 @@ def counts(found: Sequence[tuple[Claim, Mapping[str, Tested]]]) -> str:
     )
 
 
+def printed(claim: Claim) -> str:
+    """Returns the printed difference of a claim about two methods."""
+    return claim.printed if claim.order[0] in ("order", "equal") else ""
+
+
+def where(tested: Mapping[str, Tested]) -> str:
+    """Returns the runs that decide, or the reason why there are none."""
+    return "; ".join(dict.fromkeys(t.where for t in tested.values()))
+
+
 def line(claim: Claim, tested: Mapping[str, Tested]) -> list[str]:
     """Returns the cells of a claim."""
-    cells = [f"{t.verdict} {t.effect}".strip() for t in tested.values()]
-    where = dict.fromkeys(t.where for t in tested.values())
-    printed = claim.printed if claim.order[0] in ("order", "equal") else ""
-    return [claim.claim, claim.place, printed, *cells, "; ".join(where)]
+    best = tested["best, pooled"]
+    about = [claim.paper, claim.claim, claim.place, printed(claim)]
+    return [*about, best.verdict, best.effect]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -176,15 +202,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Writes the page."""
+    """Writes the page and the table."""
     parser = argparse.ArgumentParser(prog="python -m results.claims")
     parser.add_argument(
         "records", nargs="*", type=Path, help="default: results/*/records"
     )
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--table", type=Path, default=TABLE)
     args = parser.parse_args(argv)
     groups = read_runs(args.records or records.all_series())
-    args.out.write_text(page(ledger(), groups))
+    found = [(claim, test(claim, groups)) for claim in ledger()]
+    args.out.write_text(page(found))
+    write_table(found, args.table)
 
 
 if __name__ == "__main__":

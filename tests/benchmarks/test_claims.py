@@ -127,5 +127,12 @@ def test_the_readme_quotes_the_counts_of_the_page():
 
 @pytest.mark.long
 def test_the_committed_page_is_what_the_command_writes(tmp_path):
-    claims.main(["--out", str(tmp_path / "claims.md")])
-    assert (tmp_path / "claims.md").read_text() == claims.PAGE.read_text()
+    page, table = tmp_path / "claims.md", tmp_path / "claims.csv"
+    claims.main(["--out", str(page), "--table", str(table)])
+    assert page.read_text() == claims.PAGE.read_text()
+    assert table.read_text() == claims.TABLE.read_text()
+
+
+def test_the_headlines_are_claims():
+    there = {(claim.paper, claim.claim) for claim in claims.ledger()}
+    assert claims.headlines() and claims.headlines() <= there
