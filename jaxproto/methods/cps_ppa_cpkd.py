@@ -12,7 +12,7 @@ submission to ICLR. Three parts, each of which can be left out:
 - CPKD: class j of client i weighs beta_ij = n_ij / max_k n_ik in the pull (Eq. 12).
 
 PPA is the adaptive scaling of TinyProto (`tinyproto.py`) with mu = K/n.
-When the parts gain accuracy: docs/results.md#when-cps-ppa-cpkd-gains.
+When the parts gain accuracy: results/details.md#when-cps-ppa-cpkd-gains.
 
 Deviations (paper / released code / here), the code not being public:
 - pull: distance of class means, lam 0.1 / - / as in FedProto.
