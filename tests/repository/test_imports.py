@@ -1,4 +1,4 @@
-"""Imports go one way, and general packages name no method (docs/mechanism.md)."""
+"""Imports go one way, and general packages name no method (docs/internals.md)."""
 
 import ast
 import functools
@@ -16,7 +16,7 @@ from jaxproto.experiment import display_names
 from jaxproto.methods import METHODS
 
 PACKAGE = Path(__file__).parents[2] / "jaxproto"
-PAGE = (PACKAGE.parent / "docs/mechanism.md").read_text()
+PAGE = (PACKAGE.parent / "docs/internals.md").read_text()
 IMPORT_RULES = PAGE.partition("## Import rules")[2]
 PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
 (CONTRACT,) = PROJECT["tool"]["importlinter"]["contracts"]

@@ -1,4 +1,4 @@
-"""docs/mechanism.md and the tables of methods and checks list what is there."""
+"""The pages of methods and internals, and their tables, list what is there."""
 
 import csv
 import dataclasses
@@ -18,7 +18,8 @@ from jaxproto.models import NETS
 from jaxproto.round import federation
 
 quick_runs = quick.quick_runs  # a fixture of all tests here
-MECHANISM = (DOCS / "mechanism.md").read_text()
+INTERFACE = (DOCS / "method_interface.md").read_text()
+INTERNALS = (DOCS / "internals.md").read_text()
 
 
 def section(page, title):
@@ -49,13 +50,13 @@ def called_in_a_run(path):
 def test_a_run_calls_every_step_of_both_paths_and_pages_show_the_round(tmp_path):
     called = called_in_a_run(tmp_path)
     for title in ("The path of an upload", "The path of a client"):
-        part = section(MECHANISM, title)
+        part = section(INTERNALS, title)
         steps = re.findall(r"^\|.*\| `([\w.]+)` \|$", part, re.M)
         assert len(steps) >= 10
         codes = {s: inspect.unwrap(pkgutil.resolve_name(s)).__code__ for s in steps}
         assert [step for step, code in codes.items() if code not in called] == []
     source = inspect.getsource(federation.one_round)
-    assert source in MECHANISM
+    assert source in INTERNALS
 
 
 def table(name):
@@ -65,7 +66,7 @@ def table(name):
 
 
 def test_tables_have_every_field_method_and_network_and_tests_that_exist():
-    rows = re.findall(r"^\| `(\w+)` \|", MECHANISM, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", INTERFACE, re.MULTILINE)
     assert {field.name for field in dataclasses.fields(Method)} - {*rows} == {"name"}
     checks = table("checks.csv")
     for kind, registry in (("method", METHODS), ("network", NETS)):
