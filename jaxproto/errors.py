@@ -8,6 +8,7 @@ import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from jaxproto.origin import in_library, in_package
 
@@ -20,9 +21,14 @@ class UserError(ValueError):
     """An invalid input of the user; the message says what to change.
 
     Unprintable characters of the message, such as those in file names, are escaped.
+
+    Attributes:
+      advice: alternatives that the message names, each of which leads further: field
+        of the configuration -> value. Tests follow them.
     """
 
-    def __init__(self, message: str):
+    def __init__(self, message: str, *, advice: Iterable[Mapping[str, Any]] = ()):
+        self.advice = tuple(map(dict, advice))
         super().__init__("\n".join(map(escape_unprintable, message.split("\n"))))
 
 

@@ -145,7 +145,8 @@ def check_together(config):
     if config.data.name == registry.NODES and moves_examples:
         raise UserError(
             "data.name=nodes: nodes keep their own training and test examples; set "
-            "data.validation_share to 0 and data.centralised to False."
+            "data.validation_share to 0 and data.centralised to False.",
+            advice=[{"data.validation_share": 0.0, "data.centralised": False}],
         )
     if config.data.centralised and config.method.name != CENTRAL:
         raise UserError(
@@ -156,5 +157,6 @@ def check_together(config):
         raise UserError(
             f"{config.method.name} needs public examples, but data.public_share is 0.0 "
             "and data.public_source is empty; set data.public_share such as 0.01, or "
-            "method.anchors to none if the method has it."
+            "method.anchors to none if the method has it.",
+            advice=[{"data.public_share": 0.01}],
         )

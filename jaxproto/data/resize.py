@@ -49,7 +49,8 @@ def check_not_text(name: str, pixels: int) -> None:
     """Raises UserError if `pixels` is not 0, as texts have none."""
     if pixels:
         raise errors.UserError(
-            f"{name}: data.pixels is {pixels}, but texts have no pixels. Set it to 0."
+            f"{name}: data.pixels is {pixels}, but texts have no pixels. Set it to 0.",
+            advice=[{"data.pixels": 0}],
         )
 
 
@@ -58,5 +59,6 @@ def check_images(name: str, x: np.ndarray) -> None:
     if x.dtype != np.uint8 or x.ndim != 4:
         raise errors.UserError(
             f"{name}: data.pixels resizes uint8 images, but the examples have shape "
-            f"{x.shape[1:]} and type {x.dtype}. Set data.pixels to 0."
+            f"{x.shape[1:]} and type {x.dtype}. Set data.pixels to 0.",
+            advice=[{"data.pixels": 0}],
         )

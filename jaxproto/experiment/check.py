@@ -60,8 +60,9 @@ def check_experiment(exp: Experiment, rule: str = ""):
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), batch_size)):
         raise UserError(
             f"no client would train: local.batch_size is {batch_size}, but the largest "
-            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
-            "wrap."
+            f"client has {max(sizes)} examples; make it at most that, or set "
+            "local.short to wrap.",
+            advice=[{"local.short": "wrap"}, {"local.batch_size": max(sizes)}],
         )
     check_early_stopping_rule(exp, rule)
 

@@ -31,7 +31,8 @@ def build_sampler(config) -> participation.Sampler:
     if changed and "fraction" not in parameters:
         raise UserError(
             f"participation.fraction is {config.fraction}, but law {config.law!r} does "
-            "not take a share of the clients; set participation.law to uniform."
+            "not take a share of the clients; set participation.law to uniform.",
+            advice=[{"participation.law": "uniform"}],
         )
     for name in parameters:
         choose_from(f"argument of sampler {config.law!r}", name, config)

@@ -97,7 +97,8 @@ def spiral_mlp(
     if feat_dim != 2:
         raise UserError(
             f"network 'spiral_mlp' has 2 features, but feat_dim is {feat_dim}. "
-            "Set feat_dim to 2."
+            "Set model.feat_dim to 2.",
+            advice=[{"model.feat_dim": 2}],
         )
     body = partial(Perceptron, (2, 16, 8, 4, 2), False)
     return make_net(body, num_classes, feat_dim, ops, head_bias=False)

@@ -112,10 +112,12 @@ def transformer(
 ) -> Net:
     """Transformer encoder whose width is the number of features."""
     if feat_dim % heads:
+        near = heads * max(1, round(feat_dim / heads))
         raise UserError(
             f"network 'transformer' divides its features among heads={heads}, but "
-            f"feat_dim is {feat_dim}. Set model.feat_dim to a multiple of {heads}, or "
-            "choose other heads, such as transformer+heads=1."
+            f"feat_dim is {feat_dim}. Set model.feat_dim to a multiple of {heads} "
+            f"such as {near}, or choose other heads, such as transformer+heads=1.",
+            advice=[{"model.feat_dim": near}, {"model.group": "transformer+heads=1"}],
         )
     make = functools.partial(Transformer, layers=layers, heads=heads)
     options: dict[str, Any] = {"vocab_size": vocab_size, "compute_dtype": compute_dtype}

@@ -114,10 +114,12 @@ def vit_b(
     """Base vision transformer; `head` has the widths of hidden head layers."""
     shape = image_shape(f"vit_b_{patch}", input_shape)
     if any(n % patch for n in shape[:2]):
+        pixels = patch * max(1, round(max(shape[:2]) / patch))
         raise UserError(
             f"network 'vit_b_{patch}' cuts images into patches of {patch}x{patch} "
             f"pixels, but an image has {shape[0]}x{shape[1]}. Set data.pixels to a "
-            f"multiple of {patch}."
+            f"multiple of {patch}, such as {pixels}.",
+            advice=[{"data.pixels": pixels}],
         )
     body = functools.partial(VisionTransformer, patch, shape)
     return make_net(body, num_classes, feat_dim, ops, hidden=head, activation=jnp.tanh)

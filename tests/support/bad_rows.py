@@ -33,7 +33,7 @@ NAMES = [  # field, value, words of the message
     ("data.pixels", "5", "data.pixels resizes uint8 images"),
     ("data.clients", "100000", "100000 clients with at least"),
     ("local.batch_size", "2147483647", "local.batch_size=2147483647 need about"),
-    ("model.feat_dim", "1000000000", "feat_dim is 1000000000. Set feat_dim to 2"),
+    ("model.feat_dim", "1000000000", "feat_dim is 1000000000. Set model.feat_dim to 2"),
     ("optimizer.decay", "0.5", "optimizer.decay is 0.5, but optimizer.schedule"),
     ("participation.fraction", "0.5", "participation.fraction is 0.5, but law 'all'"),
     ("wire.down", "", "unknown wire.down ''"),

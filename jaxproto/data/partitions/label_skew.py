@@ -23,13 +23,14 @@ class Scheme(NamedTuple):
     assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
     make_rng: Callable[[int], Rng] = np.random.default_rng  # seed -> rng
     by_source: bool = False  # `assign` takes sources in place of classes
+    least: int = 1  # examples that every client gets
+    field: str = ""  # of the configuration that sets `least`
 
 
 def iid() -> Scheme:
     """Shuffles all examples and cuts them into sizes that differ by at most one."""
 
     def assign(y_N, num_classes, clients, rng):
-        check_enough_examples(len(y_N), clients, 1)
         return np.array_split(rng.permutation(len(y_N)), clients)
 
     return Scheme(assign)
@@ -51,12 +52,11 @@ def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Schem
     """
 
     def assign(y_N, num_classes, clients, rng):
-        check_enough_examples(len(y_N), clients, min_size)
         count_C = np.bincount(y_N, minlength=num_classes)
         draw = partial(_dirichlet_counts, count_C, clients, alpha, rng)
         return _split_by_counts(y_N, draw_enough(draw, min_size, max_tries), rng)
 
-    return Scheme(assign)
+    return Scheme(assign, least=min_size, field="data.min_size")
 
 
 def _dirichlet_counts(count_C, clients, alpha, rng):
@@ -105,9 +105,8 @@ def pathological(classes_per_client: int) -> Scheme:
     """
 
     def assign(y_N, num_classes, clients, rng):
-        check_enough_examples(len(y_N), clients, 1)
         count_C = np.bincount(y_N, minlength=num_classes)
-        num_present = np.count_nonzero(count_C)
+        num_present = int(np.count_nonzero(count_C))
         check_classes(num_present, classes_per_client)
         _check_places(num_present, clients, classes_per_client)
         owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
@@ -136,8 +135,6 @@ def shards(classes_per_client: int) -> Scheme:
     """
 
     def assign(y_N, num_classes, clients, rng):
-        field = "data.classes_per_client"
-        check_enough_examples(len(y_N), clients, classes_per_client, field)
         by_class = [rng.permutation(rows) for rows in rows_by_class(y_N, num_classes)]
         shard_rows = np.array_split(
             np.concatenate(by_class), clients * classes_per_client
@@ -145,7 +142,8 @@ def shards(classes_per_client: int) -> Scheme:
         shard_KS = rng.permutation(len(shard_rows)).reshape(clients, -1)
         return [np.concatenate([shard_rows[i] for i in own_S]) for own_S in shard_KS]
 
-    return Scheme(assign)
+    field = "data.classes_per_client"
+    return Scheme(assign, least=classes_per_client, field=field)
 
 
 def extended_dirichlet(
@@ -168,7 +166,6 @@ def extended_dirichlet(
     """
 
     def assign(y_N, num_classes, clients, rng):
-        check_enough_examples(len(y_N), clients, min_size)
         count_C = np.bincount(y_N, minlength=num_classes)
         present = np.flatnonzero(count_C)
         check_classes(len(present), classes_per_client)
@@ -194,7 +191,7 @@ def extended_dirichlet(
 
         return _split_by_counts(y_N, draw_enough(draw, min_size, max_tries), rng)
 
-    return Scheme(assign)
+    return Scheme(assign, least=min_size, field="data.min_size")
 
 
 def _owners(exists_C, clients, classes_per_client, rng):
@@ -227,39 +224,24 @@ def _split_by_counts(y_N, count_KC, rng):
     return [np.concatenate(rows) for rows in zip(*by_class, strict=True)]
 
 
-def check_enough_examples(
-    examples: int, clients: int, min_size: int, field: str = "data.min_size"
-) -> None:
-    """Raises UserError unless every client can have `min_size` examples.
-
-    Args:
-      field: of the configuration that sets `min_size`.
-    """
-    if clients * min_size > examples:
-        fewer = f", or {field} {examples // clients}" * (examples >= clients)
-        raise errors.UserError(
-            f"{clients} clients with at least {min_size} examples each need "
-            f"{clients * min_size} examples, but there are {examples}. "
-            f"Use at most {examples // min_size} clients{fewer}."
-        )
-
-
 def check_classes(present: int, classes_per_client: int) -> None:
     """Raises UserError if clients should have more classes than have examples."""
     if classes_per_client > present:
         raise errors.UserError(
             f"data.classes_per_client is {classes_per_client}, but only {present} "
-            f"classes have examples. Use at most {present}."
+            f"classes have examples. Use at most {present}.",
+            advice=[{"data.classes_per_client": present}],
         )
 
 
 def _check_places(present, clients, classes_per_client):
     if clients * classes_per_client < present:
+        most, fewest = -(-present // clients), -(-present // classes_per_client)
         raise errors.UserError(
             f"{clients} clients with {classes_per_client} classes each hold "
             f"{clients * classes_per_client} classes, but {present} have examples. Use "
-            f"at least {-(-present // classes_per_client)} clients or "
-            f"data.classes_per_client of at least {-(-present // clients)}."
+            f"at least {fewest} clients or data.classes_per_client of at least {most}.",
+            advice=[{"data.clients": fewest}, {"data.classes_per_client": most}],
         )
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from jaxproto.data.partitions.label_skew import (
     Rng,
     Scheme,
-    check_enough_examples,
     check_owners,
     draw_enough,
     rows_by_class,
@@ -67,8 +66,6 @@ def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
     """Shuffles all examples and cuts them into the shares [K] that `shares` draws."""
 
     def assign(y_N, num_classes, clients, rng):
-        check_enough_examples(len(y_N), clients, min_size)
-
         def draw():
             end_K = np.rint(np.cumsum(shares(clients, rng)) * len(y_N)).astype(int)
             return np.diff(end_K[:-1], prepend=0, append=len(y_N))[:, None]
@@ -76,7 +73,7 @@ def uneven_sizes(shares: Shares, min_size: int, max_tries: int) -> Scheme:
         size_K = draw_enough(draw, min_size, max_tries)[:, 0]
         return np.split(rng.permutation(len(y_N)), np.cumsum(size_K)[:-1])
 
-    return Scheme(assign)
+    return Scheme(assign, least=min_size, field="data.min_size")
 
 
 def by_domain() -> Scheme:
@@ -88,7 +85,6 @@ def by_domain() -> Scheme:
     """
 
     def assign(domain_N, num_domains, clients, rng):
-        check_enough_examples(len(domain_N), clients, 1)
         rows = rows_by_class(domain_N, num_domains)
         present = rng.permutation([d for d in range(num_domains) if len(rows[d])])
         client_rows = [[] for _ in range(clients)]

@@ -9,6 +9,7 @@ import numpy as np
 from jaxproto import errors
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.domains import domain_ids
+from jaxproto.data.partitions import sizes
 from jaxproto.data.partitions.label_skew import Rng, Scheme
 
 HELD_OUT = 2  # stream of the data seed
@@ -56,10 +57,12 @@ def partition_dataset(
     if scheme.by_source:
         y_N, num_classes = domain_ids(dataset)
     size = len(y_N) - dataset.foreign if pooled else dataset.train_size
+    smallest = sizes.smallest_client(train_share) if pooled else 1
+    sizes.check_enough_examples(size, clients, scheme, smallest)
     client_rows = scheme.assign(y_N[:size], num_classes, clients, rng)
     train, test = split_each(client_rows, train_share if pooled else 1, rng)
     test = test if official is None else [official] * clients
-    _check_none_is_empty(train, test, train_share)
+    sizes.check_none_is_empty(train, test, scheme, train_share)
     return make_partition(train, test)
 
 
@@ -101,7 +104,8 @@ def official_test(dataset: Dataset) -> np.ndarray:
         raise errors.UserError(
             f"data set {dataset.name!r} has no official test part (all "
             f"{dataset.train_size} examples are for training). Set data.pool=True: it "
-            "splits every client's examples."
+            "splits every client's examples.",
+            advice=[{"data.pool": True}],
         )
     return rows
 
@@ -121,20 +125,6 @@ def partition_lines(dataset: Dataset, divided: Partition) -> str:
         for k, rows in enumerate(rows_K):
             lines += [f"{k},{row},{part}" for row in rows.tolist()]
     return "\n".join([*lines, ""])
-
-
-def _check_none_is_empty(train, test, train_share):
-    pairs = enumerate(zip(train, test, strict=True))
-    lacking = [k for k, parts in pairs if not all(map(len, parts))]
-    if lacking:
-        k, others = lacking[0], len(lacking) - 1
-        more = f" (and so do {others} more clients)" if others else ""
-        raise errors.UserError(
-            f"client {k} gets {len(train[k])} training and {len(test[k])} test "
-            f"examples at data.train_share={train_share}{more}. Change it, raise "
-            f"data.min_size (pfllib: data.least_samples), use fewer than {len(train)} "
-            "clients or a larger data.alpha."
-        )
 
 
 def hold_out(parts: Partition, share: float, seed: int) -> Partition:

@@ -29,9 +29,6 @@ def pfllib_dirichlet(
     """
 
     def assign(y_N, num_classes, clients, rng):
-        label_skew.check_enough_examples(
-            len(y_N), clients, least_samples, "data.least_samples"
-        )
         rows_C = label_skew.rows_by_class(y_N, num_classes)
         best = 0
         for _ in range(max_tries):
@@ -49,7 +46,12 @@ def pfllib_dirichlet(
             "larger data.alpha, or 'dirichlet', which tops up the poorest clients."
         )
 
-    return label_skew.Scheme(assign, np.random.RandomState)
+    return label_skew.Scheme(
+        assign,
+        np.random.RandomState,
+        least=least_samples,
+        field="data.least_samples",
+    )
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
@@ -79,7 +81,6 @@ def pfllib_pathological(
     """
 
     def assign(y_N, num_classes, clients, rng):
-        label_skew.check_enough_examples(len(y_N), clients, 1)
         label_skew.check_classes(num_classes, classes_per_client)
         least = least_samples / num_classes
         owners = math.ceil(clients / num_classes * classes_per_client)

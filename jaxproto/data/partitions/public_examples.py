@@ -30,7 +30,8 @@ def load(config) -> Dataset:
         raise errors.UserError(
             f"data.public_source is {other!r} and data.public_share {share}: public "
             "examples come from one of both. Set data.public_share to 0 or "
-            'data.public_source to "".'
+            'data.public_source to "".',
+            advice=[{"data.public_share": 0.0}, {"data.public_source": ""}],
         )
     if other and other == config.name:
         raise errors.UserError(

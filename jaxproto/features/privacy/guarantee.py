@@ -97,7 +97,8 @@ def check(config):
         raise UserError(
             f"privacy.unit is {unit!r}, but what {name} sends is not clipped and noisy "
             f"as a whole, so nothing would be guaranteed; methods with a guarantee: "
-            f"{', '.join(private)}. Take one of them, or set privacy.unit to off."
+            f"{', '.join(private)}. Take one of them, or set privacy.unit to off.",
+            advice=[{"privacy.unit": OFF}],
         )
     bases = tuple(base for base in registries.OPTIONS["base"] if base in private)
     required = {**REQUIRED}
@@ -135,7 +136,9 @@ def _refuse(unit, path, value, required, why):
     """Raises UserError for a field whose value leaves no guarantee."""
     raise UserError(
         f"privacy.unit is {unit!r} and {path} is {value!r}; it must be {required}: "
-        f"{why}, so nothing would be guaranteed. Change it, or set privacy.unit to off."
+        f"{why}, so nothing would be guaranteed. Change it, or set privacy.unit to "
+        "off.",
+        advice=[{"privacy.unit": OFF}],
     )
 
 
@@ -152,7 +155,8 @@ def check_data(config, dataset, cohorts):
             raise UserError(
                 f"privacy.unit is {unit!r}, but network {cohort.name!r} has BatchNorm, "
                 "whose statistics mix the examples of a batch; take one without, such "
-                "as model.group=mlp or cnn4, or set privacy.unit to client."
+                "as model.group=mlp or cnn4, or set privacy.unit to client.",
+                advice=[{"model.group": "mlp"}, {"privacy.unit": CLIENT}],
             )
 
 

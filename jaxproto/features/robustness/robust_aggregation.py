@@ -69,7 +69,8 @@ def centred(up: Tree, centre: Centre, share: Real, bound: Real | None = None) ->
         raise UserError(
             "robust.aggregate compares equal entries of uploads, but clients of this "
             "method choose the entries that they send; set robust.aggregate to off, or "
-            "take another method."
+            "take another method.",
+            advice=[{"robust.aggregate": "off"}],
         )
 
     def centre_of_arrays(arrays: list[Array]) -> list[Array]:

@@ -40,7 +40,8 @@ def flower_scheme(text: str) -> Scheme:
         if len(client_rows) != clients:
             raise errors.UserError(
                 f"flwr:{text} makes {len(client_rows)} partitions, but data.clients is "
-                f"{clients}. Set data.clients to {len(client_rows)}."
+                f"{clients}. Set data.clients to {len(client_rows)}.",
+                advice=[{"data.clients": len(client_rows)}],
             )
         return client_rows
 

@@ -108,7 +108,8 @@ def check_one_size(name: str, files: Sequence[str], infos: Sequence[ImageInfo]) 
     raise errors.UserError(
         f"{name}: images of {len(count)} sizes: {first} has {usual[1]} x {usual[0]} "
         f"pixels, but {second} has {other[1]} x {other[0]}. Set data.pixels to the "
-        "height and width that all are to be resized to, for example 64."
+        "height and width that all are to be resized to, for example 64.",
+        advice=[{"data.pixels": 64}],
     )
 
 

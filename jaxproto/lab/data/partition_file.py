@@ -77,7 +77,7 @@ def load(
         masks = listed.train, ~listed.train
         train, test = (_rows_of(listed, clients, mask) for mask in masks)
     test = test if official is None else [official] * clients
-    _check_everyone_has_both(path, train, test)
+    _check_everyone_has_both(path, train, test, dataset)
     return public_examples.remove_public(dataset, partition.make_partition(train, test))
 
 
@@ -158,21 +158,33 @@ def _first(bad_R, listed):
 
 
 def _check_clients(path, listed, clients):
+    """Raises UserError unless the clients of the file are 0 to `clients` - 1."""
+    ids = np.unique(listed.client)
+    gaps = not len(ids) or ids[-1] >= len(ids)
+    if gaps or len(ids) != clients:
+        way = _renumber(ids) if gaps else f"Set data.clients to {len(ids)}."
+        raise UserError(
+            f"file:{path}{_wrong_client(listed, ids, clients)} data.clients is "
+            f"{clients}. {way}",
+            advice=() if gaps else [{"data.clients": len(ids)}],
+        )
+
+
+def _wrong_client(listed, ids, clients):
+    """Returns the first id outside 0 to `clients` - 1, or that is missing."""
     if bad := _first(listed.client >= clients, listed):
-        largest = int(listed.client.max())
-        raise UserError(
-            f"file:{path}, line {bad[1]}: client is {listed.client[bad[0]]}, but "
-            f"data.clients is {clients}, so that they are numbered from 0 to "
-            f"{clients - 1}. Set data.clients to {largest + 1}."
-        )
-    lacking = np.setdiff1d(np.arange(clients), listed.client)
-    if len(lacking):
-        more = f" (and {len(lacking) - 1} more have none)" * (len(lacking) > 1)
-        raise UserError(
-            f"file:{path}: client {lacking[0]} has no line{more}, but data.clients is "
-            f"{clients}. Set data.clients to the number of clients in the file, and "
-            "number them from 0 without gaps."
-        )
+        found = listed.client[bad[0]]
+        return f", line {bad[1]}: client is {found} (of {len(ids)} clients), but"
+    lacking = np.setdiff1d(np.arange(clients), ids)
+    more = f" (and {len(lacking) - 1} more have none)" * (len(lacking) > 1)
+    return f": client {lacking[0]} has no line{more}, but"
+
+
+def _renumber(ids):
+    """Returns how clients are to be numbered."""
+    if len(ids) and np.array_equal(ids, np.arange(1, len(ids) + 1)):
+        return "Clients are numbered from 0, here from 1: subtract 1 from the column."
+    return "Number clients from 0 without gaps, and set data.clients to their number."
 
 
 def _check_rows(path, listed, dataset):
@@ -196,25 +208,33 @@ def _check_rows(path, listed, dataset):
 
 
 def _check_official(path, listed, dataset):
-    if bad := _first(listed.index >= dataset.train_size, listed):
+    """Raises UserError for lines with test examples, which data.pool=False adds."""
+    bad_R, why = listed.index >= dataset.train_size, "is in the official test part"
+    if not bad_R.any() and listed.train is not None:
+        bad_R, why = ~listed.train, "has the part test"
+    if bad := _first(bad_R, listed):
+        sides = [np.unique(listed.client)]
+        if listed.train is not None:
+            sides = [np.unique(listed.client[m]) for m in (listed.train, ~listed.train)]
+        pooled = np.array_equal(sides[0], sides[-1])  # every client has both
         raise UserError(
-            f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is of the "
-            f"official test part (from {dataset.train_size} on), on which data.pool="
-            "False tests every client. Remove such lines, or set data.pool=True."
-        )
-    if listed.train is not None and (bad := _first(~listed.train, listed)):
-        raise UserError(
-            f"file:{path}, line {bad[1]}: part is test, but data.pool=False tests "
-            "every client on the whole official test part. Remove such lines, or set "
-            "data.pool=True."
+            f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} {why}, but "
+            f"data.pool=False tests every client on the whole official test part (from "
+            f"example {dataset.train_size} on). Remove such lines"
+            f"{', or set data.pool=True' * pooled}.",
+            advice=[{"data.pool": True}] * pooled,
         )
 
 
-def _check_everyone_has_both(path, train, test):
+def _check_everyone_has_both(path, train, test, dataset):
+    """Raises UserError for a client without training or without test examples."""
+    official = len(partition.official_rows(dataset)) > 0
+    way = "; or, to test all on the official test part, set data.pool=False"
     for k, (train_rows, test_rows) in enumerate(zip(train, test, strict=True)):
         if not len(train_rows) or not len(test_rows):
             raise UserError(
                 f"file:{path}: client {k} has {len(train_rows)} training and "
                 f"{len(test_rows)} test examples. Give every client one of each at "
-                "least; or, to test all on the official test part, set data.pool=False."
+                f"least{way * official}.",
+                advice=[{"data.pool": False}] * official,
             )

@@ -21,6 +21,7 @@ from jaxproto.data import labels
 
 TEXT, LABEL = "text", "label"  # columns that a header of texts names
 SOME = 1_000  # first rows that tell whether the first one is a header
+LONGEST_NAME = 60  # characters of a column's name
 LONGEST = 2**24  # characters of a field
 SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
 EXTRA = "pip install 'jaxproto[parquet]'"
@@ -185,16 +186,17 @@ def _check_no_header(rows, place):
         )
     count = Counter(row[-1].strip() for row in rows)
     once = [label for label, number in count.items() if number == 1]
-    if (
+    if max(map(len, first)) <= LONGEST_NAME and (
         (once == [first[-1].strip()] and len(count) > 2)
         or (numeric and first == [*map(str, range(len(first)))] and len(first) > 2)
         or (last in columns and pd.isna(columns[last][0]))
     ):
-        given = first[-1:] if numeric else first
+        given = ",".join(first[-1:] if numeric else first)
         raise errors.UserError(
             f"{place}: {errors.first_few(first)} looks like a header. Name the columns "
-            f"to read, the label last, by --config.data.columns={','.join(given)}; or, "
-            f"if it is an example, write a header above it, such as {TEXT},{LABEL}."
+            f"to read, the label last, by --config.data.columns={given}; or, if it is "
+            f"an example, write a header above it, such as {TEXT},{LABEL}.",
+            advice=[{"data.columns": given}],
         )
 
 

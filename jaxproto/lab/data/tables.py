@@ -112,11 +112,12 @@ def _check_told_apart(table, inputs, label):
     if inputs and not typed and (words or TEXT in table.frame):
         missing = LABEL if TEXT in table.frame else TEXT
         text = TEXT if missing == LABEL else words[0]
-        pair = text, (label if label != text else inputs[0])
+        given = f"{text},{label if label != text else inputs[0]}"
         raise errors.UserError(
             f"{table.place}: the header {errors.first_few(table.frame)} has no column "
             f"{missing!r}. Name the columns to read, one of texts or those of numbers, "
-            f"and then the label, such as --config.data.columns={','.join(pair)}."
+            f"and then the label, such as --config.data.columns={given}.",
+            advice=[{"data.columns": given}],
         )
 
 

@@ -99,8 +99,12 @@ def test_lines_that_cannot_be_used_are_named_with_the_way_out(load):
     part = {"pooled": False}
     for lines, options, message in (
         ([*PAIR, "0,60,train"], {"dataset": BOTH}, "index is 60, but data set 'toy'"),
-        (["0,1,train", "0,50,train"], part, "example 50 is of the official test"),
-        (PAIR, part, "line 3: part is test, but data.pool=False tests"),
+        (
+            ["0,1,train", "0,50,train"],
+            part,
+            "example 50 is in the official test",
+        ),
+        (PAIR, part, "line 3: example 2 has the part test, but data.pool=False"),
     ):
         with refused(message):
             load([HEAD, *lines], **options)
@@ -121,7 +125,7 @@ def test_a_run_saves_what_another_can_start_from_and_goes_on_with_it_alone(tmp_p
     assert [path.stat().st_mtime_ns for path in written] == [1, 1]
     name = f"file:{tmp_path / 'indices.csv'}"
     same(first.partition, built(data__partition=name).partition)
-    with refused("Set data.clients to the number of clients in"):
+    with refused("client 4 has no line (and 1 more", "Set data.clients to 4."):
         built(data__partition=name, data__clients=6)
     other = built(data__seed=2)
     run_summary.check_same(other, tmp_path)  # the run had not begun

@@ -205,12 +205,23 @@ def test_any_alpha_and_a_thousand_clients_end_soon():
 
 def test_an_impossible_partition_is_named():
     """More: `support/bad_rows.py`."""
-    dataset = labels_only([5, 5])._replace(domain=np.array([0] * 9 + [1]))
+    even = labels_only([5, 5])._replace(domain=np.array([0] * 9 + [1]))
+    uneven = labels_only([5, 9])
     many = "12 examples, but there are 10. Use at most 2 clients, or data.min_size 3."
-    for scheme, clients, message in (
-        (label_skew.dirichlet(1.0, min_size=4), 3, many),
-        (label_skew.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use"),
-        (other_skews.by_domain(), 4, "source 1 has 1 examples for 2 clients. Use"),
+    for scheme, dataset, clients, message in (
+        (label_skew.dirichlet(1.0, min_size=4), even, 3, many),
+        (
+            label_skew.pathological(2),
+            uneven,
+            6,
+            "class 0 has 5 examples for 6 clients. Use",
+        ),
+        (
+            other_skews.by_domain(),
+            even,
+            4,
+            "source 1 has 1 examples for 2 clients. Use",
+        ),
     ):
         with refused(message):
             partition.partition_dataset(dataset, scheme, clients=clients)
