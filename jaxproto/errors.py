@@ -154,6 +154,12 @@ def message_of(error: BaseException) -> str:
         return "its message cannot be read"
 
 
+def reason_of(error: BaseException) -> str:
+    """Returns why a library failed, without addresses of objects."""
+    text = re.sub(r" *<[^<>]* at 0x[0-9a-fA-F]+>", "", message_of(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def failing_line(error: BaseException) -> str:
     """Returns the last line of a user's code that an exception crossed; "" if none."""
     frames = traceback.extract_tb(error.__traceback__)

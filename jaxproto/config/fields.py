@@ -51,7 +51,9 @@ MAX_PIXELS = 4_096  # larger sizes are mistakes
 PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
-EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # tracing makes the keys of all epochs
+EPOCHS = Range(
+    "from 1 to 10,000 (for less, local.max_batches)", 1, 10_000
+)  # tracing makes the keys of all epochs
 READERS = [registry.NODES, *(f"{prefix}:..." for prefix in registry.PREFIXES)]
 DATA = Names(registry.DATASETS, READERS, only=False)
 SCHEMES = Names(PARTITIONS, USAGE, only=False)

@@ -51,11 +51,22 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
     return register
 
 
+ELSEWHERE = {  # what other libraries call metrics -> name
+    "acc": "accuracy",
+    "auroc": "auc",
+    "bacc": "balanced_accuracy",
+    "f1": "macro_f1",
+    "f1_score": "macro_f1",
+    "recall": "per_class",
+    "roc_auc": "auc",
+}
+
+
 def metrics_by_name(names: str) -> tuple[Metric, ...]:
     """Returns metrics by names joined by commas; accuracy is always the first."""
     requested = [name.strip() for name in names.split(",") if name.strip()]
     for name in requested:
-        choose_from("metric", name, METRICS)
+        choose_from("metric", name, METRICS, ELSEWHERE)
     unique = dict.fromkeys([ACCURACY, *requested])
     return tuple(dataclasses.replace(METRICS[name], name=name) for name in unique)
 

@@ -140,14 +140,20 @@ def run(
             summary = train(start, prepared)
         else:
             say(console, ended_line(path, summary))
-    print_table(console, result_table(summary))
-    if (metrics := metrics_table(summary)) is not None:
-        print_table(console, metrics)
-    warnings = sanity.warning_lines(summary.get("warnings", []))
-    for line in [*reference_accuracy.reference_lines(summary), *warnings]:
+    if summary["rules"]:  # none if it diverged before an evaluation
+        _print_results(console, summary)
+    for line in sanity.warning_lines(summary.get("warnings", [])):
         say(console, line)
     say(console, f"results: {home}")
     return summary
+
+
+def _print_results(console: Console, summary: dict):
+    print_table(console, result_table(summary))
+    if (metrics := metrics_table(summary)) is not None:
+        print_table(console, metrics)
+    for line in reference_accuracy.reference_lines(summary):
+        say(console, line)
 
 
 def prepare(start: Start, cache: bool) -> PreparedRun:

@@ -60,7 +60,7 @@ NPZ = {  # name -> changed arrays, words of the message
     "crowded": ({f"x{i}": 0 for i in range(3000)}, "(3002 in all)"),
     "objects": (
         {"x_train": np.array([{}, []], object)},
-        "objects.npz: cannot be read as",
+        "cannot be read as npz (it holds Python objects, in an array of type object). ",
     ),
     "numbers": ({"tokens": SPECIAL}, "but the file has a vocabulary. Save tokens as"),
     "token": (

@@ -11,6 +11,9 @@ LOCAL = "--config=local:spiral"
 NAMES = [  # field, value, words of the message
     ("rounds", "0", "rounds is 0; it must be at least 1 and below 2**31."),
     ("rounds", "2147483648", "rounds is 2147483648; it "),
+    ("local.epochs", "0.5", "from 1 to 10,000 (for less, local.max_batches)."),
+    ("eval.metrics", "f1", "unknown metric 'f1'. Did you mean 'macro_f1'?"),
+    ("eval.metrics", "acuracy", "unknown metric 'acuracy'. Did you mean 'accuracy'?"),
     ("rounds", "many", "flag --config.rounds=many: it must be a whole number, at le"),
     ("data.pool", "maybe", "flag --config.data.pool=maybe: it must be True or False."),
     ("data.alpha", "0", "data.alpha is 0.0; it "),
@@ -135,7 +138,7 @@ def of_files(folders: dict[str, str]) -> list[tuple]:
     for name, (_, words) in bad_files.NPZ.items():
         data(f"npz:{{}}/npz/{name}.npz", words)
     for name in ("cut", "flipped"):
-        data(f"npz:{{}}/npz/{name}.npz", f"{name}.npz: cannot be read as npz")
+        data(f"npz:{{}}/npz/{name}.npz", f"{name}.npz: cannot be read as npz (it is ")
     data("npz:{}/npz/one.npy", "Save {}/npz/one.npy again with np.savez.")
     data("npz:{}/npz/keyless.npz", "x_train, y_train, x_test, y_test missing")
     for name, (_, words) in bad_files.CSV.items():

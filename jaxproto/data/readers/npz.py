@@ -100,10 +100,19 @@ def _read(path, name):
             return {key: archive[key] for key in known}, {*archive.files}
     except Exception as error:  # zip, zlib and numpy raise half a dozen kinds
         raise errors.UserError(
-            f"{name}: cannot be read as npz ({type(error).__name__}: {error}); it is "
-            f"truncated, damaged, of another format or holds Python objects. "
+            f"{name}: cannot be read as npz ({_reason(error)}). "
             f"Save {os.path.abspath(path)} again with np.savez."
         ) from error
+
+
+def _reason(error):
+    """Returns why numpy cannot read a file, in words of what is wrong with it."""
+    reason = errors.reason_of(error)
+    if "Object arrays" in reason:
+        return "it holds Python objects, in an array of type object"
+    if "pickled data" in reason or isinstance(error, zipfile.BadZipFile | EOFError):
+        return "it is no npz file, truncated or damaged"
+    return f"it is damaged, or of another format; {reason}"
 
 
 def _vocabulary(name, arrays):

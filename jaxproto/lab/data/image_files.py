@@ -4,6 +4,7 @@ Pillow works outside the interpreter's lock while it decodes and resizes, so thr
 help with photographs (little with 32 x 32 pixels).
 """
 
+import contextlib
 import hashlib
 import io
 import os
@@ -13,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from jaxproto import errors
 from jaxproto.data import resize
@@ -26,6 +27,19 @@ ENDINGS = (  # those of torchvision's ImageFolder, and gif and jfif
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")  # EPS starts a program
 GREY_MODES = ("1", "L", "LA", "La")  # modes of Pillow
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV")
+ORIENTATION = 0x0112  # tag of EXIF
+TURNS = {  # its value -> what turns the image upright
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+SIDEWAYS = (5, 6, 7, 8)  # width and height change places
+ANIMATED = ("GIF", "PNG", "TIFF", "WEBP")  # MPO has previews as further frames
+HEAD = 24  # bytes that show what a file is
 CHUNK = 16  # files per thread at a time
 SHOWN = 3  # files named in a message
 THREADS = min(8, os.cpu_count() or 1)
@@ -34,9 +48,10 @@ THREADS = min(8, os.cpu_count() or 1)
 class ImageInfo(NamedTuple):
     """Properties of an image before decoding."""
 
-    shape: tuple[int, int]  # height, width
+    shape: tuple[int, int]  # height, width; upright
     grey: bool
     digest: bytes  # of the file
+    frames: int  # of which the first is read
 
 
 def is_image(name: str) -> bool:
@@ -79,7 +94,7 @@ def _map_files(name, files, read):
             try:
                 results.append(read(path))
             except Exception as error:  # Pillow raises half a dozen kinds
-                failed.append(f"{path} ({type(error).__name__}: {error})")
+                failed.append(f"{path} ({_reason(error, path)})")
         return results
 
     starts = range(0, len(files), CHUNK)
@@ -119,16 +134,42 @@ def _read_info(path):
         if image.mode not in GREY_MODES + COLOUR_MODES:
             raise ValueError(f"values of mode {image.mode}, not of 8 bits")
         width, height = image.size
+        if _orientation(image) in SIDEWAYS:
+            width, height = height, width
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        return ImageInfo((height, width), image.mode in GREY_MODES, digest)
+        frames = getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
+        return ImageInfo((height, width), image.mode in GREY_MODES, digest, frames)
+
+
+def _orientation(image):
+    """Returns the orientation in EXIF data, 1 (upright) if they say none."""
+    if image.format == "PNG" and "exif" not in image.info:
+        return 1  # Pillow would decode the image to look for it
+    with contextlib.suppress(Exception):  # damaged EXIF data raise any kind
+        return image.getexif().get(ORIENTATION, 1)
+    return 1
+
+
+def _reason(error, path):
+    """Returns why an image cannot be read."""
+    if not isinstance(error, UnidentifiedImageError):
+        return errors.reason_of(error)
+    with contextlib.suppress(OSError):
+        return f"no image, as it begins with {atomic.read(path)[:HEAD]!r}"
+    return "no image"
 
 
 def decode(content: bytes, grey: bool, size: int) -> np.ndarray:
-    """Decodes an image to [height, width, 1 or 3] uint8 without its transparency."""
+    """Decodes an image to [height, width, 1 or 3] uint8, without its transparency.
+
+    It is turned upright, as cameras say in EXIF data.
+    """
     with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
         image: Image.Image = opened
+        turn = TURNS.get(_orientation(opened))
         if image.mode in ("P", "PA"):
             image = image.convert("RGBA")  # or Pillow warns of lost transparency
         image = image.convert("L" if grey else "RGB")
+        image = image if turn is None else image.transpose(turn)
     image_HWC = np.asarray(image).reshape(image.height, image.width, -1)
     return resize.resize(image_HWC, size) if size else image_HWC

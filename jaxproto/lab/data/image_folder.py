@@ -6,7 +6,7 @@
 With several domains, a folder of class folders per domain: PATH/sketch/cat/1.png.
 
 Classes are the names of the folders, sorted. Images are in the order of class and path.
-The orientation in EXIF data is ignored, and of several frames the first is read.
+They are turned upright as their EXIF data say. Of several frames the first is read.
 """
 
 import os
@@ -233,6 +233,11 @@ def _read(name, listing, size):
     num_grey = sum(info.grey for info in infos)
     if num_grey and not grey:
         notes.append(f"{name}: {num_grey} grey images among {len(infos)} become colour")
+    if several := [info.frames for info in infos if info.frames > 1]:
+        notes.append(
+            f"{name}: {len(several)} images have {sum(several)} frames, of which the "
+            "first of each is read"
+        )
     return dataset._replace(notes=(*notes, *dataset.notes))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, reason_of
 from jaxproto.lab.data import image_files
 
 Examples = Iterator[tuple[str, dict[str, Any]]]  # key, {"image": bytes, "label": int}
@@ -124,7 +124,7 @@ def _user_errors(path, member=""):
         yield
     except Exception as error:  # zip, zlib and the disk raise half a dozen kinds
         raise UserError(
-            f"{path}{member} cannot be read ({type(error).__name__}: {error}). It is "
+            f"{path}{member} cannot be read ({reason_of(error)}). It is "
             "truncated or damaged: download it again."
         ) from error
 

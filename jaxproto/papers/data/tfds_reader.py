@@ -209,7 +209,7 @@ def _user_errors(name, where):
         ) from error
     except Exception as error:
         raise errors.UserError(
-            f"{name}: {where} cannot be read ({type(error).__name__}: {error}). "
+            f"{name}: {where} cannot be read ({errors.reason_of(error)}). "
             "It is damaged or incomplete: prepare or copy it again."
         ) from error
     finally:

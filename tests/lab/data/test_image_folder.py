@@ -119,6 +119,49 @@ def test_damaged_images_and_links_to_nowhere_are_refused_by_name(tmp_path):
         load(tmp_path, pixels=6)
 
 
+def test_photographs_of_a_turned_camera_are_read_upright(tmp_path):
+    upright = pixels(6, 4, 3)
+    for orientation, turned in (
+        *((1, upright), (2, upright[:, ::-1]), (3, upright[::-1, ::-1])),
+        *((4, upright[::-1]), (5, np.swapaxes(upright, 0, 1))),
+        *((6, np.rot90(upright)), (8, np.rot90(upright, -1))),
+        (7, np.swapaxes(upright[::-1, ::-1], 0, 1)),
+    ):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        file = tmp_path / "cat" / f"{orientation}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(np.ascontiguousarray(turned)).save(file, exif=exif)
+    for image in load(tmp_path).x:
+        np.testing.assert_array_equal(image, upright)
+    exif[0x0112] = 6
+    Image.new("RGB", (6, 4)).save(tmp_path / "cat" / "9.jpg", exif=exif)
+    assert load(tmp_path).x.shape == (9, 6, 4, 3)
+
+
+def test_further_frames_are_counted(tmp_path):
+    for i, kind in enumerate(("gif", "webp", "tif", "png")):
+        frames = [Image.fromarray(pixels(6, 6)) for _ in range(3)]
+        file = tmp_path / "cat" / f"{i}.{kind}"
+        file.parent.mkdir(exist_ok=True)
+        frames[0].save(file, save_all=True, append_images=frames[1:])
+    classes(tmp_path, ("dog",))
+    data = load(tmp_path)
+    said = "4 images have 12 frames, of which the first of each is read"
+    assert data.notes[-1].endswith(said)
+
+
+def test_reasons_are_words_and_the_same_at_each_start(tmp_path):
+    classes(tmp_path)
+    (tmp_path / "cat" / "9.png").write_text("<html>Too many requests</html>")
+    said = set()
+    for _ in range(2):
+        with refused("9.png (no image, as it begins with b'<html>Too many") as e:
+            load(tmp_path)
+        said.add(f"{e.value}")
+    assert len(said) == 1 and " at 0x" not in said.pop()
+
+
 def test_tiny_imagenet_as_downloaded_is_refused_with_the_way_out(tmp_path):
     classes(tmp_path / "train")
     classes(tmp_path / "val", ("images",))

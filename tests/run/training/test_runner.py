@@ -49,6 +49,15 @@ def finished(tmp_path_factory):
     return Finished(path, summary, text, counts)
 
 
+def test_a_run_that_diverges_before_an_evaluation_prints_no_empty_table(tmp_path):
+    c = runs.small(optimizer__learning_rate=1e30)
+    summary, text = run(c, tmp_path / "run")
+    assert summary["status"] == "diverged" and f"diverged: {summary['reason']}" in text
+    assert "test accuracy in %" not in text and "reference" not in text
+    _, again = run(c, tmp_path / "run")
+    assert "nothing to do" in again and "test accuracy in %" not in again
+
+
 def test_a_run_leaves_its_configuration_and_checkpoints(finished):
     path = finished.path
     saved = json.loads((path / "config.json").read_text())
