@@ -60,6 +60,7 @@ TABLES = {  # prefix of data.name -> function of path, pixels and data.columns, 
 }
 
 PARTITIONS = {  # kind of data.partition -> reader of a Partition, how it is written
+    "classes": ("jaxproto.lab.data.classes_by_hand:load", "classes:0,1;2,3"),
     "file": ("jaxproto.lab.data.partition_file:load", "file:PATH"),
 }
 SCHEMES = {  # kind of data.partition -> function of a text, how it is written

@@ -65,6 +65,7 @@ CATALOGUE = [  # method, fields; the message has advice
         "local",
         "data.name=npz:{}/tested.npz data.partition=file:{}/test_too.csv data.pool=0",
     ),
+    ("local", "data.partition=classes:0,1;2,3,4"),
     ("local", "data.pool=0"),
     ("local", "data.public_share=0.1 data.public_source=spiral"),
     ("local", "data.name=npz:{}/a.npz data.pixels=9"),

@@ -110,16 +110,22 @@ def pathological(classes_per_client: int) -> Scheme:
         check_classes(num_present, classes_per_client)
         _check_places(num_present, clients, classes_per_client)
         owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
-        count_KC = np.zeros(owns_KC.shape, int)
-        for c in np.flatnonzero(count_C):
-            owner_S = rng.permutation(np.flatnonzero(owns_KC[:, c]))
-            advice = "Use fewer clients or a smaller data.classes_per_client."
-            check_owners(f"class {c}", count_C[c], len(owner_S), advice)
-            whole, rest = divmod(count_C[c], len(owner_S))
-            count_KC[owner_S, c] = whole + (np.arange(len(owner_S)) < rest)
-        return _split_by_counts(y_N, count_KC, rng)
+        return share_equally(y_N, owns_KC, rng)
 
     return Scheme(assign)
+
+
+def share_equally(y_N: np.ndarray, owns_KC: np.ndarray, rng: Rng) -> list[np.ndarray]:
+    """Divides the examples of each class equally among the clients that own it."""
+    count_C = np.bincount(y_N, minlength=owns_KC.shape[1])
+    count_KC = np.zeros(owns_KC.shape, int)
+    for c in np.flatnonzero(count_C * owns_KC.any(0)):
+        owner_S = rng.permutation(np.flatnonzero(owns_KC[:, c]))
+        advice = "Use fewer clients, or give a client fewer classes."
+        check_owners(f"class {c}", count_C[c], len(owner_S), advice)
+        whole, rest = divmod(count_C[c], len(owner_S))
+        count_KC[owner_S, c] = whole + (np.arange(len(owner_S)) < rest)
+    return _split_by_counts(y_N, count_KC, rng)
 
 
 def shards(classes_per_client: int) -> Scheme:
@@ -215,10 +221,13 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 
 
 def _split_by_counts(y_N, count_KC, rng):
-    """Returns the rows of each client by counts [K, C], shuffled in each class."""
+    """Returns the rows of each client by counts [K, C], shuffled in each class.
+
+    Rows of a class beyond its counts are nobody's.
+    """
     rows_C = rows_by_class(y_N, count_KC.shape[1])
     by_class = [  # of each class, the rows of each client
-        np.split(rng.permutation(rows), np.cumsum(count_K)[:-1])
+        np.split(rng.permutation(rows)[: count_K.sum()], np.cumsum(count_K)[:-1])
         for rows, count_K in zip(rows_C, count_KC.T, strict=True)
     ]
     return [np.concatenate(rows) for rows in zip(*by_class, strict=True)]

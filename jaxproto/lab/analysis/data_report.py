@@ -3,6 +3,7 @@
 Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
 """
 
+import inspect
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from rich.markup import escape
 from jaxproto.config import check
 from jaxproto.data import partition_stats, scale
 from jaxproto.data.dataset import empty_classes
+from jaxproto.data.partitions.registry import PARTITIONS
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
@@ -131,6 +133,7 @@ def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, 
     share = run_summary.padding_share(exp)
     facts = {
         **about_source(exp),
+        "partition": about_partition(config.data, train_KC),
         "sum of K_i": f"{pairs_KC.sum():,} in training and test data, "
         f"{(train_KC > 0).sum():,} in training data, {in_batches(exp):,} in whole "
         f"batches of {exp.local.batch_size} in the saved order",
@@ -177,6 +180,22 @@ def about_source(exp: Experiment) -> dict[str, str]:
     if dataset.notes:
         facts["notes"] = "\n".join(dataset.notes)
     return facts
+
+
+def about_partition(data: ml_collections.ConfigDict, train_KC: np.ndarray) -> str:
+    """Returns the fields of the partition, the classes of clients, and alpha's way."""
+    scheme = PARTITIONS.get(data.partition)
+    names = inspect.signature(scheme).parameters if scheme else ()
+    fields = [f", data.{name}={data[name]}" for name in names if name in data]
+    classes_K = (train_KC[train_KC.any(1)] > 0).sum(1)
+    text = (
+        f"{data.partition}{''.join(fields)}: {classes_K.min()} to {classes_K.max()} "
+        f"classes per client, {classes_K.mean():.1f} on average"
+    )
+    if "alpha" not in names:
+        return text
+    less = "more uneven sizes" if data.partition == "quantity" else "fewer classes"
+    return f"{text}; a smaller data.alpha gives {less} per client, a larger one evener"
 
 
 def in_batches(exp: Experiment) -> int:

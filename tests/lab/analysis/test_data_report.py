@@ -53,6 +53,10 @@ def test_numbers_are_those_of_partition_and_all_methods(shown, monkeypatch):
     assert f"fedproto {(held_K.sum() + 5 * 10) * 64:,} (as configured)" in text
     assert "local 0 " in text and "protonorm " in text and "tinyproto " in text
     assert "pixels scaled to [-1, 1]: -1 to 1, mean -0.389, deviation 0.752" in text
+    few = (train > 0).sum(1)
+    per_client = f"{few.min()} to {few.max()} classes per client, {few.mean():.1f} on"
+    assert f"dirichlet, data.alpha=1.0, data.min_size=20: {per_client}" in text
+    assert "a smaller data.alpha gives fewer classes per client" in text
     assert "1,797 of clients, 0 public, 0 nobody's" in text
     assert "partition.csv, indices.csv, partition.png, samples.png" in text
 
