@@ -3,8 +3,8 @@
 Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
 """
 
-import inspect
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import jax
@@ -185,7 +185,7 @@ def about_source(exp: Experiment) -> dict[str, str]:
 def about_partition(data: ml_collections.ConfigDict, train_KC: np.ndarray) -> str:
     """Returns the fields of the partition, the classes of clients, and alpha's way."""
     scheme = PARTITIONS.get(data.partition)
-    names = inspect.signature(scheme).parameters if scheme else ()
+    names = signature(scheme).parameters if scheme else ()
     fields = [f", data.{name}={data[name]}" for name in names if name in data]
     classes_K = (train_KC[train_KC.any(1)] > 0).sum(1)
     text = (
