@@ -30,7 +30,8 @@ from the registry, the docstrings and the option tables of the code.
 
 - **Released code**: three rounds, or a part of the method, equal stored numbers of the
   authors' code up to rounding.
-- **PyTorch**: an implementation in plain PyTorch agrees from equal weights and batches.
+- **PyTorch**: an implementation in plain PyTorch, or PyTorch's own function for a term
+  of the loss, agrees from equal weights and batches.
 - **Formula**: a test computes the paper's equations again.
 - **Reduction**: without its own term, the method equals a simpler one.
 - **Costs**: the paper's numbers of scalars per round are reproduced.
