@@ -15,7 +15,13 @@ from jaxproto.config.registries import arguments
 from jaxproto.core import jax_settings
 from jaxproto.core.hyperparameters import MAX_INT
 from jaxproto.data import registry
-from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
+from jaxproto.errors import (
+    UserError,
+    choose_from,
+    first_few,
+    first_unprintable,
+    shorten,
+)
 from jaxproto.methods import CENTRAL, METHODS
 from jaxproto.methods.options import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name
@@ -76,7 +82,7 @@ def check(config: ml_collections.ConfigDict):
     missing = sorted(FIELDS.keys() - values.keys())
     if missing:
         raise UserError(
-            f"the configuration lacks {', '.join(missing)}; start from "
+            f"the configuration lacks {first_few(missing)}; start from "
             "jaxproto.config.default_config() or from a file in configs/."
         )
     name = choose_from("method", values["method.name"], METHODS)

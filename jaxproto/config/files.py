@@ -5,15 +5,15 @@ import inspect
 import os
 import runpy
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import ml_collections
 
 from jaxproto.config import builtin, presets
-from jaxproto.config.typed import WrongType
-from jaxproto.errors import UserError
+from jaxproto.config.typed import WrongType, make_configuration
+from jaxproto.errors import UserError, shorten
 from jaxproto.io import neighbours
 from jaxproto.methods import METHODS
 
@@ -50,9 +50,25 @@ def load(file: str) -> ml_collections.ConfigDict:
     return config
 
 
-def from_name(config: ml_collections.ConfigDict | str) -> ml_collections.ConfigDict:
-    """Returns a configuration; a text such as "protonorm:digits" is loaded."""
-    return load(config) if isinstance(config, str) else config
+def from_name(
+    config: ml_collections.ConfigDict | Mapping | str | os.PathLike,
+) -> ml_collections.ConfigDict:
+    """Returns a configuration of a name such as "protonorm:digits", a file or a dict.
+
+    Raises:
+      UserError: it is none of these.
+    """
+    if isinstance(config, str | os.PathLike):
+        return load(os.fspath(config))
+    if isinstance(config, Mapping):
+        return make_configuration(config)
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise UserError(
+            f"the configuration is {shorten(config)}; it must be one of config.load or "
+            "config.experiment, a name such as 'fedproto:digits', or a dict of all "
+            "fields."
+        )
+    return config
 
 
 def _locate_errors(path: str, call: Callable[[], T]) -> T:

@@ -1,7 +1,8 @@
 """Check of a configuration with its data, method and networks, before compilation."""
 
 import itertools
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from jaxproto.round.cohort import (
 )
 
 
-def check(config: ml_collections.ConfigDict | str):
+def check(config: ml_collections.ConfigDict | Mapping | str | os.PathLike):
     """Checks all that a run checks before it compiles; reads the data set.
 
     A run calls the same checks. Functions of your own method and networks are traced
@@ -33,7 +34,8 @@ def check(config: ml_collections.ConfigDict | str):
     and the found shapes, and the line of your file.
 
     Args:
-      config: Configuration, or the name of one such as "protonorm:digits".
+      config: Configuration, a dict of all its fields, or the name or file of one, such
+        as "protonorm:digits".
 
     Raises:
       UserError: The run cannot work.

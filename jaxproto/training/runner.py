@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,7 @@ class PreparedRun(NamedTuple):
 
 
 def run(
-    config: ml_collections.ConfigDict | str,
+    config: ml_collections.ConfigDict | Mapping | str | os.PathLike,
     workdir: str | Path = "",
     console: Console | None = None,
     *,
@@ -72,7 +73,8 @@ def run(
     goes on with more rounds, or without this callback.
 
     Args:
-      config: Configuration, or the name of one such as "protonorm:digits".
+      config: Configuration, a dict of all its fields, or the name or file of one, such
+        as "protonorm:digits".
       workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`, or a
         folder beside it if that one has a run of other code.
       console: Console of progress and tables.

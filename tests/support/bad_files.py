@@ -118,7 +118,7 @@ CONFIGS = {  # name -> content, words of the message
     "syntax": (b"def get_config(:\n", "not Python"),
     "nul": (b"x = '\0'\n", "not Python"),
     "raises": (made("raise ValueError('of\\nmine')"), "raises.py, line 4: ValueError"),
-    "inside": (made(*FIVE), "inside.py, line 5: rounds is a whole number, not 'five'"),
+    "inside": (made(*FIVE), "inside.py, line 5: rounds is 'five'; it must be"),
     "imports": (b"import nothing_of_this_name\n", "imports.py, line 1: ModuleNotFound"),
     "exits": (made("raise SystemExit(3)"), "line 4: SystemExit: 3"),
     "loops": (made("return get_config()"), "loops.py, line 4: RecursionError: "),
