@@ -55,6 +55,7 @@ CATALOGUE = [  # method, fields; the message has advice
     ("local", "data.clients=1000 data.partition=iid"),
     ("local", "data.clients=3 data.partition=shards data.classes_per_client=999"),
     ("local", "data.clients=3 data.partition=pfllib data.least_samples=999"),
+    ("local", f"{LABELS} data.partition=pfllib data.alpha=0.1 data.seed=24"),
     ("local", "data.clients=100 data.train_share=0.05"),
     ("local", "data.clients=9 data.partition=pathological data.classes_per_client=11"),
     ("local", "data.clients=3 data.partition=pathological data.classes_per_client=2"),
@@ -147,7 +148,7 @@ def test_a_refusal_without_a_way_by_fields_proposes_none(files):
     check_every(TOO_SMALL, final)
     (few, one) = (refusal(configured(*row, files)) for row in TOO_SMALL)
     assert "too few for a federation" in f"{few}"
-    assert "numbered from 0, here from 1" in f"{one}"
+    assert "Clients go from 0, here from 1" in f"{one}"
 
 
 def test_the_least_size_of_many_clients_is_one_that_starts():

@@ -194,8 +194,9 @@ def about_partition(data: ml_collections.ConfigDict, train_KC: np.ndarray) -> st
     )
     if "alpha" not in names:
         return text
-    less = "more uneven sizes" if data.partition == "quantity" else "fewer classes"
-    return f"{text}; a smaller data.alpha gives {less} per client, a larger one evener"
+    if data.partition == "quantity":
+        return f"{text}; a smaller data.alpha makes sizes of clients less even"
+    return f"{text}; a smaller data.alpha gives fewer classes per client, a larger more"
 
 
 def in_batches(exp: Experiment) -> int:

@@ -183,7 +183,7 @@ def _wrong_client(listed, ids, clients):
 def _renumber(ids):
     """Returns how clients are to be numbered."""
     if len(ids) and np.array_equal(ids, np.arange(1, len(ids) + 1)):
-        return "Clients are numbered from 0, here from 1: subtract 1 from the column."
+        return "Clients go from 0, here from 1: subtract 1 from the column client."
     return "Number clients from 0 without gaps, and set data.clients to their number."
 
 
