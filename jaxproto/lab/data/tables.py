@@ -1,7 +1,7 @@
 """Data sets from tables: texts or numbers with a label in each row.
 
-The columns `text` and `label` are read of texts, and all columns of numbers with the
-column `label`, or else the last one, as the label. `data.columns` names others: inputs,
+Texts are in the column `text` and their labels in `label`. Of a table of numbers, the
+label is the column `label`, or else the last one. `data.columns` names others: inputs,
 then the label. In a csv file without a header, the label is last.
 """
 

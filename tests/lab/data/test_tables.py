@@ -140,7 +140,7 @@ def test_another_separator_is_named_with_the_way_out(load):
             load(f"text{separator}label\na b{separator}1\n")
 
 
-def test_parquet_files_are_tables_too(tmp_path):
+def test_parquet_files_are_tables_too(tmp_path, monkeypatch):
     frame = pd.DataFrame({"a": [1, 2.5] * 5, "b": range(10), "y": ["u", "v"] * 5})
 
     def load(frame, columns=""):
@@ -168,4 +168,11 @@ def test_parquet_files_are_tables_too(tmp_path):
         load(frame, "a,z")
     (tmp_path / "train.parquet").write_text("no table")
     with refused("cannot be read as parquet"):
+        registry.load(f"parquet:{tmp_path}")
+
+    def missing(file):
+        raise ImportError("Missing optional dependency 'pyarrow'.")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    with refused("pip install 'jaxproto[parquet]'"):
         registry.load(f"parquet:{tmp_path}")
