@@ -52,7 +52,7 @@ from jaxproto.models.ops import ops
 from jaxproto.origin import is_external
 from jaxproto.round import participation
 from jaxproto.round.client import LocalTraining
-from jaxproto.round.federation import Federation, Parts
+from jaxproto.round.federation import Parts, Setup
 from jaxproto.round.simulated_time import Timing
 from jaxproto.wire import Wire
 
@@ -207,9 +207,9 @@ def experiment(
     )
 
 
-def federation(exp: Experiment) -> Federation:
+def federation(exp: Experiment) -> Setup:
     """Returns the federation of an experiment, for `federation.one_round`."""
-    return Federation(
+    return Setup(
         exp.parts,
         exp.cohorts,
         exp.formats,

@@ -59,7 +59,7 @@ class Parts(NamedTuple):
         return self._replace(method=self.method.collecting())
 
 
-class Federation(NamedTuple):
+class Setup(NamedTuple):
     """Parts of a federation that are equal for all rounds, seeds and floats."""
 
     parts: Callable[[Mapping], Parts]  # {dotted path: traced float} -> parts
@@ -110,7 +110,7 @@ def round_key(rounds_key: Array, r: Array | int) -> Array:
     return jax.random.fold_in(rounds_key, r)
 
 
-def init_model(federation: Federation, floats: Mapping, keys: Array) -> Model:
+def init_model(federation: Setup, floats: Mapping, keys: Array) -> Model:
     """Returns the model before the first round.
 
     Args:
@@ -124,7 +124,7 @@ def init_model(federation: Federation, floats: Mapping, keys: Array) -> Model:
 
 
 def one_round(
-    federation: Federation, floats: Mapping, key: Array, model: Model, r: Array
+    federation: Setup, floats: Mapping, key: Array, model: Model, r: Array
 ) -> tuple[Model, list[Report]]:
     """Computes one round: sampler, broadcast, local training, server's step.
 

@@ -126,7 +126,7 @@ class Federation:
             return jax.device_put(tuple(made))
 
         count_KC = [np.bincount(data.y[rows], minlength=spec[0]) for rows in data.train]
-        self.setup = federation.Federation(
+        self.setup = federation.Setup(
             lambda floats: parts,
             cohorts,
             formats,
@@ -203,7 +203,7 @@ class Federation:
         """Returns the federation with these arrays."""
         new = object.__new__(cls)
         (*arrays, new.tests), (*first, new.metrics) = arrays, static
-        new.setup = federation.Federation(*first, *arrays)
+        new.setup = federation.Setup(*first, *arrays)
         return new
 
 
