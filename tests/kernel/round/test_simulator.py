@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support import fast_jit, toys
+from support import toys
+from support.fast_jit import jit_to_the_bit as compiled
 
 from jaxproto import metrics
 from jaxproto.core.jax_settings import make_key
@@ -51,29 +52,27 @@ def whole(fed, key):
 
 @pytest.fixture(scope="module")
 def scanned():
-    return fast_jit.jit_to_the_bit(whole)(
-        federation(), 0
-    )  # a federation as an argument
+    return compiled(whole)(federation(), 0)  # a federation as an argument
 
 
 def test_a_scan_over_rounds_has_the_numbers_of_a_loop(scanned):
     fed = federation()
     one_round, model = (
-        fast_jit.jit_to_the_bit(fed.round),
-        fast_jit.jit_to_the_bit(fed.init)(0),
+        compiled(fed.round),
+        compiled(fed.init)(0),
     )
     for r in range(ROUNDS):
         model, report = one_round(0, model, r)
     assert toys.gap(model, scanned[0]) < 1e-5
     assert toys.gap(report.loss, scanned[1].loss[-1]) < 1e-5
-    accuracy = fast_jit.jit_to_the_bit(fed.evaluate)(model)
+    accuracy = compiled(fed.evaluate)(model)
     assert toys.gap(accuracy, scanned[2]) < 1e-6
 
 
 def test_a_map_over_seeds_has_the_numbers_of_each_and_a_key_those_of_its_seed(scanned):
     fed = federation()
-    many = fast_jit.jit_to_the_bit(jax.vmap(partial(whole, fed)))(jnp.arange(2))
-    key = fast_jit.jit_to_the_bit(partial(whole, fed))(make_key(1))
+    many = compiled(jax.vmap(partial(whole, fed)))(jnp.arange(2))
+    key = compiled(partial(whole, fed))(make_key(1))
     for seed, alone in ((0, scanned), (1, key)):
         each = jax.tree.map(lambda a, seed=seed: a[seed], many)
         assert toys.gap(each[0], alone[0]) < 1e-5
@@ -103,9 +102,7 @@ def test_results_are_in_the_order_of_the_clients_whatever_the_cohorts(scanned):
 
 @pytest.mark.long
 def test_all_clients_at_once_have_the_numbers_of_one_after_the_other(scanned):
-    model, reports, accuracy = fast_jit.jit_to_the_bit(whole)(
-        federation(clients_at_once="all"), 0
-    )
+    model, reports, accuracy = compiled(whole)(federation(clients_at_once="all"), 0)
     assert toys.gap(model.server, scanned[0].server) < 1e-4
     assert toys.gap(reports.loss, scanned[1].loss) < 1e-4
     np.testing.assert_array_equal(reports.steps, scanned[1].steps)
@@ -127,8 +124,8 @@ def test_networks_by_name_one_for_all_and_one_for_each_form_cohorts():
 def test_a_client_that_does_not_take_part_has_zeros_in_the_report():
     fed = federation(sampler=participation.uniform(0.5), dropout=0.5)
     assert [cohort.num_rows for cohort in fed.setup.cohorts] == [3, 3]
-    start = fast_jit.jit_to_the_bit(fed.init)(0)
-    model, report = fast_jit.jit_to_the_bit(fed.round)(0, start, 0)
+    start = compiled(fed.init)(0)
+    model, report = compiled(fed.round)(0, start, 0)
     trained = np.asarray(report.steps) > 0
     assert trained.sum() == 3 and not np.asarray(report.loss)[~trained].any()
     assert report.usable.all() and 0 < (np.asarray(report.bytes) > 0).sum() <= 3
