@@ -1,5 +1,6 @@
 """Federation as a library: from a method, networks and arrays, no configuration."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from jaxproto.core import batches
 from jaxproto.core.jax_settings import make_key
 from jaxproto.core.method import Method
 from jaxproto.core.types import Array, Net, Spec, Tree, is_key
-from jaxproto.errors import UserError, describe_failure
+from jaxproto.errors import UserError, choose_from, describe_failure
 from jaxproto.metrics.classification import ACCURACY, accuracy
 from jaxproto.metrics.metric import Metric
 from jaxproto.round import execution, federation, gather, participation
@@ -97,6 +98,9 @@ class Federation:
         Raises:
           UserError: Networks, data and method do not fit.
         """
+        options = [f.name for f in dataclasses.fields(LocalTraining) if f.name != "opt"]
+        for name in local:
+            choose_from("option of local training", name, options)
         training = LocalTraining(optimizer, **local)
         sampler = sampler or participation.all_clients()
         parts = Parts(method, training, sampler, dropout)

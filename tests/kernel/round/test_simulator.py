@@ -163,6 +163,7 @@ X, Y = np.zeros((2, toys.INPUT)), np.zeros(2, int)
 REFUSED = {
     "there are 2 networks, but train has 6 clients": {"networks": [SMALL, WIDE]},
     "there are 0 networks": {"networks": {}},
+    "unknown option of local training 'epoch'": {"epoch": 2},
     "not a Net; call a factory": {"networks": toys.net},
     "has feature dimension 4, but the federation has 8": {
         "networks": {"a": SMALL, "b": toys.net(8, toys.SPEC._replace(feat_dim=4))}
