@@ -120,7 +120,7 @@ def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
 
 def alignment_rate(step: Array) -> Array:
     """Returns 0.1, times 0.95 after iterations 0, 10, 20, ... (as released)."""
-    return 0.1 * 0.95 ** jnp.ceil(jnp.float32(step) / 10)
+    return 0.1 * 0.95 ** jnp.ceil((step / 10).astype(jnp.float32))
 
 
 ALIGNMENT = optax.chain(  # v = mu v + eta F: the rate sits inside the velocity (Eq. 12)
@@ -209,9 +209,11 @@ def _loop(mean_CD, present_C, max_steps, patience):
     # fourth decimal. As 1e4 times the part is a whole number, the rest is rounded as
     # the full length would be.
     start_CD = normalise_rows(mean_CD)
-    radial = (jnp.sum(present_C, dtype=start_CD.dtype) - 1) / 2
+    radial = ((jnp.sum(present_C) - 1) / 2).astype(start_CD.dtype)
     zero = jnp.zeros((), jnp.int32)
-    start = Alignment(zero, start_CD, ALIGNMENT.init(start_CD), radial * 0 - 1, zero)
+    start = Alignment(
+        zero, start_CD, ALIGNMENT.init(start_CD), jnp.asarray(-1, radial.dtype), zero
+    )
     return onwards, iterate, start
 
 
