@@ -19,6 +19,7 @@ ORDERS: Registry[Callable] = Registry(
 SHORT_CLIENT_POLICIES: Registry[Callable] = Registry(
     "policy of short clients",
     places("core.batches", wrap="at_least_one_batch", skip="whole_batches_only"),
+    group="jaxproto.short_clients",
 )
 INIT_KEYS: Registry[Callable] = Registry(
     "initial key",
@@ -28,6 +29,7 @@ INIT_KEYS: Registry[Callable] = Registry(
 OPTIMIZER_STATES: Registry[Callable] = Registry(
     "policy of optimiser states",
     places("round.client", restart="reset_opt_state", keep="keep_opt_state"),
+    group="jaxproto.optimizer_states",
 )
 
 

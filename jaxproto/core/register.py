@@ -2,8 +2,8 @@
 
 `@jaxproto.register.method("mine")` above a function adds it to the methods; so do
 `network`, `sampler`, `partition`, `schedule`, ... for the kinds in `TABLES`. Installed
-packages add entries by entry points of the group
-`jaxproto.methods`, and so for the other kinds.
+packages add entries by entry points of the group `jaxproto.methods`,
+`jaxproto.networks` and so on: the argument `group` of each registry.
 """
 
 import pkgutil

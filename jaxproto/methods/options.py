@@ -80,6 +80,7 @@ DERIVED_ARGUMENTS: Registry[Callable] = Registry(
             one_rate=not is_zero(fields["mu"]),
         ),
     },
+    group="jaxproto.derived_arguments",
 )
 NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default
 OLD_DEFAULTS = {  # method -> later fields, with the value that older versions implied

@@ -44,7 +44,10 @@ NETS: Registry[Callable[..., Net]] = Registry(
     group="jaxproto.networks",
 )
 GROUPS: Registry[tuple[str, ...]] = Registry(
-    "group of networks", groups.BUILTIN, reserved=_BUILTIN
+    "group of networks",
+    groups.BUILTIN,
+    reserved=_BUILTIN,
+    group="jaxproto.groups",
 )
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in

@@ -243,7 +243,7 @@ def cost(config: ml_collections.ConfigDict, every: bool = False) -> pd.DataFrame
     Nothing is trained. `frame.attrs["notes"]` has the notes of the table.
 
     Args:
-      config: see `jaxproto.config.default`.
+      config: see `jaxproto.default_config`.
       every: whether the frame has a row per method, or one of the configured method.
     """
     return data_frame(view(config, every))

@@ -43,7 +43,7 @@ def inspect(
     samples.png. Nothing is trained.
 
     Args:
-      config: see `jaxproto.config.default`.
+      config: see `jaxproto.default_config`.
       out: folder for the files, which is returned.
       every: whether to print nominal costs of every method, or of the configured one.
       console: where tables go.
