@@ -19,7 +19,7 @@ def privacy_ledger(
     exp: Experiment,
     context: programs.RoundContexts | None = None,
 ) -> Callable[[int], dict[str, dict]]:
-    """Returns a function from rounds done to {"privacy": entry}, or {} without privacy.
+    """Returns the function from rounds done to {"privacy": entry}; {} without privacy.
 
     Participation follows from the keys of rounds, so a resumed run counts its earlier
     rounds. An entry is rehearsed if noise and sampling follow from the seed.
