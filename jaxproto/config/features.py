@@ -38,7 +38,7 @@ class Feature(NamedTuple):
     arrays: Callable = nothing
     # parts, config, its arrays, data set -> parts with the feature
     wrap: Callable = lambda parts, *_: parts
-    # config, experiment, number of a round -> its context; None: by the seed
+    # config, experiment, function from rounds to their contexts (None: by the seed)
     # -> rounds done -> entries of a record
     account: Callable = lambda config, exp, context: nothing
     files: Callable = nothing  # config -> field -> arrays of the file that it names
